@@ -296,7 +296,7 @@ fn check_no_overwrite(
 const WARM_KEYS: usize = 64;
 
 /// Codes of the coins of a block at `height`: of the coinbase's, if `[1]`.
-fn codes(height: u32) -> [CoinCode; 2] {
+pub(crate) fn codes(height: u32) -> [CoinCode; 2] {
     [false, true].map(|coinbase| CoinCode::new(height, coinbase))
 }
 

@@ -2,19 +2,24 @@
 //!
 //! 1. Control files and database, which say what else there is ([`Inspection::open`]). For a repair, an
 //!    index that is damaged is made again first, from the block files ([`reindex`]).
-//! 2. Every stored block, in the order of the files: its checksum, its hash and its transactions, and its
-//!    frame, which a repair writes again where the block is right; and its undo record: frame, checksum, and
-//!    that it has a coin for each input of the block.
-//! 3. For a repair, undo records that are not right are made again from the blocks that created the coins:
+//! 2. Every block of every run and its parity, and what they say (`godwit-store/src/utxo/inspect.rs`).
+//! 3. Every stored block, in the order of the files: its checksum, its hash and its transactions, and its
+//!    frame, which a repair writes again where the block is right; and its undo record: frame, checksum,
+//!    and that it has a coin for each input of the block.
+//! 4. For a repair, undo records that are not right are made again from the blocks that created the coins:
 //!    one scan of the block files for [`UNDO_COINS`] of them.
-//! 4. Every block of every run and its parity, and what they say (`godwit-store/src/utxo/inspect.rs`).
 //! 5. All coins, as one, and their hash.
+//!
+//! Coins that no parity brings back are gathered from the blocks
+//! (`godwit-store/src/utxo/beyond_parity.rs`), whenever a repair reads all of them: in 3, in 4, and once
+//! more as often as memory asks for it. Then blocks are read in the order of their heights.
 //!
 //! Nothing is connected, and no block is judged by the rules: that they were kept is what the index says.
 
+mod lost_coins;
 mod spent;
+mod undo;
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,23 +30,22 @@ use godwit_store::disk::Disk;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::exec::Executor;
 use godwit_store::inspect::{Found, Inspection, NamedFile, Stage, Watch};
-use godwit_store::utxo::{CompressedCoins, UtxoHasher};
+use godwit_store::utxo::UtxoHasher;
 use godwit_store::{
     BLOCK_BUFFERS, BlockChecksum, BlockPosition, ChainPoint, NetworkId, Rebuild, Store, StoreError,
-    StoreOptions, UndoPosition, UndoRecord,
+    StoreOptions, UndoPosition,
 };
-use godwit_stream::BufferPool;
 
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Loading};
-use crate::options::StartOptions;
+use crate::options::{CoinsMemory, StartOptions};
 use crate::reindex::reindex;
 use crate::shares::in_shares;
 use crate::stats::{Totals, muhash_totals};
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::NodeId;
 
-use spent::{Wanted, created, lines};
+use lost_coins::{Gathered, LostCoinsRepair};
 
 /// Bytes of blocks that are read at once.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -61,6 +65,8 @@ pub struct InspectOptions {
     pub threads: usize,
     /// Whether to repair what can be repaired from what is stored.
     pub repair: bool,
+    /// Memory for the header tree and the coins that a repair gathers.
+    pub memory: CoinsMemory,
     /// Of an index that is made again.
     pub start: StartOptions,
 }
@@ -94,6 +100,8 @@ struct StoredBlock {
     checksum: Option<BlockChecksum>,
     tx_count: u32,
     undo: Option<UndoPosition>,
+    /// The coins that are to be gathered come from it too.
+    has_coins: bool,
 }
 
 /// Damage of one stored block, and whether its undo record is to be made again.
@@ -101,6 +109,7 @@ struct StoredBlock {
 struct Checked {
     block: Option<Found>,
     undo: Option<Found>,
+    gathered: Gathered,
 }
 
 /// Inspects a network's directory. `watch` is told of each damage.
@@ -133,30 +142,55 @@ pub fn inspect(
     let mut inspected = Inspected::default();
     if inspection.has_index() {
         check_tree(&inspection, &params, watch)?;
-        Blocks::load(&inspection, &options)?.inspect(watch, &mut inspected)?;
     }
     let coins = match inspection.coins(&options.executor) {
-        Err(error) => {
-            watch.found(Found::of(error, inspection.index_remedy())?);
+        Err(error) => Err(Found::of(error, inspection.index_remedy())?),
+        Ok(coins) => Ok(coins),
+    };
+    let (mut is_whole, mut repair) = (true, None);
+    if let Ok(Some(coins)) = &coins {
+        inspected.runs = coins.runs() as u64;
+        let runs = coins.inspect_runs(watch)?;
+        is_whole = runs.lost.is_empty();
+        repair = LostCoinsRepair::begin(&inspection, coins, runs, &options, watch)?;
+    }
+    if inspection.has_index() {
+        let blocks = Blocks::load(&inspection, &options, repair.as_ref())?;
+        blocks.inspect(watch, &mut inspected, &mut repair)?;
+    }
+    let mut coins = match coins {
+        Err(found) => {
+            watch.found(found);
             return Ok(inspected);
         }
         Ok(coins) => coins,
     };
+    let mut counted = None;
+    if let Some(repair) = repair {
+        (is_whole, counted) = repair.end(watch);
+        coins = inspection.coins(&options.executor)?;
+    }
     inspected.coins = match coins {
         None if !inspection.has_index() && !inspection.is_new() => None,
         None => Some(CoinsFound { tip: None, totals: Totals::default(), muhash: empty_muhash() }),
+        Some(_) if !is_whole => None,
         Some(coins) => {
-            inspected.runs = coins.runs() as u64;
-            if !coins.inspect_runs(watch)? {
-                return Ok(inspected);
-            }
             watch.progress(Stage::Coins, 0, coins.bytes());
             let layers = coins.layers()?;
             let (totals, muhash) = muhash_totals(&layers, options.threads, &options.start.stop)?;
+            if counted.is_some_and(|counted| counted != totals.txouts) {
+                watch.found(miscounted(dir));
+            }
             Some(CoinsFound { tip: inspection.state().utxo_tip, totals, muhash })
         }
     };
     Ok(inspected)
+}
+
+fn miscounted(dir: &Path) -> Found {
+    let damage = Damage::Disagreement("there are more or fewer coins than the blocks left");
+    let (path, remedy) = (dir.join("utxo"), Remedy::ReindexChainstate);
+    Found { path, offset: 0, bytes: 0, damage, remedy }
 }
 
 /// Whether every entry of the index has its parent there, and what the last commit names is there too.
@@ -247,7 +281,7 @@ struct Blocks<'a> {
     threads: usize,
     repair: bool,
     hasher: UtxoHasher,
-    /// In the order of the files.
+    /// In the order of the files; in that of their heights while coins are gathered.
     stored: Vec<StoredBlock>,
 }
 
@@ -255,7 +289,11 @@ struct Blocks<'a> {
 type Shortened = BTreeMap<u32, u64>;
 
 impl<'a> Blocks<'a> {
-    fn load(inspection: &'a Inspection, options: &InspectOptions) -> Result<Self, ChainError> {
+    fn load(
+        inspection: &'a Inspection,
+        options: &InspectOptions,
+        repair: Option<&LostCoinsRepair>,
+    ) -> Result<Self, ChainError> {
         let mut stored = Vec::new();
         inspection.for_each_block(|hash, record| {
             if let Some(position) = record.position {
@@ -267,36 +305,47 @@ impl<'a> Blocks<'a> {
                     checksum: record.checksum,
                     tx_count: record.tx_count,
                     undo: record.undo,
+                    has_coins: repair.is_some_and(|repair| repair.is_in_line(&hash)),
                 });
             }
             Ok(())
         })?;
-        stored.sort_unstable_by_key(|block| block.position);
+        match repair.is_some_and(LostCoinsRepair::wants_blocks) {
+            true => stored.sort_unstable_by_key(|block| (block.height, block.position)),
+            false => stored.sort_unstable_by_key(|block| block.position),
+        }
         let InspectOptions { threads, repair, .. } = *options;
         let (params, hasher) = (Arc::clone(&options.params), inspection.hasher());
         Ok(Self { inspection, params, threads, repair, hasher, stored })
     }
 
-    fn inspect(&self, watch: &mut dyn Watch, out: &mut Inspected) -> Result<(), ChainError> {
-        let short = |file: &NamedFile| file.there() < file.committed;
+    fn inspect(
+        &self,
+        watch: &mut dyn Watch,
+        out: &mut Inspected,
+        repair: &mut Option<LostCoinsRepair>,
+    ) -> Result<(), ChainError> {
         let mut block_files = self.inspection.block_files()?;
-        block_files.retain(short);
+        block_files.retain(is_short);
         let remedy = match self.inspection.has_block_files()? {
             true => Remedy::Peers,
             false => self.inspection.index_remedy(),
         };
         block_files.iter().for_each(|file| watch.found(shortened(file, remedy)));
         let mut undo_files = self.inspection.undo_files()?;
-        undo_files.retain(short);
+        undo_files.retain(is_short);
         let there = |files: &[NamedFile]| -> Shortened {
             files.iter().map(|file| (file.number, file.there())).collect()
         };
         let files = (there(&block_files), there(&undo_files));
-        // What is wrong with undo records is told when it is known whether they could be made again.
         let mut undo: Vec<(&StoredBlock, Option<Found>)> = Vec::new();
         self.for_each_batch(&self.stored, Stage::Blocks, watch, |watch, batch| {
-            let checked = in_shares(batch, self.threads, |block| self.check(block, &files));
-            for (block, checked) in batch.iter().zip(checked?) {
+            let lost = repair.as_ref();
+            let checked = in_shares(batch, self.threads, |block| self.check(block, &files, lost))?;
+            for (block, checked) in batch.iter().zip(checked) {
+                if let Some(repair) = repair {
+                    repair.take(checked.gathered);
+                }
                 out.blocks += 1;
                 out.undo_records += u64::from(block.undo.is_some());
                 if let Some(found) = checked.block {
@@ -309,10 +358,29 @@ impl<'a> Blocks<'a> {
             }
             Ok(())
         })?;
+        self.end_pass(repair)?;
+        self.repair_undo(undo, &undo_files, repair, watch)?;
+        while repair.as_ref().is_some_and(LostCoinsRepair::wants_blocks) {
+            self.read_for_coins(repair, watch)?;
+        }
+        Ok(())
+    }
+
+    /// Tells what is wrong with undo records, once it is known whether they could be made again.
+    fn repair_undo(
+        &self,
+        undo: Vec<(&StoredBlock, Option<Found>)>,
+        undo_files: &[NamedFile],
+        repair: &mut Option<LostCoinsRepair>,
+        watch: &mut dyn Watch,
+    ) -> Result<(), ChainError> {
         let bytes: u64 = undo.iter().map(|(block, _)| u64::from(block.position.len)).sum();
         let few = bytes <= UNDO_BYTES;
         let restored = match self.repair && few && !undo.is_empty() {
-            true => self.restore_undo(undo.iter().map(|(block, _)| *block).collect(), watch)?,
+            true => {
+                let damaged = undo.iter().map(|(block, _)| *block).collect();
+                self.restore_undo(damaged, repair, watch)?
+            }
             false => vec![false; undo.len()],
         };
         // Of these files a record that was cut off could not be made again.
@@ -329,14 +397,41 @@ impl<'a> Blocks<'a> {
             .inspection
             .undo_files()?
             .iter()
-            .filter(|file| short(file))
+            .filter(|file| is_short(file))
             .map(|f| f.number)
             .collect();
-        for file in &undo_files {
+        for file in undo_files {
             let left = incomplete.contains(&file.number) || still_short.contains(&file.number);
             watch.found(shortened(file, self.undo_remedy(self.repair && !left, few)));
         }
         Ok(())
+    }
+
+    /// Reads the blocks once more, for coins that did not fit into memory before.
+    fn read_for_coins(
+        &self,
+        repair: &mut Option<LostCoinsRepair>,
+        watch: &mut dyn Watch,
+    ) -> Result<(), ChainError> {
+        self.for_each_batch(&self.stored, Stage::LostCoins, watch, |_, batch| {
+            let lost = repair.as_ref();
+            let gathered = in_shares(batch, self.threads, |block| match block.has_coins {
+                true => Ok(look_at(lost, block, self.read(block).ok())),
+                false => Ok(Gathered::Nothing),
+            })?;
+            if let Some(repair) = repair {
+                gathered.into_iter().for_each(|gathered| repair.take(gathered));
+            }
+            Ok(())
+        })?;
+        self.end_pass(repair)
+    }
+
+    fn end_pass(&self, repair: &mut Option<LostCoinsRepair>) -> Result<(), ChainError> {
+        match repair {
+            Some(repair) => Ok(repair.end_pass(self.inspection)?),
+            None => Ok(()),
+        }
     }
 
     /// What repairs an undo record that was made again or not; `few`: those that are damaged can be.
@@ -386,6 +481,7 @@ impl<'a> Blocks<'a> {
         &self,
         stored: &StoredBlock,
         (short_blocks, short_undo): &(Shortened, Shortened),
+        repair: Option<&LostCoinsRepair>,
     ) -> Result<Checked, ChainError> {
         let mut checked = Checked::default();
         let at = stored.position;
@@ -405,6 +501,10 @@ impl<'a> Blocks<'a> {
                 Err(error) => return Err(error.into()),
             }
         }
+        let inputs = block.as_ref().map(|block| -> Vec<usize> {
+            block.view().txs().skip(1).map(|tx| tx.input_count()).collect()
+        });
+        checked.gathered = look_at(repair, stored, block);
         let Some(undo) = stored.undo.filter(|undo| !is_cut_off(short_undo, *undo)) else {
             return Ok(checked);
         };
@@ -412,11 +512,8 @@ impl<'a> Blocks<'a> {
             Err(StoreError::Damaged { damage, .. }) => damage,
             Err(error) => return Err(error.into()),
             Ok(coins) => {
-                let inputs = |block: &Structured| -> Vec<usize> {
-                    block.view().txs().skip(1).map(|tx| tx.input_count()).collect()
-                };
                 let has = coins.transactions().map(<[Coin]>::len);
-                match block.is_none_or(|block| inputs(&block).into_iter().eq(has)) {
+                match inputs.is_none_or(|inputs| inputs.into_iter().eq(has)) {
                     true => return Ok(checked),
                     false => Damage::Disagreement("it is not the undo record of its block"),
                 }
@@ -450,103 +547,18 @@ impl<'a> Blocks<'a> {
         let block = block.filter(|block| block.view().tx_count() as u32 == stored.tx_count);
         block.ok_or_else(|| damaged(Damage::Disagreement("it is not the block of the index")))
     }
+}
 
-    /// Makes undo records again; which of them are right now.
-    fn restore_undo(
-        &self,
-        damaged: Vec<&StoredBlock>,
-        watch: &mut dyn Watch,
-    ) -> Result<Vec<bool>, ChainError> {
-        let mut restored = vec![false; damaged.len()];
-        let state = self.inspection.state();
-        let Some(tip) = state.verified_tip.or(state.utxo_tip) else { return Ok(restored) };
-        if !self.inspection.has_whole_history() {
-            return Ok(restored);
-        }
-        let mut loading = Loading::new(Arc::clone(&self.params));
-        self.inspection.for_each_block(|hash, record| {
-            loading.add(hash, record);
-            Ok(())
-        })?;
-        let index = loading.finish(Some(&tip), None)?;
-        let places = damaged.iter().zip(0..);
-        let places = places.filter_map(|(block, n)| Some((index.tree().find(&block.hash)?, n)));
-        for (line, members) in lines(&index, places.collect()) {
-            let mut next = 0;
-            while next < members.len() {
-                let (mut round, mut coins, mut bytes) = (Vec::new(), Wanted::new(), 0);
-                while next < members.len() && coins.len() < UNDO_COINS && bytes < UNDO_ROUND_BYTES {
-                    let place = members[next];
-                    bytes += u64::from(damaged[place].position.len);
-                    if let Ok(read) = self.read(damaged[place]) {
-                        let inputs = read.view().txs().skip(1).flat_map(|tx| tx.inputs());
-                        coins.extend(inputs.map(|input| (input.prevout, None)));
-                        round.push((place, read));
-                    }
-                    next += 1;
-                }
-                self.find_coins(&index, line, &mut coins, watch)?;
-                for (place, read) in round {
-                    restored[place] = self.rewrite_undo(damaged[place], &read, &coins)?;
-                }
-            }
-        }
-        Ok(restored)
-    }
+fn is_short(file: &NamedFile) -> bool {
+    file.there() < file.committed
+}
 
-    /// Fills in coins from the blocks that created them, on the way up to `line`.
-    fn find_coins(
-        &self,
-        index: &BlockIndex,
-        line: NodeId,
-        coins: &mut Wanted,
-        watch: &mut dyn Watch,
-    ) -> Result<(), ChainError> {
-        let threads = self.threads;
-        self.for_each_batch(&self.stored, Stage::Undo, watch, |_, batch| {
-            let (known, tree) = (&*coins, index.tree());
-            let found = in_shares(batch, threads, |block| {
-                let is_below = tree.find(&block.hash).is_some_and(|id| tree.is_ancestor(id, line));
-                // One that is damaged is told already, and its coins are not found.
-                match self.read(block) {
-                    Ok(read) if is_below => Ok(created(&read, block.height, known)),
-                    _ => Ok(Vec::new()),
-                }
-            })?;
-            for (outpoint, coin) in found.into_iter().flatten() {
-                match coins.entry(outpoint) {
-                    // Of two coinbases with the same hash the later one counts.
-                    Entry::Occupied(mut entry)
-                        if entry.get().as_ref().is_none_or(|old| old.height < coin.height) =>
-                    {
-                        entry.insert(Some(coin));
-                    }
-                    _ => {}
-                }
-            }
-            Ok(())
-        })
-    }
-
-    fn rewrite_undo(
-        &self,
-        block: &StoredBlock,
-        read: &Structured,
-        coins: &Wanted,
-    ) -> Result<bool, ChainError> {
-        let Some(at) = block.undo else { return Ok(false) };
-        let mut spent = CompressedCoins::with_capacity(read.input_count());
-        for input in read.view().txs().skip(1).flat_map(|tx| tx.inputs()) {
-            let Some(Some(coin)) = coins.get(&input.prevout) else { return Ok(false) };
-            spent.extend([coin]);
-        }
-        let (magic, pool) = (self.inspection.magic(), BufferPool::new(BLOCK_BUFFERS));
-        let record = UndoRecord::encode(magic, &block.prev, &spent, read.spent_counts(), &pool)?;
-        if !self.inspection.restore_undo(at, &record)? {
-            return Ok(false);
-        }
-        Ok(self.inspection.read_undo(at, &block.prev).is_ok())
-    }
+fn look_at(
+    repair: Option<&LostCoinsRepair>,
+    stored: &StoredBlock,
+    block: Option<Structured>,
+) -> Gathered {
+    repair.map_or(Gathered::Nothing, |repair| repair.look_at(stored, block))
 }
 
 fn is_cut_off(short: &Shortened, undo: UndoPosition) -> bool {

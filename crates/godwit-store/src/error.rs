@@ -201,7 +201,7 @@ impl DamagedPart {
     /// What makes it again; `whole` as [`crate::has_whole_history`] says.
     pub fn remedy(self, whole: bool) -> Remedy {
         match (self, whole) {
-            (DamagedPart::Coins, true) => Remedy::ReindexChainstate,
+            (DamagedPart::Coins, true) => Remedy::FromBlocks,
             (DamagedPart::Index, true) => Remedy::Reindex,
             (_, false) => Remedy::Download,
         }
@@ -215,6 +215,8 @@ pub enum Remedy {
     Done,
     /// `verify -repair`, from what is stored.
     Repair,
+    /// The same, of coins: from all blocks.
+    FromBlocks,
     /// The next start, from the block files.
     Restart,
     /// The node, when it reads the block.
@@ -230,6 +232,7 @@ impl fmt::Display for Remedy {
         f.write_str(match self {
             Remedy::Done => "repaired",
             Remedy::Repair => "`godwit verify -repair` repairs it",
+            Remedy::FromBlocks => "`godwit verify -repair` makes the coins again from the block files",
             Remedy::Restart => "the next start makes it again from the block files",
             Remedy::Peers => {
                 "the node fetches it again from a peer when it needs it, and sends it to nobody before"

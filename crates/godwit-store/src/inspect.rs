@@ -7,7 +7,7 @@ pub(crate) mod found;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use godwit_primitives::BlockHash;
 use godwit_stream::{DataStream, Obfuscation, PooledStream, SpanReader};
@@ -22,8 +22,8 @@ use crate::names::{BLOCKS_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
 use crate::record::{BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition};
 use crate::scan::read_obfuscation;
 use crate::store::{
-    DATABASE_FILE, FILE_ENDS, OpenedDatabase, SCHEMA_VERSION, inspect_database, own_controls,
-    refuse_core_directory, visit_blocks, write_zero_obfuscation,
+    DATABASE_FILE, FILE_ENDS, OpenedDatabase, SCHEMA_VERSION, commit_manifest, inspect_database,
+    own_controls, refuse_core_directory, visit_blocks, write_zero_obfuscation,
 };
 use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
 use crate::utxo::{CoinsInspection, Manifest, UtxoHasher};
@@ -35,10 +35,7 @@ pub struct Inspection {
     disk: StoreDisk,
     dir: PathBuf,
     network: NetworkId,
-    /// What the last commit has left; `None` where neither database nor control file tells.
-    control: Option<Control>,
-    /// `None` where it is damaged, or its index is not whole.
-    db: Option<Db>,
+    committed: Mutex<Committed>,
     undo: UndoFiles,
     /// Damage of the index that is to be repaired, and is told when it is.
     index_damage: Option<Found>,
@@ -46,6 +43,14 @@ pub struct Inspection {
     is_new: bool,
     repair: bool,
     _lock: Box<dyn DiskLock>,
+}
+
+/// What the last commit has left; a repair of coins commits.
+struct Committed {
+    /// `None` where neither database nor control file tells.
+    control: Option<Control>,
+    /// `None` where it is damaged, or its index is not whole.
+    db: Option<Db>,
 }
 
 /// A file of the block or undo files that a commit has named.
@@ -116,20 +121,12 @@ impl Inspection {
         let undo_ends = ends.iter().map(|(file, end): (&u32, &FileEnds)| (*file, end.undo));
         let undo = UndoFiles::new(&disk, &blocks_dir, undo_ends.collect());
         let dir = dir.to_owned();
-        let inspection = Self {
-            disk,
-            dir,
-            network,
-            control,
-            db,
-            undo,
-            index_damage,
-            is_new,
-            repair,
-            _lock: lock,
-        };
+        let has_index = db.is_some();
+        let committed = Mutex::new(Committed { control, db });
+        let inspection =
+            Self { disk, dir, network, committed, undo, index_damage, is_new, repair, _lock: lock };
         // With a repair it is asked again, when the database is there.
-        if inspection.db.is_some() || !repair {
+        if has_index || !repair {
             inspection.check_control(slots, watch)?;
             inspection.check_obfuscation(watch)?;
         }
@@ -160,7 +157,7 @@ impl Inspection {
         slots: [(PathBuf, Slot); 2],
         watch: &mut dyn Watch,
     ) -> Result<(), StoreError> {
-        let Some(control) = &self.control else { return Ok(()) };
+        let Some(control) = self.control() else { return Ok(()) };
         let has_files = control.identity.schema == SCHEMA_VERSION;
         for (path, slot) in slots {
             // Schema 1 has none.
@@ -181,7 +178,7 @@ impl Inspection {
         let dir = self.dir.join(BLOCKS_DIR);
         let damage = match read_obfuscation(&self.disk, &dir) {
             Ok(Some(Obfuscation::NONE)) => return Ok(()),
-            Ok(None) if self.control.is_none() => return Ok(()),
+            Ok(None) if self.control().is_none() => return Ok(()),
             Ok(None) => Damage::MissingFile,
             Ok(Some(_)) => Damage::Format,
             Err(StoreError::Damaged { damage, .. }) => damage,
@@ -196,9 +193,18 @@ impl Inspection {
         Ok(())
     }
 
+    fn committed(&self) -> MutexGuard<'_, Committed> {
+        // A commit that panicked has replaced the whole or nothing.
+        self.committed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn control(&self) -> Option<Control> {
+        self.committed().control.clone()
+    }
+
     /// Whether the block index can be read: without it neither blocks nor undo records can be told.
     pub fn has_index(&self) -> bool {
-        self.db.is_some()
+        self.committed().db.is_some()
     }
 
     /// Whether there are block or undo files: a node does not open a directory that has lost all of them.
@@ -228,17 +234,17 @@ impl Inspection {
 
     /// Whether all blocks are stored that the coins come from.
     pub fn has_whole_history(&self) -> bool {
-        self.control.as_ref().is_none_or(Control::has_whole_history)
+        self.control().as_ref().is_none_or(Control::has_whole_history)
     }
 
     /// What the last commit has left.
     pub fn state(&self) -> CommittedState {
-        self.control.as_ref().map(|control| control.state.clone()).unwrap_or_default()
+        self.control().map(|control| control.state).unwrap_or_default()
     }
 
     /// The hasher of the coins' keys.
     pub fn hasher(&self) -> UtxoHasher {
-        let key = self.control.as_ref().map(|control| control.identity.utxo_hash_key);
+        let key = self.control().map(|control| control.identity.utxo_hash_key);
         UtxoHasher::new(key.unwrap_or_default())
     }
 
@@ -256,13 +262,14 @@ impl Inspection {
         &self,
         mut visit: impl FnMut(BlockHash, BlockRecord) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let Some(db) = &self.db else { return Ok(()) };
+        let committed = self.committed();
+        let Some(db) = &committed.db else { return Ok(()) };
         visit_blocks(db, &self.dir, &mut visit)
     }
 
     fn ends(&self) -> Result<BTreeMap<u32, FileEnds>, StoreError> {
         let mut ends = BTreeMap::new();
-        if let Some(db) = &self.db {
+        if let Some(db) = &self.committed().db {
             db.for_each(&FILE_ENDS, |file, end| {
                 ends.insert(file, end);
                 Ok(())
@@ -364,6 +371,26 @@ impl Inspection {
     /// Puts an undo record back to its place; `false` if it has another length.
     pub fn restore_undo(&self, at: UndoPosition, record: &UndoRecord) -> Result<bool, StoreError> {
         self.undo.restore(at, record)
+    }
+
+    /// Makes a manifest that a repair has written the one of the coins, in one transaction.
+    ///
+    /// # Errors
+    ///
+    /// A failed system call, after which either manifest may be in force.
+    ///
+    /// # Panics
+    ///
+    /// If no coins were ever committed.
+    pub fn commit_coins(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let mut committed = self.committed();
+        // What the one that changes nothing has read, the other one replaces.
+        drop(committed.db.take());
+        let controls = Control::intact(&self.disk, &self.dir)?;
+        let control = commit_manifest(&self.disk, &self.dir, &controls, self.network, manifest)?;
+        let db = Db::open_unchanged(&self.disk, &self.dir.join(DATABASE_FILE))?;
+        *committed = Committed { control: Some(control), db: Some(db) };
+        Ok(())
     }
 
     /// Inspects the coins that the last commit has named, if there are any.

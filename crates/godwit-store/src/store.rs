@@ -16,7 +16,7 @@ pub(crate) use database::{
     VERIFIED_TIP,
 };
 pub(crate) use database::{
-    DATABASE_FILE, OpenedDatabase, committed_state, inspect_database, own_controls,
+    DATABASE_FILE, OpenedDatabase, commit_manifest, committed_state, inspect_database, own_controls,
 };
 
 use crate::block_files::{

@@ -17,6 +17,7 @@
 
 mod arena;
 mod background;
+mod beyond_parity;
 mod budget;
 mod commits;
 mod compressed;
@@ -29,6 +30,7 @@ mod inspect;
 mod jobs;
 mod key;
 mod layers;
+mod lost_coins;
 mod manifest;
 mod memory;
 mod memtable;
@@ -47,12 +49,14 @@ mod worker_pools;
 mod write_rate;
 
 pub use background::{Rotation, SealId};
+pub use beyond_parity::{CoinsRepair, Tally};
 pub use budget::{CacheMinima, MemoryUsage, UtxoConfig};
 pub use commits::ManifestId;
 pub use compressed::{CoinCode, CompressedCoins, OutputEncoder};
-pub use inspect::CoinsInspection;
+pub use inspect::{CoinsInspection, RunsInspected};
 pub use key::{HashedOutPoint, UtxoHasher};
 pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan, Searched};
+pub use lost_coins::LostCoins;
 pub use manifest::Manifest;
 pub use memtable::{Probe, Taken};
 pub(crate) use run::file::run_fingerprints;

@@ -16,6 +16,7 @@ use indicatif::MultiProgress;
 use crate::descriptors;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
+use crate::memory::{self, MemoryPlan};
 use crate::open::start_options;
 use crate::options::{Config, UtxoHash};
 use crate::process::StopFlag;
@@ -53,6 +54,7 @@ pub(crate) fn run(
         executor: Arc::new(Threads::default()),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         repair,
+        memory: MemoryPlan::of(config, memory::available()).coins,
         start: start_options(config, bars, stop, None),
     };
     let mut report = Report::new(bars, stop);
@@ -119,6 +121,7 @@ fn name(stage: Stage) -> &'static str {
     match stage {
         Stage::Blocks => "blocks and undo records",
         Stage::Undo => "blocks for their coins",
+        Stage::LostCoins => "blocks for lost coins",
         Stage::Runs => "runs of coins",
         Stage::Coins => "all coins",
     }

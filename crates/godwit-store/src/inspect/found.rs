@@ -58,6 +58,8 @@ pub enum Stage {
     Blocks,
     /// Blocks again, for the coins that damaged undo records had.
     Undo,
+    /// Blocks again, for coins that are lost.
+    LostCoins,
     Runs,
     /// All coins, for their hash.
     Coins,

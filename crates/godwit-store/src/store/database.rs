@@ -22,6 +22,7 @@ use crate::record::{
     AssumedSnapshot, BlockRecord, ChainPoint, CommittedState, FileEnds, Identity, ScrubPass,
     UtxoState,
 };
+use crate::utxo::Manifest;
 
 pub(crate) const DATABASE_FILE: &str = "godwit.redb";
 
@@ -243,6 +244,30 @@ pub(crate) fn inspect_database(
     let identity = read_identity(&db, disk, dir, network, controls)?;
     let (control, kept) = read_control(&db, dir, identity, controls)?;
     Ok(OpenedDatabase { db, control, kept })
+}
+
+/// Commits another manifest of the coins that the last commit has named: a repair has written their runs
+/// again. Returns what the control file says now.
+pub(crate) fn commit_manifest(
+    disk: &StoreDisk,
+    dir: &Path,
+    controls: &[Control],
+    network: NetworkId,
+    manifest: &Manifest,
+) -> Result<Control, StoreError> {
+    let OpenedDatabase { db, mut control, .. } = open_current(disk, dir, controls, network)?;
+    let mut encoded = DataStream::new();
+    encoded.put(manifest);
+    let bytes = encoded.into_vec();
+    let tip = control.state.utxo_tip.expect("these coins are those of a block");
+    control.commit += 1;
+    control.state.utxo_manifest = Some(bytes.clone());
+    let mut batch = db.batch()?;
+    batch.put(&COMMIT_NUMBER, ONLY, &control.commit)?;
+    batch.put(&UTXO, ONLY, &UtxoState { tip, manifest: bytes })?;
+    batch.commit()?;
+    control.write(disk, dir)?;
+    Ok(control)
 }
 
 /// What a database says that it is of. One that was copied here is damaged, as far as the control files tell.

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::key::UtxoHasher;
 use super::layers::{Layers, UtxoContext};
+use super::lost_coins::LostCoins;
 use super::manifest::{Manifest, ManifestRun};
 use super::run::file::RunFile;
 use super::run::file::repair::Repairs;
@@ -28,32 +29,31 @@ use segments::{Filters, SegmentChecks};
 
 /// The runs that a manifest names.
 pub struct CoinsInspection {
-    context: UtxoContext,
-    manifest: Manifest,
+    pub(super) context: UtxoContext,
+    pub(super) manifest: Manifest,
     repair: bool,
     /// What makes coins again that parity cannot bring back.
     beyond_parity: Remedy,
 }
 
-/// Neighbouring damage is told as one.
+/// What an inspection has found out about the runs.
+pub struct RunsInspected {
+    /// What parity does not bring back.
+    pub lost: LostCoins,
+    /// Damage that nobody was told of: it is to be repaired with what is lost.
+    pub untold: Vec<Found>,
+}
+
+/// Damage of one run; that of neighbours is one.
 struct Joined<'a> {
     watch: &'a mut dyn Watch,
-    last: Option<Found>,
+    all: Vec<Found>,
 }
 
 impl Joined<'_> {
     fn found(&mut self, found: Found) {
-        if self.last.as_mut().is_some_and(|last| last.joins(&found)) {
-            return;
-        }
-        if let Some(last) = self.last.replace(found) {
-            self.watch.found(last);
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(last) = self.last.take() {
-            self.watch.found(last);
+        if !self.all.last_mut().is_some_and(|last| last.joins(&found)) {
+            self.all.push(found);
         }
     }
 }
@@ -89,21 +89,30 @@ impl CoinsInspection {
         self.manifest.runs.iter().map(|run| u64::from(run.blocks) * BLOCK as u64).sum()
     }
 
-    /// Inspects all runs. Returns whether all coins can be read.
+    /// Inspects all runs.
     ///
     /// # Errors
     ///
     /// A failed system call; [`StoreError::Stopped`].
-    pub fn inspect_runs(&self, watch: &mut dyn Watch) -> Result<bool, StoreError> {
-        let (mut intact, mut done) = (true, 0);
+    pub fn inspect_runs(&self, watch: &mut dyn Watch) -> Result<RunsInspected, StoreError> {
+        let (mut lost, mut untold, mut done) = (LostCoins::default(), Vec::new(), 0);
         for named in &self.manifest.runs {
-            let mut joined = Joined { watch: &mut *watch, last: None };
-            let inspected = self.inspect_run(named, &mut joined, done);
-            joined.end();
-            intact &= inspected?;
+            let mut joined = Joined { watch: &mut *watch, all: Vec::new() };
+            self.inspect_run(named, &mut joined, done, &mut lost)?;
+            let needs_blocks = lost.needs_blocks_for(named.id);
+            for mut found in joined.all {
+                if found.remedy == self.beyond_parity && !needs_blocks {
+                    // It is written again from its entries.
+                    found.remedy = Remedy::Repair;
+                }
+                match self.repair && matches!(found.remedy, Remedy::Repair | Remedy::FromBlocks) {
+                    true => untold.push(found),
+                    false => watch.found(found),
+                }
+            }
             done += u64::from(named.blocks) * BLOCK as u64;
         }
-        Ok(intact)
+        Ok(RunsInspected { lost, untold })
     }
 
     /// The coins as one; damage that parity makes up for is repaired in memory alone.
@@ -147,7 +156,8 @@ impl CoinsInspection {
         named: &ManifestRun,
         out: &mut Joined<'_>,
         before: u64,
-    ) -> Result<bool, StoreError> {
+        lost: &mut LostCoins,
+    ) -> Result<(), StoreError> {
         let run = self.run(named);
         let found = |offset, bytes, damage, remedy| Found {
             path: run.path.clone(),
@@ -159,7 +169,8 @@ impl CoinsInspection {
         let file = match run.open() {
             Err(error) if error.is_not_found() => {
                 out.found(found(0, 0, Damage::MissingFile, self.beyond_parity));
-                return Ok(false);
+                lost.add_partitions(named, named.partitions);
+                return Ok(());
             }
             other => other?,
         };
@@ -170,11 +181,17 @@ impl CoinsInspection {
             let last = u64::from(run.blocks.saturating_sub(1)) * BLOCK as u64;
             let damage = if len < run.bytes() { Damage::Short } else { Damage::Format };
             out.found(found(last.min(len), 0, damage, self.beyond_parity));
-            return Ok(false);
+            lost.add_partitions(named, named.partitions);
+            return Ok(());
         };
+        let there = footer.segments.iter().fold(0, |bits, segment| bits | 1 << segment.partition);
+        if named.partitions & !there != 0 {
+            let last = u64::from(run.blocks - 1) * BLOCK as u64;
+            out.found(found(last, BLOCK as u64, Damage::Format, self.beyond_parity));
+            lost.add_partitions(named, named.partitions & !there);
+        }
         let mut parity = ParityCheck::open(self, &run, &footer)?;
         let mut segments = SegmentChecks::new(&footer, &self.context, Filters::Compared);
-        let mut intact = true;
         let mut block = Box::new([0; BLOCK]);
         for number in 0..run.blocks {
             if number.is_multiple_of(STRIPES) {
@@ -193,14 +210,14 @@ impl CoinsInspection {
             if let Some((number, what)) = segments.take(number, bytes.and_then(view_block)) {
                 let (at, damage) = (u64::from(number) * BLOCK as u64, Damage::Disagreement(what));
                 out.found(found(at, BLOCK as u64, damage, self.beyond_parity));
-                intact = false;
             }
         }
         parity.end_group()?;
-        intact &= !segments.lost;
+        segments.damaged.iter().for_each(|(partition, loss)| lost.add(named, *partition, *loss));
+        let intact = !lost.has_run(named.id);
         parity.end(intact, &mut reading, out)?;
         file.release_cache(0..u64::MAX);
-        Ok(intact)
+        Ok(())
     }
 
     /// Cuts off what follows the run, or tells of it.

@@ -97,7 +97,7 @@ pub(super) fn flush(
     Ok(Flushed { segments, memory: table.memory(), took })
 }
 
-fn options(
+pub(super) fn options(
     context: &UtxoContext,
     run: RunId,
     seals: SealRange,

@@ -69,19 +69,23 @@ fn var_int_bytes(n: u32) -> [u8; 8] {
     (bytes << (8 * (8 - used))).to_be_bytes()
 }
 
-/// Scratch runs of one sort; removed when dropped.
-struct Scratch {
+/// Scratch runs of one sort, or one repair; removed when dropped.
+pub(super) struct Scratch {
     context: UtxoContext,
     stop: Stop,
     paths: VecDeque<PathBuf>,
 }
 
 impl Scratch {
-    /// Writes a scratch run; `fill` pushes entries in the order of the sort.
-    fn write(
+    pub(super) fn new(context: UtxoContext) -> Self {
+        Self { context, stop: Stop::never(), paths: VecDeque::new() }
+    }
+
+    /// Writes a scratch run; `fill` pushes entries in the order of the sort. `None` without entries.
+    pub(super) fn write(
         &mut self,
         fill: impl FnOnce(&mut RunWriter<'_>) -> Result<(), WorkError>,
-    ) -> Result<Arc<Segment>, StoreError> {
+    ) -> Result<Option<Arc<Segment>>, StoreError> {
         let run = RunId(self.context.next_scratch.fetch_add(1, Ordering::Relaxed));
         self.paths.push_back(run.path(&self.context.dir));
         let options = RunOptions {
@@ -105,9 +109,9 @@ impl Scratch {
             writer.finish()
         };
         match write() {
-            Ok(segments) => Ok(segments.into_iter().next().expect("no scratch run is empty")),
+            Ok(segments) => Ok(segments.into_iter().next()),
             Err(WorkError::Failed(error)) => Err(error),
-            Err(WorkError::Stopped) => unreachable!("nothing stops a sort"),
+            Err(WorkError::Stopped) => unreachable!("nothing is dropped that would stop it"),
         }
     }
 
@@ -153,7 +157,7 @@ impl Batch {
         self.bytes.extend_from_slice(entry.bytes());
     }
 
-    fn write(&mut self, scratch: &mut Scratch) -> Result<Arc<Segment>, StoreError> {
+    fn write(&mut self, scratch: &mut Scratch) -> Result<Option<Arc<Segment>>, StoreError> {
         self.keys.sort_unstable();
         let segment = scratch.write(|writer| {
             for (_, place) in &self.keys {
@@ -231,8 +235,7 @@ impl Layers {
         order: OutPointOrder,
         memory: usize,
     ) -> Result<SortedScan, StoreError> {
-        let (context, stop) = (self.context.clone(), Stop::never());
-        let mut scratch = Scratch { context, stop, paths: VecDeque::new() };
+        let mut scratch = Scratch::new(self.context.clone());
         let mut segments = sorted_batches(self.scan()?, order, memory, &mut scratch)?;
         let fan_in = memory.max(MIN_SORT_MEMORY) / BUFFER - 1;
         while segments.len() > fan_in {
@@ -246,7 +249,7 @@ impl Layers {
                 Ok(())
             })?;
             scratch.remove_oldest(fan_in)?;
-            segments.push(output);
+            segments.extend(output);
         }
         Ok(SortedScan { merged: Merged::new(order, segments, &self.context)?, _scratch: scratch })
     }
@@ -262,11 +265,11 @@ fn sorted_batches(
     while let Some(keyed) = scan.next_keyed()? {
         batch.push(order.key(&keyed.outpoint), keyed.entry);
         if batch.is_full() {
-            segments.push(batch.write(scratch)?);
+            segments.extend(batch.write(scratch)?);
         }
     }
     if !batch.keys.is_empty() {
-        segments.push(batch.write(scratch)?);
+        segments.extend(batch.write(scratch)?);
     }
     Ok(segments)
 }

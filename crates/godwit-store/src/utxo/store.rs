@@ -398,14 +398,17 @@ fn read(layers: &Layers, key: &HashedOutPoint) -> Result<Option<Coin>, StoreErro
 }
 
 /// Files of runs that a manifest does not name.
-struct Unnamed {
+pub(super) struct Unnamed {
     /// Those that are of no use if all runs that the manifest names are there.
     obsolete: Vec<PathBuf>,
     /// The lowest run id above all that were seen.
-    next_run: u64,
+    pub(super) next_run: u64,
 }
 
-fn unnamed_files(context: &UtxoContext, manifest: &Manifest) -> Result<Unnamed, StoreError> {
+pub(super) fn unnamed_files(
+    context: &UtxoContext,
+    manifest: &Manifest,
+) -> Result<Unnamed, StoreError> {
     let (mut obsolete, mut kept, mut next_run) = (Vec::new(), 0, 0);
     for path in context.disk.list(&context.dir)? {
         let Some(run) = RunId::of_path(&path) else { continue };

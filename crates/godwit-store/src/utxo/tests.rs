@@ -1,3 +1,4 @@
+mod beyond_parity;
 mod cold;
 mod damage;
 mod faults;

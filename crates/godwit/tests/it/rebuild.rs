@@ -86,10 +86,12 @@ fn coins_beyond_repair_are_named_with_the_command_that_makes_them_again() {
             let ended = node.run(words).expect(Exit::Damaged);
             assert_eq!(ended.stderr.lines().count(), 1, "{what}: {ended:?}");
             assert!(ended.stderr.contains(".run at byte "), "{what}: {ended:?}");
-            let remedy =
-                "; `godwit -reindex-chainstate` makes the coins again from the block files";
+            let remedy = "; `godwit verify -repair` makes the coins again from the block files";
             assert!(ended.stderr.contains(remedy), "{what}: {ended:?}");
         }
+        let repaired = copy(&node);
+        repaired.run(&[&"verify", &"-repair"]).expect(Exit::Success);
+        assert_eq!(repaired.stats(), small_chain_stats(), "{what}");
         connect_stored(&node, height, &["-reindex-chainstate"]).expect(Exit::Success);
         assert_eq!(node.stats(), small_chain_stats(), "{what}");
         assert!(!node.log().contains("Indexing "), "{what}");

@@ -158,11 +158,7 @@ fn each_cell_of_the_damage_matrix_ends_clean_by_what_verify_names() {
             assert!(ended.stdout.contains(&damaged.display().to_string()), "{what}: {ended:?}");
             let ended = node.run(&[&"verify", &"-repair"]);
             let left = |remedy| ended.stdout.contains(remedy);
-            let by = if left("`godwit -reindex-chainstate`") {
-                node.run(&[&"-reindex-chainstate", &"-noconnect", &"-listen=0", &stop])
-                    .expect(Exit::Success);
-                "-reindex-chainstate"
-            } else if left("fetches it again from a peer") {
+            let by = if left("fetches it again from a peer") {
                 // It needs every block then.
                 node.run(&[&"-reindex-chainstate", &connect, &"-listen=0", &stop])
                     .expect(Exit::Success);

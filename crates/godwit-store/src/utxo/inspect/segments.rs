@@ -9,6 +9,7 @@ use crate::utxo::entry_sum::{EntryHasher, EntrySum};
 use crate::utxo::filter::Filter;
 use crate::utxo::key::UtxoHasher;
 use crate::utxo::layers::UtxoContext;
+use crate::utxo::lost_coins::SegmentLoss;
 use crate::utxo::run::format::{BlockKind, BlockRef, Footer, SegmentMeta};
 
 /// Whether filters are compared with entries too, which takes as much memory as they do, twice.
@@ -25,15 +26,15 @@ pub(in crate::utxo) struct SegmentChecks {
     has_sums: bool,
     left: VecDeque<SegmentMeta>,
     open: Option<SegmentCheck>,
-    /// A block of a segment cannot be read.
-    pub(in crate::utxo) lost: bool,
+    /// Partitions whose segments are damaged.
+    pub(in crate::utxo) damaged: Vec<(u8, SegmentLoss)>,
 }
 
 impl SegmentChecks {
     pub(in crate::utxo) fn new(footer: &Footer, context: &UtxoContext, filters: Filters) -> Self {
         let has_sums = footer.segments.iter().all(|segment| segment.sum.is_some());
         let (context, left) = (context.clone(), footer.segments.iter().cloned().collect());
-        Self { context, filters, has_sums, left, open: None, lost: false }
+        Self { context, filters, has_sums, left, open: None, damaged: Vec::new() }
     }
 
     /// Whether the footer has sums; without them, as under schema 1, there is no parity.
@@ -55,8 +56,9 @@ impl SegmentChecks {
         let check = self.open.as_mut()?;
         check.take(number, block);
         let ended = self.open.take_if(|check| check.meta.end_block() == number + 1)?;
-        self.lost |= ended.lost;
-        ended.end()
+        let (loss, told) = ended.end()?;
+        self.damaged.push((ended.meta.partition, loss));
+        told
     }
 }
 
@@ -78,8 +80,9 @@ struct SegmentCheck {
     /// `None`: it is not compared.
     stored_filter: Option<Vec<u8>>,
     long: Long,
-    /// A block of it cannot be read: then nothing is compared.
-    lost: bool,
+    /// Blocks cannot be read: of its entries, then nothing is compared; of filter or index alone, then
+    /// neither of these is.
+    lost: Option<SegmentLoss>,
     /// The first block that says what no block says.
     wrong: Option<(u32, &'static str)>,
 }
@@ -116,7 +119,7 @@ impl SegmentCheck {
             stored_index: Vec::new(),
             stored_filter: (filters == Filters::Compared).then(Vec::new),
             long: Long::default(),
-            lost: false,
+            lost: None,
             wrong: None,
         }
     }
@@ -124,10 +127,12 @@ impl SegmentCheck {
     /// The next block, in order; `None` if it cannot be read.
     fn take(&mut self, number: u32, block: Option<BlockRef<'_>>) {
         let Some(block) = block else {
-            self.lost = true;
+            let derived = self.lost.unwrap_or(SegmentLoss::Derived);
+            let is_entries = number < self.meta.filter_block();
+            self.lost = Some(if is_entries { SegmentLoss::Blocks } else { derived });
             return;
         };
-        if self.lost || self.wrong.is_some() {
+        if self.lost == Some(SegmentLoss::Blocks) || self.wrong.is_some() {
             return;
         }
         let checked = if number < self.meta.filter_block() {
@@ -202,24 +207,34 @@ impl SegmentCheck {
         Ok(key)
     }
 
-    /// The block where the segment contradicts itself, and how.
-    fn end(&self) -> Option<(u32, &'static str)> {
-        if self.lost || self.wrong.is_some() {
-            return self.wrong;
-        }
+    /// What is lost, if anything is; and where the segment contradicts itself, and how.
+    fn end(&self) -> Option<(SegmentLoss, Option<(u32, &'static str)>)> {
         let meta = &self.meta;
-        let filter: Vec<u8> =
-            self.filter.iter().flat_map(|filter| filter.bytes()).flatten().collect();
+        if self.wrong.is_some_and(|(number, _)| number < meta.filter_block()) {
+            return Some((SegmentLoss::Entries, self.wrong));
+        } else if self.lost == Some(SegmentLoss::Blocks) {
+            return Some((SegmentLoss::Blocks, None));
+        }
         let keys = Some((meta.min_key, meta.max_key));
         let counts = (self.entries, self.tombstones) == (meta.entries, meta.tombstones);
         if !counts || (self.entries > 0 && self.keys != keys) {
-            Some((meta.first_block, "its entries are not those that the footer counts"))
+            let what = "its entries are not those that the footer counts";
+            return Some((SegmentLoss::Entries, Some((meta.first_block, what))));
         } else if meta.sum.is_some_and(|sum| sum != self.sum) {
-            Some((meta.first_block, "its entries are not those of the footer's sum"))
+            let what = "its entries are not those of the footer's sum";
+            return Some((SegmentLoss::Entries, Some((meta.first_block, what))));
+        }
+        let derived = |wrong| Some((SegmentLoss::Derived, wrong));
+        let filter: Vec<u8> =
+            self.filter.iter().flat_map(|filter| filter.bytes()).flatten().collect();
+        if self.wrong.is_some() {
+            derived(self.wrong)
+        } else if self.lost.is_some() {
+            derived(None)
         } else if self.stored_index != self.index {
-            Some((meta.index_block(), "the index is not that of the entries"))
+            derived(Some((meta.index_block(), "the index is not that of the entries")))
         } else if self.stored_filter.as_ref().is_some_and(|stored| *stored != filter) {
-            Some((meta.filter_block(), "the filter is not that of the entries"))
+            derived(Some((meta.filter_block(), "the filter is not that of the entries")))
         } else {
             None
         }

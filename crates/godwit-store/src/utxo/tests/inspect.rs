@@ -42,12 +42,15 @@ fn one_run() -> (FaultDisk, Manifest) {
 
 fn inspect(disk: &FaultDisk, manifest: &Manifest, repair: bool) -> (bool, Vec<Found>) {
     let disk = StoreDisk::new(Arc::new(disk.clone()));
-    let how = (repair, Remedy::ReindexChainstate);
+    let how = (repair, Remedy::FromBlocks);
     let manifest = manifest.clone();
     let dir = Path::new(DIR);
     let runs = CoinsInspection::open(&disk, dir, hasher(), manifest, &executor(), how).unwrap();
     let mut notes = Notes::default();
-    let intact = runs.inspect_runs(&mut notes).unwrap();
+    let found = runs.inspect_runs(&mut notes).unwrap();
+    let intact = found.lost.is_empty();
+    notes.0.extend(found.untold);
+    notes.0.sort_by_key(|found| (found.path.clone(), found.offset));
     let coins = runs.layers().and_then(|layers| {
         let (mut scan, mut coins) = (layers.scan()?, 0);
         while scan.next()?.is_some() {
@@ -103,7 +106,7 @@ fn damage_beyond_parity_is_one_line_and_names_what_makes_the_coins_again() {
         let (intact, found) = inspect(&disk, &manifest, repair);
         assert!(!intact);
         let lost: Vec<&Found> =
-            found.iter().filter(|found| found.remedy == Remedy::ReindexChainstate).collect();
+            found.iter().filter(|found| found.remedy == Remedy::FromBlocks).collect();
         // The first and the last of them share a stripe.
         assert_eq!(lost.len(), 2, "{found:?}");
         assert_eq!([lost[0].offset, lost[1].offset], [2, 66].map(|n| n * BLOCK as u64));
@@ -177,14 +180,16 @@ fn c6_parity_is_not_made_of_a_block_of_another_time() {
         }
         for repair in [false, true] {
             let runs = StoreDisk::new(Arc::new(disk.clone()));
-            let how = (repair, Remedy::ReindexChainstate);
+            let how = (repair, Remedy::FromBlocks);
             let (dir, manifest) = (Path::new(DIR), manifest.clone());
             let runs =
                 CoinsInspection::open(&runs, dir, hasher(), manifest, &executor(), how).unwrap();
             let mut notes = Notes::default();
-            assert!(!runs.inspect_runs(&mut notes).unwrap());
+            let found = runs.inspect_runs(&mut notes).unwrap();
+            assert!(!found.lost.is_empty());
+            notes.0.extend(found.untold);
             let remedies: Vec<Remedy> = notes.0.iter().map(|found| found.remedy).collect();
-            assert_eq!(remedies, [Remedy::ReindexChainstate; 2], "{:?}", notes.0);
+            assert_eq!(remedies, [Remedy::FromBlocks; 2], "{:?}", notes.0);
             assert_eq!(disk.contents(&parity), parity_now, "it may be all that knows the block");
         }
     }
@@ -215,12 +220,12 @@ fn parts_of_a_run_that_do_not_agree_are_told() {
         bad[number as usize * BLOCK..][..BLOCK].copy_from_slice(&block);
         disk.overwrite(&run, bad);
         let runs = StoreDisk::new(Arc::new(disk.clone()));
-        let how = (false, Remedy::ReindexChainstate);
+        let how = (false, Remedy::FromBlocks);
         let dir = Path::new(DIR);
         let runs = CoinsInspection::open(&runs, dir, hasher(), manifest.clone(), &executor(), how)
             .unwrap();
         let mut notes = Notes::default();
-        assert!(!runs.inspect_runs(&mut notes).unwrap(), "{kind:?}");
+        assert!(!runs.inspect_runs(&mut notes).unwrap().lost.is_empty(), "{kind:?}");
         let of_run = notes.0.iter().filter(|found| found.path == run);
         assert!(
             of_run.into_iter().any(|found| matches!(found.damage, Damage::Disagreement(_))),

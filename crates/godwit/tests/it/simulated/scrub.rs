@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use godwit_chain::{InspectOptions, ScrubStatus, StartOptions, inspect};
+use godwit_chain::{CoinsMemory, InspectOptions, ScrubStatus, StartOptions, inspect};
 use godwit_sim::rng::Rng;
 use godwit_store::ScrubPlace;
 use godwit_store::disk::Disk;
@@ -92,6 +92,7 @@ fn damage(driver: &Driver) -> Vec<Found> {
         executor: Arc::new(Threads::default()),
         threads: 1,
         repair: false,
+        memory: CoinsMemory::Fixed(4 << 20),
         start: StartOptions::default(),
     };
     let (disk, mut notes): (Arc<dyn Disk>, _) = (Arc::new(driver.disk.copy()), Notes::default());

@@ -1,0 +1,191 @@
+//! Coins that no parity brings back: what blocks create and spend of them, while all blocks are read.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use godwit_consensus::is_bip30_repeat;
+use godwit_primitives::BlockHash;
+use godwit_store::StoreError;
+use godwit_store::error::Remedy;
+use godwit_store::inspect::{Found, Inspection, Watch};
+use godwit_store::utxo::{CoinsInspection, CoinsRepair, RunsInspected, Tally};
+
+use super::{InspectOptions, StoredBlock};
+use crate::apply::codes;
+use crate::error::ChainError;
+use crate::index::Loading;
+use crate::structure::Structured;
+
+/// What became of a block for the coins that are gathered.
+#[derive(Default)]
+pub(super) enum Gathered {
+    /// They have nothing to do with it.
+    #[default]
+    Nothing,
+    /// They come from it, and it cannot be read.
+    Unreadable,
+    Read(Box<Touched>),
+}
+
+/// A block, and which of its inputs and outputs are of wanted coins.
+pub(super) struct Touched {
+    block: Structured,
+    height: u32,
+    spends: Vec<u32>,
+    creates: Vec<u32>,
+    tally: Tally,
+}
+
+/// The repair of coins that were lost.
+pub(super) struct LostCoinsRepair {
+    coins: CoinsRepair,
+    /// The blocks that the coins come from, and the height of the last one.
+    line: HashSet<BlockHash>,
+    height: u32,
+    /// Height of the block that is to come next.
+    next: u32,
+    /// Damage of which nobody was told yet.
+    untold: Vec<Found>,
+    /// Coins that there are, by the blocks of the last pass.
+    counted: Option<u64>,
+}
+
+impl LostCoinsRepair {
+    /// Begins to repair what is lost, if anything is and it can be done here; else tells of it.
+    pub(super) fn begin(
+        inspection: &Inspection,
+        coins: &CoinsInspection,
+        runs: RunsInspected,
+        options: &InspectOptions,
+        watch: &mut dyn Watch,
+    ) -> Result<Option<Self>, ChainError> {
+        let RunsInspected { lost, untold } = runs;
+        let from_blocks = lost.needs_blocks();
+        let has_source = !from_blocks || inspection.has_whole_history() && inspection.has_index();
+        if lost.is_empty() {
+            untold.into_iter().for_each(|found| watch.found(found));
+            return Ok(None);
+        }
+        if !options.repair || !has_source {
+            let remedy = inspection.index_remedy();
+            untold.into_iter().for_each(|found| watch.found(Found { remedy, ..found }));
+            return Ok(None);
+        }
+        let state = inspection.state();
+        let (mut line, mut height, mut memory) = (HashSet::new(), 0, options.memory.beside(0));
+        if from_blocks && let Some(tip) = state.utxo_tip {
+            let mut loading = Loading::new(Arc::clone(&options.params));
+            inspection.for_each_block(|hash, record| {
+                loading.add(hash, record);
+                Ok(())
+            })?;
+            memory = options.memory.beside(loading.memory());
+            match loading.finish(Some(&tip), None) {
+                Ok(index) => {
+                    let mut walk = index.tip();
+                    while let Some(parent) = index.node(walk).parent() {
+                        line.insert(index.node(walk).hash);
+                        walk = parent;
+                    }
+                    height = tip.height;
+                }
+                // It is told, and without a line no pass is complete.
+                Err(ChainError::DamagedIndex(_)) => height = u32::MAX,
+                Err(error) => return Err(error),
+            }
+        }
+        let mut repair = CoinsRepair::begin(coins, &lost, memory, &options.start.stop)?;
+        repair.copy_intact(&mut |manifest| inspection.commit_coins(manifest))?;
+        Ok(Some(Self { coins: repair, line, height, next: 1, untold, counted: None }))
+    }
+
+    /// Whether blocks are to be read, in the order of their heights.
+    pub(super) fn wants_blocks(&self) -> bool {
+        self.coins.wants_blocks()
+    }
+
+    /// Whether the coins come from this block.
+    pub(super) fn is_in_line(&self, hash: &BlockHash) -> bool {
+        self.line.contains(hash)
+    }
+
+    /// What a block does with wanted coins; on any thread.
+    pub(super) fn look_at(&self, stored: &StoredBlock, block: Option<Structured>) -> Gathered {
+        if !stored.has_coins || !self.wants_blocks() {
+            return Gathered::Nothing;
+        }
+        let Some(block) = block else { return Gathered::Unreadable };
+        let mut tally = self.coins.empty_tally();
+        let (mut spends, mut creates) = (Vec::new(), Vec::new());
+        for (n, key) in (0..).zip(block.spends()) {
+            tally.spend(key);
+            if self.coins.wants(key) {
+                spends.push(n);
+            }
+        }
+        // Its coinbase takes the place of another one.
+        let is_repeat = is_bip30_repeat(stored.height, &stored.hash);
+        for n in block.created() {
+            let (key, (_, coinbase)) = (&block.creates()[*n as usize], block.output(*n as usize));
+            if !(is_repeat && coinbase) {
+                tally.create(key);
+            }
+            if self.coins.wants(key) {
+                creates.push(*n);
+            }
+        }
+        let height = stored.height;
+        Gathered::Read(Box::new(Touched { block, height, spends, creates, tally }))
+    }
+
+    /// Takes the next block.
+    pub(super) fn take(&mut self, gathered: Gathered) {
+        let touched = match gathered {
+            Gathered::Nothing => return,
+            Gathered::Unreadable => return self.coins.give_up(),
+            Gathered::Read(touched) => touched,
+        };
+        let Touched { block, height, spends, creates, tally } = *touched;
+        if height != self.next {
+            return self.coins.give_up();
+        }
+        self.next += 1;
+        self.coins.count(&tally);
+        spends.into_iter().for_each(|n| self.coins.spend(&block.spends()[n as usize]));
+        let codes = codes(height);
+        for n in creates {
+            let (output, coinbase) = block.output(n as usize);
+            let output = output.expect("what cannot be spent is no coin");
+            let code = &codes[usize::from(coinbase)];
+            self.coins.create(&block.creates()[n as usize], [code.as_slice(), output]);
+        }
+    }
+
+    /// All blocks were read once, as far as there are any.
+    pub(super) fn end_pass(&mut self, inspection: &Inspection) -> Result<(), StoreError> {
+        if !self.wants_blocks() {
+            return Ok(());
+        }
+        if self.next - 1 != self.height {
+            self.coins.give_up();
+            return Ok(());
+        }
+        (self.next, self.counted) = (1, Some(self.coins.counted()));
+        self.coins.end_pass(&mut |manifest| inspection.commit_coins(manifest))
+    }
+
+    /// Tells what became of it. Returns whether all was repaired, and how many coins there are then, if
+    /// blocks have told.
+    pub(super) fn end(self, watch: &mut dyn Watch) -> (bool, Option<u64>) {
+        let mut is_whole = true;
+        for found in self.untold {
+            let remedy = match self.coins.is_left(&found.path) {
+                true => Remedy::ReindexChainstate,
+                false => Remedy::Done,
+            };
+            is_whole &= remedy == Remedy::Done;
+            watch.found(Found { remedy, ..found });
+        }
+        (is_whole, self.counted)
+    }
+}

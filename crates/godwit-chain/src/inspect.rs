@@ -11,7 +11,9 @@
 //! 5. All coins, as one, and their hash.
 //!
 //! Nothing is connected, and no block is judged by the rules: that they were kept is what the index says.
+//! With an [`audit`], steps 2 and 5 prove that too, in place of the hash.
 
+pub(crate) mod audit;
 mod spent;
 
 use std::collections::btree_map::Entry;
@@ -19,8 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use godwit_primitives::BlockHash;
 use godwit_primitives::network::{Deployment, Params};
-use godwit_primitives::{BlockHash, Coin};
 use godwit_store::disk::Disk;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::exec::Executor;
@@ -35,12 +37,14 @@ use godwit_stream::BufferPool;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Loading};
 use crate::options::StartOptions;
+use crate::own_block::has_coins_of;
 use crate::reindex::reindex;
 use crate::shares::in_shares;
 use crate::stats::{Totals, muhash_totals};
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::NodeId;
 
+use audit::{Audit, AuditOptions, Audited, Heard};
 use spent::{Wanted, created, lines};
 
 /// Bytes of blocks that are read at once.
@@ -63,16 +67,19 @@ pub struct InspectOptions {
     pub repair: bool,
     /// Of an index that is made again.
     pub start: StartOptions,
+    /// Whether to prove the coins, too.
+    pub audit: Option<AuditOptions>,
 }
 
 /// What an inspection has read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspected {
     pub blocks: u64,
     pub undo_records: u64,
     pub runs: u64,
-    /// `None` where they cannot all be read.
+    /// `None` where they cannot all be read, and of an audit.
     pub coins: Option<CoinsFound>,
+    pub audit: Option<Audited>,
 }
 
 /// The coins of the last commit.
@@ -114,6 +121,7 @@ pub fn inspect(
     mut options: InspectOptions,
     watch: &mut dyn Watch,
 ) -> Result<Inspected, ChainError> {
+    let watch = &mut Heard::new(watch);
     let params = Arc::clone(&options.params);
     let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
     let repair = options.repair;
@@ -133,7 +141,18 @@ pub fn inspect(
     let mut inspected = Inspected::default();
     if inspection.has_index() {
         check_tree(&inspection, &params, watch)?;
-        Blocks::load(&inspection, &options)?.inspect(watch, &mut inspected)?;
+    }
+    let mut audited = None;
+    if let Some(audit) = options.audit.take() {
+        match Audit::begin(&inspection, &params, audit)? {
+            Ok(audit) => audited = Some(audit),
+            Err(unproven) => return Ok(Inspected { audit: Some(unproven), ..inspected }),
+        }
+        inspected.audit = Some(audit::unproven("damage was found"));
+    }
+    let blocks = Blocks::load(&inspection, &options, audited.as_ref())?;
+    if inspection.has_index() {
+        blocks.inspect(watch, &mut inspected)?;
     }
     let coins = match inspection.coins(&options.executor) {
         Err(error) => {
@@ -152,6 +171,13 @@ pub fn inspect(
             }
             watch.progress(Stage::Coins, 0, coins.bytes());
             let layers = coins.layers()?;
+            if let Some(audit) = &audited {
+                if watch.nothing() {
+                    let stop = &options.start.stop;
+                    inspected.audit = Some(audit.conclude(&blocks, &layers, stop, watch)?);
+                }
+                return Ok(inspected);
+            }
             let (totals, muhash) = muhash_totals(&layers, options.threads, &options.start.stop)?;
             Some(CoinsFound { tip: inspection.state().utxo_tip, totals, muhash })
         }
@@ -249,13 +275,18 @@ struct Blocks<'a> {
     hasher: UtxoHasher,
     /// In the order of the files.
     stored: Vec<StoredBlock>,
+    audit: Option<&'a Audit>,
 }
 
 /// Files that are missing or too short, by number, with the bytes that are there.
 type Shortened = BTreeMap<u32, u64>;
 
 impl<'a> Blocks<'a> {
-    fn load(inspection: &'a Inspection, options: &InspectOptions) -> Result<Self, ChainError> {
+    fn load(
+        inspection: &'a Inspection,
+        options: &InspectOptions,
+        audit: Option<&'a Audit>,
+    ) -> Result<Self, ChainError> {
         let mut stored = Vec::new();
         inspection.for_each_block(|hash, record| {
             if let Some(position) = record.position {
@@ -274,7 +305,7 @@ impl<'a> Blocks<'a> {
         stored.sort_unstable_by_key(|block| block.position);
         let InspectOptions { threads, repair, .. } = *options;
         let (params, hasher) = (Arc::clone(&options.params), inspection.hasher());
-        Ok(Self { inspection, params, threads, repair, hasher, stored })
+        Ok(Self { inspection, params, threads, repair, hasher, stored, audit })
     }
 
     fn inspect(&self, watch: &mut dyn Watch, out: &mut Inspected) -> Result<(), ChainError> {
@@ -408,19 +439,18 @@ impl<'a> Blocks<'a> {
         let Some(undo) = stored.undo.filter(|undo| !is_cut_off(short_undo, *undo)) else {
             return Ok(checked);
         };
-        let damage = match self.inspection.read_undo(undo, &stored.prev) {
+        let damage = match self.inspection.read_stored_undo(undo, &stored.prev) {
             Err(StoreError::Damaged { damage, .. }) => damage,
             Err(error) => return Err(error.into()),
-            Ok(coins) => {
-                let inputs = |block: &Structured| -> Vec<usize> {
-                    block.view().txs().skip(1).map(|tx| tx.input_count()).collect()
-                };
-                let has = coins.transactions().map(<[Coin]>::len);
-                match block.is_none_or(|block| inputs(&block).into_iter().eq(has)) {
-                    true => return Ok(checked),
-                    false => Damage::Disagreement("it is not the undo record of its block"),
+            Ok(coins) => match (block, self.audit) {
+                (Some(block), _) if !has_coins_of(block.view(), &coins.0) => {
+                    Damage::Disagreement("it is not the undo record of its block")
                 }
-            }
+                (Some(block), Some(audit)) => {
+                    return audit.take(stored, block, coins).map(|()| checked);
+                }
+                _ => return Ok(checked),
+            },
         };
         let path = self.inspection.undo_path(undo.file);
         let (offset, bytes, remedy) = (undo.offset, undo.len.into(), Remedy::Repair);

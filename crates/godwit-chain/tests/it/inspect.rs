@@ -54,6 +54,7 @@ fn run(disk: &FaultDisk, repair: bool, notes: &mut Notes) -> Result<Inspected, C
         threads: 2,
         repair,
         start: StartOptions::default(),
+        audit: None,
     };
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     inspect(&disk, Path::new(DIR), options, notes)
@@ -65,7 +66,7 @@ pub(crate) fn verify(disk: &FaultDisk, repair: bool) -> (Inspected, Vec<Found>) 
     (inspected, notes.found)
 }
 
-fn contents(disk: &FaultDisk) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+pub(crate) fn contents(disk: &FaultDisk) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let paths = files(disk).into_values().flatten();
     paths.map(|path| (path.clone(), disk.contents(&path))).collect()
 }

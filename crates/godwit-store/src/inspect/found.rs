@@ -59,8 +59,10 @@ pub enum Stage {
     /// Blocks again, for the coins that damaged undo records had.
     Undo,
     Runs,
-    /// All coins, for their hash.
+    /// All coins, for their hash or an audit.
     Coins,
+    /// Blocks and their undo records again, for coins that do not agree.
+    Culprits,
 }
 
 /// Who follows an inspection.

@@ -93,6 +93,7 @@ fn damage(driver: &Driver) -> Vec<Found> {
         threads: 1,
         repair: false,
         start: StartOptions::default(),
+        audit: None,
     };
     let (disk, mut notes): (Arc<dyn Disk>, _) = (Arc::new(driver.disk.copy()), Notes::default());
     inspect(&disk, Path::new(DIR), options, &mut notes).expect("it can be read");

@@ -169,10 +169,9 @@ fn each_flipped_bit_of_an_undo_record_is_refuted_though_its_checksum_holds() {
                 assert_eq!(found, [], "bit {bit}");
                 let is_of_it = |dispute: &Dispute| match dispute {
                     Dispute::Claim { block, .. } => block.height == height,
-                    Dispute::Coin { fault, .. } => match fault {
-                        CoinFault::Claimed { spent_at, .. } => *spent_at == height,
-                        _ => false,
-                    },
+                    Dispute::Coin { fault: CoinFault::Claimed { spent_at, .. }, .. } => {
+                        *spent_at == height
+                    }
                     _ => false,
                 };
                 let other = disputes.iter().find(|dispute| !is_of_it(dispute));

@@ -148,7 +148,7 @@ impl Wanted {
 
 /// The partition of a store with so many, a power of two.
 fn partition(bucket: usize, partitions: usize) -> usize {
-    bucket * partitions >> BUCKET_BITS
+    (bucket * partitions) >> BUCKET_BITS
 }
 
 impl Audit {

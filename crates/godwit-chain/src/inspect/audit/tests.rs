@@ -28,6 +28,9 @@ use crate::structure::{Received, structure};
 /// Of the stores of these tests.
 const PARTITIONS: usize = 64;
 
+/// The coins of a store, as they are stored.
+type Kept = Vec<(OutPoint, Vec<u8>)>;
+
 fn encoded(coin: &Coin) -> Vec<u8> {
     let mut bytes = DataStream::new();
     coin.encode(&mut bytes);
@@ -98,7 +101,7 @@ impl Made {
     }
 
     /// What is found where block `n` claims other coins than it spent, and the store has these.
-    fn audit(&self, other: Option<(usize, &Claims)>, kept: &[(OutPoint, Vec<u8>)]) -> Found {
+    fn audit(&self, other: Option<(usize, &Claims)>, kept: &Kept) -> Found {
         let (mac, mut ledger) = (Mac::new([3; 16]), Ledger::new());
         let (mut faults, mut records) = (Vec::new(), Vec::new());
         for (n, (block, own)) in self.blocks.iter().enumerate() {
@@ -129,7 +132,7 @@ impl Made {
         Found { faults, coins: of_coins.collect() }
     }
 
-    fn kept(&self) -> Vec<(OutPoint, Vec<u8>)> {
+    fn kept(&self) -> Kept {
         self.coins.iter().map(|(outpoint, coin)| (*outpoint, encoded(coin))).collect()
     }
 }
@@ -266,11 +269,11 @@ fn whatever_the_store_has_instead_is_named() {
         for_each_claimed(block, own, |coin, stored| spends.push((coin.outpoint, stored.to_vec())));
         spends
     });
-    let spent: Vec<(OutPoint, Vec<u8>)> = spent.collect();
+    let spent: Kept = spent.collect();
     for n in (0..kept.len()).step_by(kept.len() / 20) {
         let (outpoint, stored) = kept[n].clone();
         let only = |fault| Found { faults: Vec::new(), coins: vec![(outpoint, fault)] };
-        let with = |change: &dyn Fn(&mut Vec<(OutPoint, Vec<u8>)>)| {
+        let with = |change: &dyn Fn(&mut Kept)| {
             let mut kept = kept.clone();
             change(&mut kept);
             made.audit(None, &kept)

@@ -202,23 +202,48 @@ impl Resolved {
 
     /// The rules that need coins and no scripts.
     pub(crate) fn check(&self) -> Result<(), Reject> {
-        let fees = self.check_txs(self.block.view().tx_count())?;
-        let BlockRules { height, params, .. } = &self.rules;
-        check_coinbase_amount(self.block.view().tx(0), fees, *height, params)
+        let median_time_past = |height: u32| self.median_times[&height];
+        self.rules.check(&self.block, self.spent.decoded(), &median_time_past)
+    }
+
+    /// Those of the first `txs` transactions, one after the other.
+    fn check_txs(&self, txs: usize) -> Result<(), Reject> {
+        let median_time_past = |height: u32| self.median_times[&height];
+        self.rules.check_txs(&self.block, self.spent.decoded(), &median_time_past, txs).map(drop)
+    }
+}
+
+impl BlockRules {
+    /// The rules that need coins and no scripts, of a block that spends these, in the order of its inputs.
+    /// None of them is of a height above the block's.
+    pub(crate) fn check(
+        &self,
+        block: &Structured,
+        coins: &[Coin],
+        median_time_past: &MedianTimePast<'_>,
+    ) -> Result<(), Reject> {
+        let fees = self.check_txs(block, coins, median_time_past, block.view().tx_count())?;
+        check_coinbase_amount(block.view().tx(0), fees, self.height, &self.params)
     }
 
     /// Those of the first `txs` transactions, one after the other; their fees.
-    fn check_txs(&self, txs: usize) -> Result<Amount, Reject> {
-        let BlockRules { height, flags, sequence_locks, prev_median_time_past, .. } = self.rules;
-        let median_time_past = |height: u32| self.median_times[&height];
+    fn check_txs(
+        &self,
+        block: &Structured,
+        coins: &[Coin],
+        median_time_past: &MedianTimePast<'_>,
+        txs: usize,
+    ) -> Result<Amount, Reject> {
+        let Self { height, flags, sequence_locks, prev_median_time_past, .. } = *self;
         let (mut fees, mut sigops) = (0, 0);
-        for (n, tx) in self.block.view().txs().take(txs).enumerate() {
-            let coins = self.spent_by(n);
+        for (n, tx) in block.view().txs().take(txs).enumerate() {
+            let first = &block.first_inputs()[n..];
+            let coins = &coins[first[0] as usize..first[1] as usize];
             if n > 0 {
                 fees = add_fee(fees, check_tx_inputs(tx, coins, height)?)?;
                 if sequence_locks {
                     let prev = prev_median_time_past;
-                    sequence_locks_met(tx, coins, height, prev, &median_time_past)?;
+                    sequence_locks_met(tx, coins, height, prev, median_time_past)?;
                 }
             }
             sigops += sigop_cost(tx, coins, flags);

@@ -5,13 +5,14 @@
 //! alone: whoever has read it removes it.
 
 use std::fmt::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use godwit_primitives::{BlockHash, Txid};
-use godwit_store::disk::OpenMode;
-use godwit_store::{Store, StoreError};
+use godwit_primitives::{BlockHash, Coin, ScriptFlags, Txid};
+use godwit_store::StoreError;
+use godwit_store::disk::{OpenMode, StoreDisk};
 
 use crate::apply::Resolved;
+use crate::structure::Structured;
 
 /// An input about which lanes and engine differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +33,18 @@ impl Contradiction {
 
     /// Input `input` of transaction `tx` of a block.
     pub(crate) fn new(resolved: &Resolved, tx: usize, input: usize) -> Self {
-        let (block, flags) = (resolved.block(), resolved.flags());
-        let (view, spent) = (block.view().tx(tx), resolved.spent_by(tx));
+        let flags = resolved.flags();
+        Self::of(resolved.block(), flags, (tx, input), resolved.spent_by(tx))
+    }
+
+    /// The same, of a block whose transaction spends these coins, or is said to.
+    pub(crate) fn of(
+        block: &Structured,
+        flags: ScriptFlags,
+        (tx, input): (usize, usize),
+        spent: &[Coin],
+    ) -> Self {
+        let view = block.view().tx(tx);
         let (hash, txid) = (block.hash(), view.txid());
         let mut report = format!(
             "Signatures that make this input valid hold, but Bitcoin Core's script engine refuses it.\n\
@@ -51,24 +62,23 @@ impl Contradiction {
         Self { block: hash, txid, input, report }
     }
 
-    /// Makes the record durable, and says so in the log first: a disk that cannot take it changes nothing
-    /// of what was found.
-    pub(crate) fn record(&self, store: &Store) {
+    /// Makes the record durable in a network's directory, and says so in the log first: a disk that cannot
+    /// take it changes nothing of what was found.
+    pub(crate) fn record(&self, disk: &StoreDisk, dir: &Path) {
         log::error!("{self}");
-        if let Err(error) = self.write(store) {
+        if let Err(error) = self.write(disk, dir) {
             log::error!(
                 "{} could not be written: {error}; start with -scriptengine=core, or with an empty file of that name.",
-                path(store).display()
+                dir.join(Self::FILE).display()
             );
         }
     }
 
-    fn write(&self, store: &Store) -> Result<(), StoreError> {
-        let (disk, path) = (store.disk(), path(store));
-        let file = disk.open(&path, OpenMode::Truncate)?;
+    fn write(&self, disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+        let file = disk.open(&dir.join(Self::FILE), OpenMode::Truncate)?;
         file.write_all_at(0, self.report.as_bytes())?;
         file.sync()?;
-        disk.sync_dir(store.dir())
+        disk.sync_dir(dir)
     }
 }
 
@@ -85,15 +95,10 @@ impl fmt::Display for Contradiction {
     }
 }
 
-/// The record of an earlier run, if there is one.
-pub(crate) fn find(store: &Store) -> Result<Option<PathBuf>, StoreError> {
-    let path = path(store);
-    let entries = store.disk().list(store.dir())?;
-    Ok(entries.contains(&path).then_some(path))
-}
-
-fn path(store: &Store) -> PathBuf {
-    store.dir().join(Contradiction::FILE)
+/// The record of an earlier run in a network's directory, if there is one.
+pub(crate) fn find(disk: &StoreDisk, dir: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let path = dir.join(Contradiction::FILE);
+    Ok(disk.list(dir)?.contains(&path).then_some(path))
 }
 
 fn hex(bytes: &[u8]) -> String {

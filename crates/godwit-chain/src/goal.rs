@@ -117,29 +117,8 @@ impl Goal {
         params: &Params,
         id: NodeId,
     ) -> Option<ScriptCheckReason> {
-        let (node, tree) = (index.node(id), index.tree());
-        if node.validity == Validity::Scripts {
-            return None;
-        }
-        let assumed = match self.assume_valid {
-            None => AssumedBlock::None,
-            Some(hash) => match tree.find(&hash) {
-                None => AssumedBlock::Unknown,
-                Some(assumed) => AssumedBlock::Known {
-                    height: tree.node(assumed).height,
-                    descends: tree.is_ancestor(id, assumed),
-                },
-            },
-        };
-        let best = tree.best_header();
-        let context = ScriptCheckContext {
-            height: node.height,
-            in_best_chain: tree.is_ancestor(id, best),
-            chain_work: tree.chain_work(id),
-            best_chain_work: tree.chain_work(best),
-            best_bits: tree.node(best).header.bits,
-        };
-        script_check_reason(assumed, &context, params.minimum_chain_work, params)
+        let ran = index.node(id).validity == Validity::Scripts;
+        if ran { None } else { script_reason(index, params, self.assume_valid, id) }
     }
 
     /// Logs where scripts begin or cease to run, not counting blocks whose scripts ran before.
@@ -162,4 +141,34 @@ impl Goal {
             None => log::info!("Disabling script verification at block #{height} ({hash})."),
         }
     }
+}
+
+/// Why the scripts of a block have to run, whether or not they ever did, with a block below which they are
+/// taken as valid; `None` if Core would skip them.
+pub(crate) fn script_reason(
+    index: &BlockIndex,
+    params: &Params,
+    assume_valid: Option<BlockHash>,
+    id: NodeId,
+) -> Option<ScriptCheckReason> {
+    let (node, tree) = (index.node(id), index.tree());
+    let assumed = match assume_valid {
+        None => AssumedBlock::None,
+        Some(hash) => match tree.find(&hash) {
+            None => AssumedBlock::Unknown,
+            Some(assumed) => AssumedBlock::Known {
+                height: tree.node(assumed).height,
+                descends: tree.is_ancestor(id, assumed),
+            },
+        },
+    };
+    let best = tree.best_header();
+    let context = ScriptCheckContext {
+        height: node.height,
+        in_best_chain: tree.is_ancestor(id, best),
+        chain_work: tree.chain_work(id),
+        best_chain_work: tree.chain_work(best),
+        best_bits: tree.node(best).header.bits,
+    };
+    script_check_reason(assumed, &context, params.minimum_chain_work, params)
 }

@@ -223,7 +223,8 @@ impl BlockIndex {
         Ok(self.tree.insert(*new, hash, parent))
     }
 
-    fn with_prev_context<T>(
+    /// What is asked of a block on top of `parent` is asked with what is known there.
+    pub(crate) fn with_prev_context<T>(
         &self,
         parent: NodeId,
         check: impl FnOnce(&PrevContext<'_>, &Params) -> T,

@@ -15,7 +15,10 @@
 //! more as often as memory asks for it. Then blocks are read in the order of their heights.
 //!
 //! Nothing is connected, and no block is judged by the rules: that they were kept is what the index says.
+//! With an [`audit`], steps 2 and 5 prove that too, in place of the hash.
 
+pub(crate) mod audit;
+mod index;
 mod lost_coins;
 mod spent;
 mod undo;
@@ -24,27 +27,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use godwit_primitives::BlockHash;
 use godwit_primitives::network::{Deployment, Params};
-use godwit_primitives::{BlockHash, Coin};
 use godwit_store::disk::Disk;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::exec::Executor;
 use godwit_store::inspect::{Found, Inspection, NamedFile, Stage, Watch};
 use godwit_store::utxo::UtxoHasher;
-use godwit_store::{
-    BLOCK_BUFFERS, BlockChecksum, BlockPosition, ChainPoint, NetworkId, Rebuild, Store, StoreError,
-    StoreOptions, UndoPosition,
-};
+use godwit_store::{BlockChecksum, BlockPosition, ChainPoint, NetworkId, StoreError, UndoPosition};
 
 use crate::error::ChainError;
-use crate::index::{BlockIndex, Loading};
 use crate::options::{CoinsMemory, StartOptions};
-use crate::reindex::reindex;
+use crate::own_block::has_coins_of;
 use crate::shares::in_shares;
 use crate::stats::{Totals, muhash_totals};
 use crate::structure::{Structured, WitnessCheck};
-use crate::tree::NodeId;
 
+use audit::{Audit, AuditOptions, Audited, Heard};
+use index::{check_tree, index_again};
 use lost_coins::{Gathered, LostCoinsRepair};
 
 /// Bytes of blocks that are read at once.
@@ -69,16 +69,19 @@ pub struct InspectOptions {
     pub memory: CoinsMemory,
     /// Of an index that is made again.
     pub start: StartOptions,
+    /// Whether to prove the coins, too.
+    pub audit: Option<AuditOptions>,
 }
 
 /// What an inspection has read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspected {
     pub blocks: u64,
     pub undo_records: u64,
     pub runs: u64,
-    /// `None` where they cannot all be read.
+    /// `None` where they cannot all be read, and of an audit.
     pub coins: Option<CoinsFound>,
+    pub audit: Option<Audited>,
 }
 
 /// The coins of the last commit.
@@ -123,6 +126,7 @@ pub fn inspect(
     mut options: InspectOptions,
     watch: &mut dyn Watch,
 ) -> Result<Inspected, ChainError> {
+    let watch = &mut Heard::new(watch);
     let params = Arc::clone(&options.params);
     let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
     let repair = options.repair;
@@ -143,6 +147,14 @@ pub fn inspect(
     if inspection.has_index() {
         check_tree(&inspection, &params, watch)?;
     }
+    let mut audited = None;
+    if let Some(audit) = options.audit.take() {
+        match Audit::begin(&inspection, &params, audit)? {
+            Ok(audit) => audited = Some(audit),
+            Err(unproven) => return Ok(Inspected { audit: Some(unproven), ..inspected }),
+        }
+        inspected.audit = Some(audit::unproven("damage was found"));
+    }
     let coins = match inspection.coins(&options.executor) {
         Err(error) => Err(Found::of(error, inspection.index_remedy())?),
         Ok(coins) => Ok(coins),
@@ -154,8 +166,8 @@ pub fn inspect(
         is_whole = runs.lost.is_empty();
         repair = LostCoinsRepair::begin(&inspection, coins, runs, &options, watch)?;
     }
+    let blocks = Blocks::load(&inspection, &options, repair.as_ref(), audited.as_ref())?;
     if inspection.has_index() {
-        let blocks = Blocks::load(&inspection, &options, repair.as_ref())?;
         blocks.inspect(watch, &mut inspected, &mut repair)?;
     }
     let mut coins = match coins {
@@ -177,6 +189,13 @@ pub fn inspect(
         Some(coins) => {
             watch.progress(Stage::Coins, 0, coins.bytes());
             let layers = coins.layers()?;
+            if let Some(audit) = &audited {
+                if watch.nothing() {
+                    let stop = &options.start.stop;
+                    inspected.audit = Some(audit.conclude(&blocks, &layers, stop, watch)?);
+                }
+                return Ok(inspected);
+            }
             let (totals, muhash) = muhash_totals(&layers, options.threads, &options.start.stop)?;
             if counted.is_some_and(|counted| counted != totals.txouts) {
                 watch.found(miscounted(dir));
@@ -193,85 +212,8 @@ fn miscounted(dir: &Path) -> Found {
     Found { path, offset: 0, bytes: 0, damage, remedy }
 }
 
-/// Whether every entry of the index has its parent there, and what the last commit names is there too.
-fn check_tree(
-    inspection: &Inspection,
-    params: &Arc<Params>,
-    watch: &mut dyn Watch,
-) -> Result<(), ChainError> {
-    let mut loading = Loading::new(Arc::clone(params));
-    inspection.for_each_block(|hash, record| {
-        loading.add(hash, record);
-        Ok(())
-    })?;
-    let state = inspection.state();
-    let verified = loading.finish(state.utxo_tip.as_ref(), state.assumed).and_then(|index| {
-        let last = match state.verified_tip {
-            Some(tip) => index.find(&tip.hash)?,
-            None => index.tip(),
-        };
-        if inspection.has_whole_history() {
-            check_places(inspection, &index, last, watch);
-        }
-        Ok(())
-    });
-    match verified {
-        Err(ChainError::DamagedIndex(_)) => {
-            let damage = Damage::Disagreement("the block index refers to a block that it lacks");
-            let (path, remedy) = (inspection.database_path(), inspection.index_remedy());
-            watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
-            Ok(())
-        }
-        other => other,
-    }
-}
-
-/// Whether all blocks up to `last`, which were connected, have a place, and their undo records. An index
-/// that was made again from damaged files lacks some.
-fn check_places(inspection: &Inspection, index: &BlockIndex, last: NodeId, watch: &mut dyn Watch) {
-    let (mut no_block, mut no_undo, mut walk) = (false, false, last);
-    // Genesis is stored nowhere.
-    while let Some(parent) = index.node(walk).parent() {
-        let node = index.node(walk);
-        no_block |= node.position.is_none();
-        no_undo |= node.position.is_some() && node.undo.is_none();
-        walk = parent;
-    }
-    let lacks = [
-        (no_block, "blocks that were connected are not stored"),
-        (no_undo, "blocks that were connected have no undo record"),
-    ];
-    for (_, what) in lacks.into_iter().filter(|(is_missing, _)| *is_missing) {
-        let (path, damage) = (inspection.database_path(), Damage::Disagreement(what));
-        watch.found(Found { path, offset: 0, bytes: 0, damage, remedy: inspection.index_remedy() });
-    }
-}
-
 fn empty_muhash() -> [u8; 32] {
     godwit_primitives::muhash::MuHash3072::new().finalize()
-}
-
-/// Makes a block index again that is damaged, and everything else that opening the store repairs.
-fn index_again(
-    disk: &Arc<dyn Disk>,
-    dir: &Path,
-    network: NetworkId,
-    options: &mut InspectOptions,
-) -> Result<(), ChainError> {
-    let store_options = StoreOptions {
-        dir: dir.to_owned(),
-        network,
-        // The control file has the key: without it nothing is repaired here.
-        new_hash_key: [0; 16],
-        buffers: BLOCK_BUFFERS,
-        rebuild: Rebuild::IndexAlone,
-        stop: Arc::clone(&options.start.stop),
-    };
-    let (store, found) = Store::open(Arc::clone(disk), store_options)?;
-    match store.lost() {
-        Some(_) => reindex(&store, &options.params, options.threads, &found, &mut options.start),
-        None => Ok(()),
-    }
 }
 
 /// The stored blocks of a directory.
@@ -283,6 +225,7 @@ struct Blocks<'a> {
     hasher: UtxoHasher,
     /// In the order of the files; in that of their heights while coins are gathered.
     stored: Vec<StoredBlock>,
+    audit: Option<&'a Audit>,
 }
 
 /// Files that are missing or too short, by number, with the bytes that are there.
@@ -293,6 +236,7 @@ impl<'a> Blocks<'a> {
         inspection: &'a Inspection,
         options: &InspectOptions,
         repair: Option<&LostCoinsRepair>,
+        audit: Option<&'a Audit>,
     ) -> Result<Self, ChainError> {
         let mut stored = Vec::new();
         inspection.for_each_block(|hash, record| {
@@ -316,7 +260,7 @@ impl<'a> Blocks<'a> {
         }
         let InspectOptions { threads, repair, .. } = *options;
         let (params, hasher) = (Arc::clone(&options.params), inspection.hasher());
-        Ok(Self { inspection, params, threads, repair, hasher, stored })
+        Ok(Self { inspection, params, threads, repair, hasher, stored, audit })
     }
 
     fn inspect(
@@ -501,27 +445,33 @@ impl<'a> Blocks<'a> {
                 Err(error) => return Err(error.into()),
             }
         }
-        let inputs = block.as_ref().map(|block| -> Vec<usize> {
-            block.view().txs().skip(1).map(|tx| tx.input_count()).collect()
-        });
-        checked.gathered = look_at(repair, stored, block);
         let Some(undo) = stored.undo.filter(|undo| !is_cut_off(short_undo, *undo)) else {
+            checked.gathered = look_at(repair, stored, block);
             return Ok(checked);
         };
-        let damage = match self.inspection.read_undo(undo, &stored.prev) {
-            Err(StoreError::Damaged { damage, .. }) => damage,
+        let is_of_another = |block: &Structured, undo| !has_coins_of(block.view(), undo);
+        let damage = match self.inspection.read_stored_undo(undo, &stored.prev) {
+            Err(StoreError::Damaged { damage, .. }) => Some(damage),
             Err(error) => return Err(error.into()),
+            Ok(coins) if block.as_ref().is_some_and(|block| is_of_another(block, &coins.0)) => {
+                Some(Damage::Disagreement("it is not the undo record of its block"))
+            }
             Ok(coins) => {
-                let has = coins.transactions().map(<[Coin]>::len);
-                match inputs.is_none_or(|inputs| inputs.into_iter().eq(has)) {
-                    true => return Ok(checked),
-                    false => Damage::Disagreement("it is not the undo record of its block"),
+                // Coins are gathered where damage was found, and then nothing is proven.
+                if let Some(audit) = self.audit.filter(|_| repair.is_none())
+                    && let Some(block) = block.take()
+                {
+                    audit.take(stored, block, coins)?;
                 }
+                None
             }
         };
-        let path = self.inspection.undo_path(undo.file);
-        let (offset, bytes, remedy) = (undo.offset, undo.len.into(), Remedy::Repair);
-        checked.undo = Some(Found { path, offset, bytes, damage, remedy });
+        checked.gathered = look_at(repair, stored, block);
+        if let Some(damage) = damage {
+            let path = self.inspection.undo_path(undo.file);
+            let (offset, bytes, remedy) = (undo.offset, undo.len.into(), Remedy::Repair);
+            checked.undo = Some(Found { path, offset, bytes, damage, remedy });
+        }
         Ok(checked)
     }
 

@@ -71,6 +71,7 @@ pub use event::{Connected, Event, Source};
 pub use godwit_consensus::Verdict;
 pub use godwit_script::BackendKind;
 pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
+pub use inspect::audit::{AuditOptions, Audited, ClaimFault, CoinFault, Dispute, Proof};
 pub use inspect::{CoinsFound, InspectOptions, Inspected, inspect};
 pub use limits::{IMPORT_BYTES, MAX_TIP_AGE, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
 pub use options::{

@@ -1,15 +1,17 @@
 //! How a chain is to be run.
 
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::Params;
 use godwit_script::{BackendKind, Scripts};
+use godwit_store::disk::StoreDisk;
 use godwit_store::exec::Executor;
 use godwit_store::utxo::CacheMinima;
-use godwit_store::{BLOCK_BUFFERS, Rebuild, Store, StoreError};
+use godwit_store::{BLOCK_BUFFERS, Rebuild, StoreError};
 
 use crate::contradiction;
 use crate::durability::writing::CoinWriting;
@@ -104,8 +106,12 @@ impl Default for ScriptOptions {
 
 impl ScriptOptions {
     /// Core's engine alone while the record of a contradiction lies there.
-    pub(crate) fn unless_contradicted(self, store: &Store) -> Result<Self, StoreError> {
-        let Some(path) = contradiction::find(store)? else { return Ok(self) };
+    pub(crate) fn unless_contradicted(
+        self,
+        disk: &StoreDisk,
+        dir: &Path,
+    ) -> Result<Self, StoreError> {
+        let Some(path) = contradiction::find(disk, dir)? else { return Ok(self) };
         log::warn!(
             "Scripts are verified by Bitcoin Core's engine alone, because {} is there.",
             path.display()

@@ -48,7 +48,7 @@ const UNDO_WINDOW: usize = 64;
 /// and a file of another directory has no record that fits any.
 const FAR_ATTEMPTS: usize = 1 << 22;
 /// Later than any block: they were accepted once, by a clock that was right.
-const ANY_TIME: i64 = i64::MAX / 2;
+pub(crate) const ANY_TIME: i64 = i64::MAX / 2;
 
 /// Puts the headers of stored blocks into the index, parents first. Returns how many have no place there.
 pub(crate) fn place_headers(index: &mut BlockIndex, found: &[RecoveredBlock], now: i64) -> usize {

@@ -296,17 +296,10 @@ pub fn structure(
     let Ok(block) = Block::decode(bytes) else {
         return Received::Undecodable;
     };
-    let engine = Cell::new(None);
-    let solution = |spend: &SignetSpend<'_>| {
-        check_solution(spend).unwrap_or_else(|error| {
-            engine.set(Some(error));
-            false
-        })
+    let checked = match check_alone(block.view(), params) {
+        Ok(checked) => checked,
+        Err(error) => return Received::Unjudged(error),
     };
-    let checked = check_block(block.view(), params, solution);
-    if let Some(error) = engine.get() {
-        return Received::Unjudged(error);
-    }
     if let Err(reject) = checked {
         return Received::Malformed { header: *block.header(), hash: block.hash(), reject };
     }
@@ -314,6 +307,26 @@ pub fn structure(
     // Here, on a worker, and not where the block's place becomes known.
     block.place_facts();
     Received::Structured(Arc::new(block))
+}
+
+/// The structural rules (Core `CheckBlock`).
+///
+/// # Errors
+///
+/// The script engine failed on a signet solution.
+pub(crate) fn check_alone(
+    block: BlockView<'_>,
+    params: &Params,
+) -> Result<Result<(), Reject>, ScriptError> {
+    let engine = Cell::new(None);
+    let solution = |spend: &SignetSpend<'_>| {
+        check_solution(spend).unwrap_or_else(|error| {
+            engine.set(Some(error));
+            false
+        })
+    };
+    let checked = check_block(block, params, solution);
+    engine.into_inner().map_or(Ok(checked), Err)
 }
 
 #[cfg(test)]

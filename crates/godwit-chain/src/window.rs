@@ -119,7 +119,7 @@ impl Window {
         // One file, whoever finds the first.
         let once = Once::new();
         let record = move |contradiction: &Contradiction| {
-            once.call_once(|| contradiction.record(&store));
+            once.call_once(|| contradiction.record(store.disk(), store.dir()));
         };
         let verifier = Verifier::new(
             Engines { options: scripts, executor: Arc::clone(&env.executor), workers: env.workers },

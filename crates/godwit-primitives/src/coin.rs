@@ -106,6 +106,16 @@ pub fn compressed_to_undo<A: Allocator>(compressed: &[u8], out: &mut DataStream<
     out.write(output);
 }
 
+/// The compressed form of a coin, in two parts, of its form in undo records. `None` where the byte between
+/// them is not the zero that is written now: old versions of Core had the transaction's version there.
+pub fn undo_to_compressed(undo: &[u8]) -> Option<[&[u8]; 2]> {
+    let in_code = undo.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
+    match undo.split_at_checked(in_code)? {
+        (code @ [0 | 1], output) | (code, [0, output @ ..]) => Some([code, output]),
+        _ => None,
+    }
+}
+
 /// Whether no input can ever spend an output with this script, so that it never becomes a coin
 /// (Core's `CScript::IsUnspendable`).
 pub fn is_unspendable(script_pubkey: &[u8]) -> bool {

@@ -26,7 +26,7 @@ use crate::store::{
     own_controls, refuse_core_directory, visit_blocks, write_zero_obfuscation,
 };
 use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
-use crate::utxo::{CoinsInspection, Manifest, UtxoHasher};
+use crate::utxo::{CoinsInspection, CompressedCoins, Manifest, UtxoHasher};
 
 pub use found::{Found, Stage, Watch};
 
@@ -248,6 +248,15 @@ impl Inspection {
         UtxoHasher::new(key.unwrap_or_default())
     }
 
+    pub fn disk(&self) -> &StoreDisk {
+        &self.disk
+    }
+
+    /// The network's directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Message start of the network.
     pub fn magic(&self) -> [u8; 4] {
         self.network.magic
@@ -351,10 +360,24 @@ impl Inspection {
     ///
     /// [`StoreError::Damaged`] where they are not, or the file ends before.
     pub fn read_undo(&self, at: UndoPosition, prev: &BlockHash) -> Result<BlockUndo, StoreError> {
+        self.read_stored_undo(at, prev).map(|(undo, _)| undo)
+    }
+
+    /// The same with the coins as the coins store has them; `None` where the record has numbers that only old
+    /// versions of Core wrote.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read_undo`].
+    pub fn read_stored_undo(
+        &self,
+        at: UndoPosition,
+        prev: &BlockHash,
+    ) -> Result<(BlockUndo, Option<CompressedCoins>), StoreError> {
         let path = self.undo.path(at.file);
         let start = at.offset.saturating_sub(FRAME_SIZE.into());
         check_frame(&self.disk, self.network.magic, &path, start, at.len)?;
-        let read = self.undo.read(at, prev);
+        let read = self.undo.read_stored(at, prev);
         read.map_err(|error| unreadable(error, &path, at.offset))
     }
 

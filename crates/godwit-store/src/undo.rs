@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
-use godwit_primitives::coin::compressed_to_undo;
+use godwit_primitives::coin::{compressed_to_undo, undo_to_compressed};
 use godwit_primitives::{BlockHash, Coin, sha256::sha256d};
 use godwit_stream::{BufferPool, DataStream, DecodeError, PooledStream, SpanReader};
 
@@ -54,12 +54,17 @@ impl BlockUndo {
         self.coins
     }
 
-    /// Reads Core's `CBlockUndo`.
-    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+    /// Reads Core's `CBlockUndo`; `each` gets the bytes of each coin.
+    fn decode(
+        reader: &mut SpanReader<'_>,
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<Self, DecodeError> {
         let mut undo = BlockUndo::default();
         for _ in 0..reader.compact_size()? {
             for _ in 0..reader.compact_size()? {
+                let before = reader.rest();
                 undo.coins.push(Coin::decode_undo(reader)?);
+                each(&before[..before.len() - reader.remaining()]);
             }
             undo.tx_ends.push(undo.coins.len());
         }
@@ -294,6 +299,30 @@ impl UndoFiles {
         position: UndoPosition,
         prev: &BlockHash,
     ) -> Result<BlockUndo, StoreError> {
+        self.read_each(position, prev, |_| {})
+    }
+
+    /// As [`Self::read`], with the coins as the store has them beside those that they mean. `None` where the
+    /// record has numbers that only old versions of Core wrote.
+    pub(crate) fn read_stored(
+        &self,
+        position: UndoPosition,
+        prev: &BlockHash,
+    ) -> Result<(BlockUndo, Option<CompressedCoins>), StoreError> {
+        let mut stored = Some(CompressedCoins::default());
+        let undo = self.read_each(position, prev, |coin| match undo_to_compressed(coin) {
+            Some(parts) => stored.iter_mut().for_each(|stored| stored.push_parts(&parts)),
+            None => stored = None,
+        })?;
+        Ok((undo, stored))
+    }
+
+    fn read_each(
+        &self,
+        position: UndoPosition,
+        prev: &BlockHash,
+        each: impl FnMut(&[u8]),
+    ) -> Result<BlockUndo, StoreError> {
         let path = self.path(position.file);
         let file = self.disk.open_cached(&path)?;
         let damaged = |damage| StoreError::damaged(&path, position.offset, damage);
@@ -311,7 +340,7 @@ impl UndoFiles {
         }
         let mut reader = SpanReader::new(&data[HASH_SIZE..]);
         let undo =
-            BlockUndo::decode(&mut reader).map_err(|error| damaged(Damage::Decode(error)))?;
+            BlockUndo::decode(&mut reader, each).map_err(|error| damaged(Damage::Decode(error)))?;
         if !reader.is_empty() {
             return Err(damaged(Damage::TrailingBytes));
         }

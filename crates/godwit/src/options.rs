@@ -100,6 +100,8 @@ pub enum Command {
     Verify {
         /// `-repair`
         repair: bool,
+        /// `-audit`
+        audit: bool,
     },
 }
 

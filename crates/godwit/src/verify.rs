@@ -1,10 +1,13 @@
-//! `godwit verify`: reads everything that is stored, prints what is damaged, and repairs it if told to.
+//! `godwit verify`: reads everything that is stored, prints what is damaged, and repairs it if told to. With
+//! `-audit` it says whether the coins are those that the blocks give.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use godwit_chain::{ChainError, CoinsFound, InspectOptions, Inspected, inspect};
+use godwit_chain::{
+    AuditOptions, Audited, ChainError, CoinsFound, InspectOptions, Inspected, Proof, inspect,
+};
 use godwit_program::{OutputError, print_text};
 use godwit_store::StoreError;
 use godwit_store::disk::{Disk, RealDisk};
@@ -19,7 +22,7 @@ use crate::failure::{Failure, Fatal};
 use crate::memory::{self, MemoryPlan};
 use crate::open::start_options;
 use crate::options::{Config, UtxoHash};
-use crate::process::StopFlag;
+use crate::process::{self, StopFlag};
 use crate::progress::{self, AtRisk, Position, Progress};
 
 /// Nothing was ever stored there: most likely the name is mistyped, and nothing read is not nothing damaged.
@@ -40,7 +43,7 @@ impl Fatal for NothingStored {
 
 pub(crate) fn run(
     config: &Config,
-    repair: bool,
+    (repair, audit): (bool, bool),
     bars: &MultiProgress,
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
@@ -49,6 +52,10 @@ pub(crate) fn run(
         return Err(NothingStored(dir).into());
     }
     descriptors::raise(descriptors::BESIDE_CONNECTIONS);
+    let audit = match audit {
+        true => Some(AuditOptions { key: process::random_bytes()?, scripts: config.scripts }),
+        false => None,
+    };
     let options = InspectOptions {
         params: Arc::new(config.params.clone()),
         executor: Arc::new(Threads::default()),
@@ -56,6 +63,7 @@ pub(crate) fn run(
         repair,
         memory: MemoryPlan::of(config, memory::available()).coins,
         start: start_options(config, bars, stop, None),
+        audit,
     };
     let mut report = Report::new(bars, stop);
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -71,27 +79,80 @@ pub(crate) fn run(
         other => other?,
     };
     print_text(&summary(&inspected, left, repaired))?;
-    Ok(if left > 0 { Exit::Damaged } else { Exit::Success })
+    Ok(match inspected.audit {
+        _ if left > 0 => Exit::Damaged,
+        None | Some(Audited::Proven(_)) => Exit::Success,
+        Some(Audited::Refuted { .. }) => Exit::Damaged,
+        Some(Audited::Unproven(_)) => Exit::Failure,
+    })
 }
 
 /// The last lines.
 fn summary(inspected: &Inspected, left: u64, repaired: u64) -> String {
-    let Inspected { blocks, undo_records, runs, coins } = inspected;
+    let Inspected { blocks, undo_records, runs, coins, audit } = inspected;
     let damages = match (left, repaired) {
         (0, 0) => "none".to_owned(),
         _ => format!("{} found, {repaired} repaired, {left} left", left + repaired),
     };
-    let coins = match coins {
-        Some(CoinsFound { tip, totals, muhash }) => {
+    let coins = match (audit, coins) {
+        (Some(audited), _) => what_is_proven(audited, *blocks),
+        (None, Some(CoinsFound { tip, totals, muhash })) => {
             let (txouts, height) = (totals.txouts, tip.map_or(0, |tip| tip.height));
             format!("{txouts} coins at height {height}, MuHash {}.", UtxoHash(*muhash))
         }
-        None => "Not all coins can be read: there is no MuHash.".to_owned(),
+        (None, None) => "Not all coins can be read: there is no MuHash.".to_owned(),
     };
     format!(
         "Read {blocks} blocks, {undo_records} undo records and {runs} runs of coins. Damage: \
          {damages}.\n{coins}"
     )
+}
+
+/// What an audit of a directory with so many blocks says.
+fn what_is_proven(audited: &Audited, stored: u64) -> String {
+    match audited {
+        Audited::Proven(Proof { tip, inputs, outputs, coins, without_scripts }) => {
+            let height = u64::from(tip.height);
+            let scripts = match without_scripts {
+                0 => "Their scripts hold.".to_owned(),
+                without => format!(
+                    "The scripts of {} of them hold, those of {without} were not run (-assumevalid).",
+                    height - without
+                ),
+            };
+            let others = match stored.saturating_sub(height) {
+                0 => String::new(),
+                others => format!("\n{others} other blocks are stored, and were not audited."),
+            };
+            format!(
+                "Proven: the coins at height {height} are those of its {height} blocks. {outputs} outputs - \
+                 {inputs} inputs = {coins} coins.\n{scripts}{others}"
+            )
+        }
+        Audited::Refuted { disputes, more, remade } => {
+            let lines: Vec<String> =
+                disputes.iter().map(|dispute| format!("{dispute}\n")).collect();
+            let found = lines.len() as u64 + more;
+            let untold = match more {
+                0 => String::new(),
+                more => format!("and {more} more\n"),
+            };
+            let remedy = match remade {
+                0 => {
+                    "`-reindex-chainstate` makes coins again from the blocks, `verify -audit -repair` undo records"
+                        .to_owned()
+                }
+                remade => {
+                    format!("undo records made again from the blocks: {remade}; audit once more")
+                }
+            };
+            format!(
+                "{}{untold}Refuted: coins and undo records are not those of the blocks, in {found} places; {remedy}.",
+                lines.concat()
+            )
+        }
+        Audited::Unproven(why) => format!("Nothing is proven: {why}."),
+    }
 }
 
 /// Prints damage as it is found.
@@ -124,6 +185,7 @@ fn name(stage: Stage) -> &'static str {
         Stage::LostCoins => "blocks for lost coins",
         Stage::Runs => "runs of coins",
         Stage::Coins => "all coins",
+        Stage::Culprits => "blocks for coins that do not agree",
     }
 }
 

@@ -60,7 +60,7 @@ impl Chain {
             cancelled: Arc::clone(&cancelled),
         };
         let coins_bytes = options.coins_memory.beside(index.tree().memory());
-        let scripts = options.scripts.unless_contradicted(&env.store)?;
+        let scripts = options.scripts.unless_contradicted(env.store.disk(), env.store.dir())?;
         let intake = job_sender(&workers, &cancelled, &outbox, Message::Intake);
         let recovery = job_sender(&workers, &cancelled, &outbox, Message::Recovery);
         let appender = job_sender(&writer, &cancelled, &outbox, Message::Appender);

@@ -175,7 +175,7 @@ fn a_contradiction_is_kept_in_a_file_and_core_judges_alone_until_it_is_removed()
     let contradiction = Box::new(Contradiction::new(resolved, 1, 0));
     let (hash, tip) = (contradiction.block, chain.tip_point());
     // As the worker that found it does.
-    contradiction.record(&chain.env.store);
+    contradiction.record(chain.env.store.disk(), chain.env.store.dir());
     let outcome = Err(VerifyError::Contradicted(contradiction));
     let answer = window::Answer::Verified(vec![(token, outcome)]);
     let error = chain.deliver_one(Message::Window(answer)).expect_err("it ends the chain");

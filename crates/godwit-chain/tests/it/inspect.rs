@@ -69,6 +69,7 @@ fn run_within(
         repair,
         memory: CoinsMemory::Fixed(memory),
         start: StartOptions::default(),
+        audit: None,
     };
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     inspect(&disk, Path::new(DIR), options, notes)
@@ -80,7 +81,7 @@ pub(crate) fn verify(disk: &FaultDisk, repair: bool) -> (Inspected, Vec<Found>) 
     (inspected, notes.found)
 }
 
-fn contents(disk: &FaultDisk) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+pub(crate) fn contents(disk: &FaultDisk) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let paths = files(disk).into_values().flatten();
     paths.map(|path| (path.clone(), disk.contents(&path))).collect()
 }

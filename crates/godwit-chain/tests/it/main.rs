@@ -1,5 +1,6 @@
 //! Chains from genesis to tip, judged by Bitcoin Core's own answers or its engine.
 
+mod audit;
 mod crash_states;
 mod damage;
 mod datadir;

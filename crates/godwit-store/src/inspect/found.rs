@@ -61,8 +61,10 @@ pub enum Stage {
     /// Blocks again, for coins that are lost.
     LostCoins,
     Runs,
-    /// All coins, for their hash.
+    /// All coins, for their hash or an audit.
     Coins,
+    /// Blocks and their undo records again, for coins that do not agree.
+    Culprits,
 }
 
 /// Who follows an inspection.

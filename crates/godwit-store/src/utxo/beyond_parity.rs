@@ -28,7 +28,9 @@
 //!    ([`Tally`]). A partition is written only if all that is to be written of it, the healthy entries
 //!    included, has this count and this sum. So an entry that a healthy block has too much, or lacks, is
 //!    found out, though its checksum holds; then the whole partition is gathered. Of amounts and scripts of
-//!    healthy entries, block checksums and the footers' sums say that they are what was written.
+//!    healthy entries, the footers' sums say that they are what was written; and of a segment with lost
+//!    blocks, for which no sum can be made, its parity: a block whose stripe has a lost one, or is not
+//!    what the parity says, counts as lost too, for it may be of another time ([`salvage`]).
 //! 6. *Memory is bounded.* Coins of the ranges that do not fit are left to another pass, from the upper end
 //!    of the keys ([`gathered`]): what a pass keeps is complete, for it has seen all of its keys from the
 //!    first block on. A partition that takes several passes waits in scratch runs. Each pass gathers at
@@ -239,7 +241,7 @@ impl CoinsRepair {
             context,
         };
         for (partition, loss) in &lost.partitions {
-            let begun = repair.begin_partition(*partition, loss)?;
+            let begun = repair.begin_partition(*partition, loss, lost)?;
             repair.partitions.insert(*partition, begun);
         }
         let wanted = repair.partitions.values().flat_map(|partition| partition.spans.clone());
@@ -247,7 +249,12 @@ impl CoinsRepair {
         Ok(repair)
     }
 
-    fn begin_partition(&mut self, partition: u8, loss: &Loss) -> Result<Partition, StoreError> {
+    fn begin_partition(
+        &mut self,
+        partition: u8,
+        loss: &Loss,
+        lost: &LostCoins,
+    ) -> Result<Partition, StoreError> {
         let is_in = |run: &&ManifestRun| run.partitions >> partition & 1 == 1;
         let mut runs: Vec<ManifestRun> = self.manifest.runs.iter().filter(is_in).cloned().collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.seals.newest));
@@ -268,7 +275,7 @@ impl CoinsRepair {
                 inputs.push(segment);
                 continue;
             }
-            let salvaged = salvage(&self.context, &segment, &mut self.scratch, &self.stop)?;
+            let salvaged = salvage(&self.context, &segment, lost, &mut self.scratch, &self.stop)?;
             let Some(Salvaged { kept, holes }) = salvaged else { return Ok(all) };
             inputs.extend(kept);
             spans.extend(holes);

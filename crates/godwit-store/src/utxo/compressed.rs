@@ -113,8 +113,9 @@ impl CompressedCoins {
         self.places.push(Place::default());
     }
 
+    /// Appends a coin that is in pieces.
     #[inline]
-    fn push_parts(&mut self, parts: &[&[u8]]) {
+    pub(crate) fn push_parts(&mut self, parts: &[&[u8]]) {
         let place = self.append(parts);
         self.places.push(place);
     }

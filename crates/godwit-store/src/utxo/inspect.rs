@@ -2,6 +2,7 @@
 
 pub(super) mod segments;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::key::UtxoHasher;
 use super::layers::{Layers, UtxoContext};
-use super::lost_coins::LostCoins;
+use super::lost_coins::{LostCoins, SegmentLoss};
 use super::manifest::{Manifest, ManifestRun};
 use super::run::file::RunFile;
 use super::run::file::repair::Repairs;
@@ -213,7 +214,13 @@ impl CoinsInspection {
             }
         }
         parity.end_group()?;
-        segments.damaged.iter().for_each(|(partition, loss)| lost.add(named, *partition, *loss));
+        let vouched = parity.vouches();
+        for (partition, loss) in &segments.damaged {
+            let believes_nothing = *loss == SegmentLoss::Blocks && !vouched;
+            let loss = if believes_nothing { SegmentLoss::Entries } else { *loss };
+            lost.add(named, *partition, loss);
+        }
+        lost.doubt(named.id, std::mem::take(&mut parity.doubtful));
         let intact = !lost.has_run(named.id);
         parity.end(intact, &mut reading, out)?;
         file.release_cache(0..u64::MAX);
@@ -351,6 +358,9 @@ struct ParityCheck<'a> {
     file: ParityFile,
     group: ParityGroup,
     wrong: Vec<Found>,
+    /// Blocks of parity that do not vouch for their stripes: one of its blocks is lost, or is of another time,
+    /// or the parity itself is.
+    doubtful: BTreeSet<u32>,
 }
 
 enum ParityFile {
@@ -408,7 +418,8 @@ impl<'a> ParityCheck<'a> {
                 other => ParityFile::There(other?),
             };
         }
-        Ok(Self { inspection, run, file, group: ParityGroup::new(0), wrong: Vec::new() })
+        let (group, wrong, doubtful) = (ParityGroup::new(0), Vec::new(), BTreeSet::new());
+        Ok(Self { inspection, run, file, group, wrong, doubtful })
     }
 
     fn take(&mut self, number: u32, block: Option<&[u8; BLOCK]>) -> Result<(), StoreError> {
@@ -428,13 +439,22 @@ impl<'a> ParityCheck<'a> {
             let damage = match file.read_exact_at(offset, &mut *stored) {
                 Err(error) if error.is_unreadable() => Damage::Short,
                 Err(error) => return Err(error),
-                Ok(()) if !known || *stored == *block => continue,
+                Ok(()) if known && *stored == *block => continue,
                 Ok(()) => Damage::Disagreement("it is not the parity of the run"),
             };
+            self.doubtful.insert((offset / BLOCK as u64) as u32);
+            if !known && damage != Damage::Short {
+                continue;
+            }
             let (path, bytes, remedy) = (self.run.parity_path(), BLOCK as u64, Remedy::Repair);
             self.wrong.push(Found { path, offset, bytes, damage, remedy });
         }
         Ok(())
+    }
+
+    /// Whether there is parity, so that it says which blocks are those that were written.
+    fn vouches(&self) -> bool {
+        matches!(self.file, ParityFile::There(_))
     }
 
     /// Tells what is wrong, and repairs it where all else of the run `agrees`.

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::manifest::ManifestRun;
 use super::run::format::RunId;
+use super::run::parity::parity_of;
 
 /// What is lost of a segment that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SegmentLoss {
     /// Filter or block index: they follow from the entries.
     Derived,
-    /// Blocks of entries; the others are as they were written.
+    /// Blocks of entries; the others are as they were written, where parity vouches for them.
     Blocks,
     /// All: the entries are not those that the footer counts, or no entries.
     Entries,
@@ -23,6 +24,8 @@ pub struct LostCoins {
     pub(super) runs: BTreeSet<RunId>,
     /// What is lost of the entries, by partition.
     pub(super) partitions: BTreeMap<u8, Loss>,
+    /// Blocks of parity that do not vouch for the blocks of their stripes, by run.
+    doubtful: BTreeMap<RunId, BTreeSet<u32>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +55,18 @@ impl LostCoins {
         self.partitions.values().any(|loss| match loss {
             Loss::Blocks(runs) | Loss::All(runs) => runs.contains(&run),
         })
+    }
+
+    pub(super) fn doubt(&mut self, run: RunId, doubtful: BTreeSet<u32>) {
+        if self.needs_blocks_for(run) {
+            self.doubtful.insert(run, doubtful);
+        }
+    }
+
+    /// Whether parity vouches for a block of a damaged run: it is what was written, and not one of another
+    /// time whose checksum holds.
+    pub(super) fn is_vouched_for(&self, run: RunId, block: u32) -> bool {
+        self.doubtful.get(&run).is_some_and(|doubtful| !doubtful.contains(&parity_of(block)))
     }
 
     /// These partitions of a run are lost altogether.

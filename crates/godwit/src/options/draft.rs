@@ -49,6 +49,7 @@ pub(super) struct FilesDraft {
     pub(super) reindex: bool,
     pub(super) reindex_chainstate: bool,
     pub(super) repair: bool,
+    pub(super) audit: bool,
 }
 
 /// The part of the draft that concerns memory, in MiB.

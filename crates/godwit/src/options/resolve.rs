@@ -186,7 +186,9 @@ fn command(
             Command::Import(ImportOptions { paths, script_threads, stop_at_height, verdicts })
         }
         CommandName::UtxoStats => Command::UtxoStats,
-        CommandName::Verify => Command::Verify { repair: draft.files.repair },
+        CommandName::Verify => {
+            Command::Verify { repair: draft.files.repair, audit: draft.files.audit }
+        }
         CommandName::UtxoDump => Command::UtxoDump { file: file() },
         CommandName::UtxoLoad => Command::UtxoLoad { file: file(), expected: draft.utxo_hash },
     })

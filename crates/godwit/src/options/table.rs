@@ -132,11 +132,14 @@ const COMMANDS: &[CommandSpec<Godwit>] = &[
         count: 0..=0,
         help: "Read everything that is stored and compare it with what was written. Print each damage and what \
                repairs it, and the MuHash of the coins. Changes nothing without -repair. The exit code is 5 \
-               if damage is left.",
+               if damage is left or -audit refutes something, and 1 if -audit can prove nothing.",
     },
 ];
 
 const VALIDATING: Commands<Godwit> = Commands::Only(&[CommandName::Node, CommandName::Import]);
+/// Those that run scripts.
+const JUDGING: Commands<Godwit> =
+    Commands::Only(&[CommandName::Node, CommandName::Import, CommandName::Verify]);
 const OF_NODE: Commands<Godwit> = Commands::Only(&[CommandName::Node]);
 
 /// In the order in which the help lists them.
@@ -211,7 +214,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
     },
     OptionSpec {
         group: TESTING,
-        ..validation_setting(
+        ..script_setting(
             "lanes",
             "NAME",
             "one of ifma, avx512, avx2, neon and none that this processor has",
@@ -285,7 +288,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             expected: "the hash of a block in 64 hexadecimal digits, or 0",
             off: Some("0"),
         },
-        ..validation_setting(
+        ..script_setting(
             "assumevalid",
             "HASH",
             "",
@@ -298,7 +301,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             },
         )
     },
-    validation_setting(
+    script_setting(
         "scriptengine",
         "NAME",
         "native or core",
@@ -310,7 +313,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             Some(())
         },
     ),
-    validation_setting(
+    script_setting(
         "crosscheck",
         "N",
         "a number, or 0 for none",
@@ -421,6 +424,24 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
         )
     },
     OptionSpec {
+        form: Form::Flag,
+        file: FilePlace::Nowhere,
+        commands: Commands::Only(&[CommandName::Verify]),
+        group: VERIFY,
+        ..setting(
+            "audit",
+            "",
+            "",
+            "Prove that coins and undo records are what validation of the stored blocks leaves, instead of \
+             hashing the coins. Scripts run as -assumevalid has it. With -repair, undo records that are \
+             refuted are made again.",
+            |draft, text| {
+                draft.files.audit = plain::flag(text)?;
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
         file: FilePlace::Nowhere,
         commands: Commands::Only(&[CommandName::UtxoLoad]),
         group: UTXO,
@@ -459,6 +480,18 @@ const fn validation_setting(
 ) -> OptionSpec<Godwit> {
     let every = setting(name, placeholder, expected, help, set);
     OptionSpec { commands: VALIDATING, group: VALIDATION, ..every }
+}
+
+/// A setting of the commands that run scripts.
+const fn script_setting(
+    name: &'static str,
+    placeholder: &'static str,
+    expected: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Option<()>,
+) -> OptionSpec<Godwit> {
+    let every = validation_setting(name, placeholder, expected, help, set);
+    OptionSpec { commands: JUDGING, ..every }
 }
 
 /// A flag that is for one start, and so of no use in the file.

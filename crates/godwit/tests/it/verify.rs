@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use godwit::exit::Exit;
+use godwit_primitives::sha256::sha256d;
 use serde_json::Value;
 
+use crate::blocks::small_chain;
 use crate::damaged_index::copy;
 use crate::import::small_chain_stats;
 use crate::kill::{CACHE_MIB, reference};
@@ -98,6 +100,49 @@ fn a_flipped_byte_is_named_in_every_kind_of_file_and_repaired_where_the_source_i
         }
         assert_eq!(node.stats(), small_chain_stats(), "{name}");
     }
+}
+
+/// Changes the last byte of the last undo record, whose checksum holds again. Records are in the order of
+/// height here.
+fn lie(path: &Path) {
+    let mut bytes = fs::read(path).expect("a file");
+    let (mut at, mut height, mut last) = (0, 0, None);
+    while at + 8 <= bytes.len() {
+        let len = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().expect("four bytes"));
+        let data = at + 8..at + 8 + len as usize;
+        (at, height) = (data.end + 32, height + 1);
+        if len > 30 {
+            last = Some((data, height));
+        }
+    }
+    let (data, height): (std::ops::Range<usize>, usize) = last.expect("some block spends");
+    bytes[data.end - 1] ^= 1;
+    let prev = &small_chain()[height - 1][4..36];
+    let checksum = sha256d(&[prev, &bytes[data.clone()]].concat());
+    bytes[data.end..data.end + 32].copy_from_slice(&checksum);
+    fs::write(path, bytes).expect("the same file");
+}
+
+#[test]
+fn an_audit_proves_what_is_true_and_refutes_a_lie_that_no_checksum_shows() {
+    let node = with_small_chain();
+    let stats = small_chain_stats();
+    let ended = node.run(&[&"verify", &"-audit"]).expect(Exit::Success);
+    let last: Vec<&str> = ended.stdout.lines().skip(1).collect();
+    let proven = format!("Proven: the coins at height {} are those of ", stats["height"]);
+    assert!(last[0].starts_with(&proven), "{ended:?}");
+    assert!(last[0].ends_with(&format!(" = {} coins.", stats["txouts"])), "{ended:?}");
+    assert_eq!(last[1..], ["Their scripts hold."], "{ended:?}");
+    lie(&node.network_dir().join("blocks/rev00000.dat"));
+    // What was written is what is read.
+    node.run(&[&"verify"]).expect(Exit::Success);
+    let ended = node.run(&[&"verify", &"-audit"]).expect(Exit::Damaged);
+    assert!(ended.stdout.contains("undo record of block "), "{ended:?}");
+    assert!(ended.stdout.contains("\nRefuted: coins and undo records are not"), "{ended:?}");
+    let ended = node.run(&[&"verify", &"-audit", &"-repair"]).expect(Exit::Damaged);
+    assert!(ended.stdout.contains("undo records made again from the blocks: 1;"), "{ended:?}");
+    let ended = node.run(&[&"verify", &"-audit", &"-scriptengine=core"]).expect(Exit::Success);
+    assert!(ended.stdout.contains(&proven), "{ended:?}");
 }
 
 /// What happens to a file.

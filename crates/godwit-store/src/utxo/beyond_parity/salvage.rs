@@ -7,6 +7,7 @@ use super::{KeySpan, check, partition_span};
 use crate::error::StoreError;
 use crate::utxo::entry::Entry;
 use crate::utxo::layers::UtxoContext;
+use crate::utxo::lost_coins::LostCoins;
 use crate::utxo::run::file::Blocks;
 use crate::utxo::run::format::BlockKind;
 use crate::utxo::run::segment::Segment;
@@ -21,9 +22,12 @@ pub(super) struct Salvaged {
 }
 
 /// Copies what is there to a scratch run. `None`: what is there is no segment, and nothing of it is believed.
+/// Where a block is lost, the segment's sum says nothing of the others: one for which its parity does not
+/// vouch counts as lost, since it may be of another time.
 pub(super) fn salvage(
     context: &UtxoContext,
     segment: &Segment,
+    lost: &LostCoins,
     scratch: &mut Scratch,
     stop: &AtomicBool,
 ) -> Result<Option<Salvaged>, StoreError> {
@@ -35,7 +39,7 @@ pub(super) fn salvage(
         holes: Vec::new(),
         is_sound: true,
     };
-    let kept = scratch.write(|writer| reading.copy(segment, writer, stop))?;
+    let kept = scratch.write(|writer| reading.copy(segment, lost, writer, stop))?;
     let Reading { holes, is_sound, .. } = reading;
     Ok(is_sound.then_some(Salvaged { kept, holes }))
 }
@@ -54,6 +58,7 @@ impl Reading<'_> {
     fn copy(
         &mut self,
         segment: &Segment,
+        lost: &LostCoins,
         writer: &mut RunWriter<'_>,
         stop: &AtomicBool,
     ) -> Result<(), WorkError> {
@@ -61,6 +66,10 @@ impl Reading<'_> {
         let (mut blocks, mut long, mut left) = (Blocks::default(), Vec::new(), 0);
         for number in segment.meta.first_block..segment.meta.filter_block() {
             check(stop)?;
+            if !lost.is_vouched_for(run.id, number) {
+                (self.in_hole, left) = (true, 0);
+                continue;
+            }
             match run.read(&file, number..number + 1, &mut blocks) {
                 Err(StoreError::Damaged { .. }) => {
                     (self.in_hole, left) = (true, 0);
@@ -70,6 +79,8 @@ impl Reading<'_> {
             }
             let block = blocks.get(number);
             match block.kind {
+                // The rest of an entry is not there.
+                BlockKind::Entries if left > 0 => self.is_sound = false,
                 BlockKind::Entries if block.span > 1 => {
                     (long, left) = (block.payload.to_vec(), block.span - 1);
                 }
@@ -96,6 +107,7 @@ impl Reading<'_> {
                 _ => self.is_sound = false,
             }
         }
+        self.is_sound &= left == 0;
         if self.in_hole {
             self.end_hole(partition_span(self.partition, self.context.partition_bits).last);
         }

@@ -94,6 +94,7 @@ fn damage(driver: &Driver) -> Vec<Found> {
         repair: false,
         memory: CoinsMemory::Fixed(4 << 20),
         start: StartOptions::default(),
+        audit: None,
     };
     let (disk, mut notes): (Arc<dyn Disk>, _) = (Arc::new(driver.disk.copy()), Notes::default());
     inspect(&disk, Path::new(DIR), options, &mut notes).expect("it can be read");

@@ -1,0 +1,93 @@
+//! The block index of a directory: that it is whole, and how it is made again.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_primitives::network::Params;
+use godwit_store::disk::Disk;
+use godwit_store::error::Damage;
+use godwit_store::inspect::{Found, Inspection, Watch};
+use godwit_store::{BLOCK_BUFFERS, NetworkId, Rebuild, Store, StoreOptions};
+
+use super::InspectOptions;
+use crate::error::ChainError;
+use crate::index::{BlockIndex, Loading};
+use crate::reindex::reindex;
+use crate::tree::NodeId;
+
+/// Whether every entry of the index has its parent there, and what the last commit names is there too.
+pub(super) fn check_tree(
+    inspection: &Inspection,
+    params: &Arc<Params>,
+    watch: &mut dyn Watch,
+) -> Result<(), ChainError> {
+    let mut loading = Loading::new(Arc::clone(params));
+    inspection.for_each_block(|hash, record| {
+        loading.add(hash, record);
+        Ok(())
+    })?;
+    let state = inspection.state();
+    let verified = loading.finish(state.utxo_tip.as_ref(), state.assumed).and_then(|index| {
+        let last = match state.verified_tip {
+            Some(tip) => index.find(&tip.hash)?,
+            None => index.tip(),
+        };
+        if inspection.has_whole_history() {
+            check_places(inspection, &index, last, watch);
+        }
+        Ok(())
+    });
+    match verified {
+        Err(ChainError::DamagedIndex(_)) => {
+            let damage = Damage::Disagreement("the block index refers to a block that it lacks");
+            let (path, remedy) = (inspection.database_path(), inspection.index_remedy());
+            watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Whether all blocks up to `last`, which were connected, have a place, and their undo records. An index
+/// that was made again from damaged files lacks some.
+fn check_places(inspection: &Inspection, index: &BlockIndex, last: NodeId, watch: &mut dyn Watch) {
+    let (mut no_block, mut no_undo, mut walk) = (false, false, last);
+    // Genesis is stored nowhere.
+    while let Some(parent) = index.node(walk).parent() {
+        let node = index.node(walk);
+        no_block |= node.position.is_none();
+        no_undo |= node.position.is_some() && node.undo.is_none();
+        walk = parent;
+    }
+    let lacks = [
+        (no_block, "blocks that were connected are not stored"),
+        (no_undo, "blocks that were connected have no undo record"),
+    ];
+    for (_, what) in lacks.into_iter().filter(|(is_missing, _)| *is_missing) {
+        let (path, damage) = (inspection.database_path(), Damage::Disagreement(what));
+        watch.found(Found { path, offset: 0, bytes: 0, damage, remedy: inspection.index_remedy() });
+    }
+}
+
+/// Makes a block index again that is damaged, and everything else that opening the store repairs.
+pub(super) fn index_again(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    network: NetworkId,
+    options: &mut InspectOptions,
+) -> Result<(), ChainError> {
+    let store_options = StoreOptions {
+        dir: dir.to_owned(),
+        network,
+        // The control file has the key: without it nothing is repaired here.
+        new_hash_key: [0; 16],
+        buffers: BLOCK_BUFFERS,
+        rebuild: Rebuild::IndexAlone,
+        stop: Arc::clone(&options.start.stop),
+    };
+    let (store, found) = Store::open(Arc::clone(disk), store_options)?;
+    match store.lost() {
+        Some(_) => reindex(&store, &options.params, options.threads, &found, &mut options.start),
+        None => Ok(()),
+    }
+}

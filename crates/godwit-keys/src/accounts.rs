@@ -135,11 +135,17 @@ fn account_key(
         ChildNumber::Normal { .. } => None,
     };
     let purpose = path.first().and_then(hardened);
-    let last = path.get(3).and_then(hardened);
+    let steps: Option<Vec<u32>> = path.iter().map(hardened).collect();
+    // At other depths is no account: what others derive below it is not what this purpose means.
+    let (account_of, cosigner_of) = match steps.as_deref() {
+        Some([purpose, _, _]) => (Some(*purpose), None),
+        Some([BIP48, _, _, script]) => (None, Some(*script)),
+        _ => (None, None),
+    };
     let origin = origin.as_ref().map(Origin::from_source);
     let key = public_text(origin.as_ref(), &account.xpub()?.to_string(), &[], Wildcard::None, 'h');
-    let alone = ACCOUNTS.iter().find(|(kind, ..)| Some(*kind) == purpose);
-    let shared = SHARED.iter().find(|(step, _)| purpose == Some(BIP48) && Some(*step) == last);
+    let alone = ACCOUNTS.iter().find(|(kind, ..)| Some(*kind) == account_of);
+    let shared = SHARED.iter().find(|(step, _)| Some(*step) == cosigner_of);
     let descriptor =
         alone.map(|(_, before, behind)| with_checksum(format!("{before}{key}/<0;1>/*{behind}")));
     let script = match (alone, shared) {

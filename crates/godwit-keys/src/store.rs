@@ -124,7 +124,8 @@ impl KeyStore {
 
     /// Adds an entry. If there is one with the same descriptors, that one keeps its label and gets
     /// the private keys and words that it lacks: those of another signer, or the words of a root
-    /// that was imported as xprv; and the later one of its next indexes.
+    /// that was imported as xprv; and the later one of its next indexes, and the
+    /// earlier one of the times before which nothing was received.
     ///
     /// # Errors
     ///
@@ -156,6 +157,8 @@ impl KeyStore {
         let uses = entry.descriptors.clone();
         for (known, more) in entry.descriptors.iter_mut().zip(more.descriptors) {
             known.next_index = known.next_index.max(more.next_index);
+            // Nothing that was received is passed over: who says the earlier time may know of more.
+            known.since = known.since.min(more.since);
         }
         let mut known =
             entry.keys.iter().map(StoredKey::identity).collect::<Result<Vec<_>, _>>()?;

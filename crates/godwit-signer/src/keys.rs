@@ -16,6 +16,7 @@ mod watch;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 
+use godwit_keys::psbt::{KeyStanding, Standing};
 use godwit_keys::{
     Entry, EntryDescriptor, ExtendedPrivateKey, KeyId, KeyStore, Mnemonic, NetworkKind, PolicyText,
     StoreError, StoredKey, Words, account_descriptors, multipath, policy_of,
@@ -58,7 +59,8 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFa
         }
         KeysAction::List => {
             let store = Session::begin(&file, [])?.open()?;
-            Ok(print_json(&store.entries().iter().map(described).collect())?)
+            let entries = store.entries().iter().map(|entry| described_in(&store, entry));
+            Ok(print_json(&entries.collect::<Result<Value, _>>()?)?)
         }
         KeysAction::Descriptors => {
             let store = Session::begin(&file, [])?.open()?;
@@ -77,7 +79,9 @@ pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFa
                 return Err(KeysFailure::OtherNetwork);
             }
             let network = bitcoin_network(config.network);
-            Ok(print_json(&show::addresses(entry, *branch, indexes, network))?)
+            let keys = show::keys_of(Some(&store), entry)?;
+            show::none_misplaced(&keys)?;
+            Ok(print_json(&show::addresses(entry, &keys, *branch, indexes, network))?)
         }
         KeysAction::Export(id) => export(&file, *id),
         KeysAction::ChangePassphrase { new } => change_passphrase(&file, *new),
@@ -163,7 +167,7 @@ fn attempt(typed: Result<SecretBytes, KeysFailure>) -> Result<Option<SecretBytes
 /// Shows an entry, asks, and removes it.
 fn remove(file: &KeyFile<'_>, id: KeyId, yes: Option<&str>) -> Result<Exit, KeysFailure> {
     let mut store = Session::begin(file, [])?.open_to_change()?;
-    let entry = described(store.entry(id).ok_or(StoreError::Unknown(id))?);
+    let entry = described_in(&store, store.entry(id).ok_or(StoreError::Unknown(id))?)?;
     let question = "Remove this entry and its keys?";
     agree::ask(&format!("{entry:#}"), question, yes, &id.to_string())
         .map_err(KeysFailure::NotRemoved)?;
@@ -217,12 +221,12 @@ fn new_entry(
 }
 
 fn print_entry(store: &KeyStore, id: KeyId) -> Result<Exit, KeysFailure> {
-    Ok(print_json(&inserted(store, id))?)
+    Ok(print_json(&inserted(store, id)?)?)
 }
 
 /// The public part of an entry that was just inserted.
-fn inserted(store: &KeyStore, id: KeyId) -> Value {
-    described(store.entry(id).expect("it was just inserted"))
+fn inserted(store: &KeyStore, id: KeyId) -> Result<Value, KeysFailure> {
+    described_in(store, store.entry(id).expect("it was just inserted"))
 }
 
 /// An entry as `importdescriptors` of Bitcoin Core takes it, into a wallet without private keys. None of the
@@ -248,8 +252,13 @@ fn for_core(entry: &Entry) -> Vec<Value> {
     entry.descriptors.iter().map(one).collect()
 }
 
-/// The public part of an entry.
-fn described(entry: &Entry) -> Value {
+/// The public part of an entry, and whose its keys are.
+fn described_in(store: &KeyStore, entry: &Entry) -> Result<Value, KeysFailure> {
+    Ok(described(entry, &show::keys_of(Some(store), entry)?))
+}
+
+fn described(entry: &Entry, keys: &[Vec<KeyStanding>]) -> Value {
+    let is_ours = |key: &KeyStanding| key.standing == Standing::Ours;
     let multipath = multipath(entry.texts());
     let policies = multipath.iter().filter_map(|text| policy_of(text));
     let policies: Value = policies
@@ -265,6 +274,8 @@ fn described(entry: &Entry) -> Value {
         "descriptors": entry.texts().collect::<Vec<_>>(),
         "multipath": multipath,
         "policies": policies,
-        "watch_only": entry.keys.is_empty(),
+        "keys": keys.iter().map(|keys| keys.iter().map(show::whose).collect()).collect::<Vec<Value>>(),
+        // What comes back to a descriptor with a key of ours is change, wherever that key is kept.
+        "watch_only": entry.keys.is_empty() && !keys.iter().flatten().any(is_ours),
     })
 }

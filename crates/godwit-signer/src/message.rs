@@ -8,6 +8,8 @@ use std::path::Path;
 
 use bitcoin::address::NetworkUnchecked;
 use bitcoin::consensus::encode;
+use bitcoin::hashes::Hash;
+use bitcoin::sign_message::signed_msg_hash;
 use bitcoin::{Address, ScriptBuf, Transaction, TxOut};
 use godwit_engine::{PreparedTx, SpentOutput};
 use godwit_keys::message::{
@@ -77,6 +79,8 @@ fn read(path: &Path) -> Result<String, MessageFailure> {
 /// What a user is shown of a message before it is signed.
 struct Seen {
     text: String,
+    /// Which message it is: what stands below a long one, where its beginning has scrolled away.
+    question: String,
     own: OwnScript,
     format: MessageFormat,
 }
@@ -100,24 +104,28 @@ impl Seen {
             Branch::Other => "",
         };
         let index = own.index.map_or(String::new(), |index| format!(", index {index}"));
-        let mut text = format!(
-            "message of {} bytes by {}, {}\n  ours by entry {}, descriptor {}{branch}{index}: {}",
+        let which = format!(
+            "message of {} bytes in {} lines by {}, {}",
             message.len(),
+            message.split('\n').count(),
             options.address,
             match format {
-                MessageFormat::Legacy => "as Core's signmessage".to_owned(),
-                MessageFormat::Simple => hash("BIP322, simple", message),
-                MessageFormat::Full => hash("BIP322, full", message),
+                MessageFormat::Legacy => {
+                    let digest = signed_msg_hash(message);
+                    hash("as Core's signmessage", digest.as_byte_array())
+                }
+                MessageFormat::Simple => hash("BIP322, simple", &message_hash(message.as_bytes())),
+                MessageFormat::Full => hash("BIP322, full", &message_hash(message.as_bytes())),
             },
+        );
+        let text = format!(
+            "{which}\n  ours by entry {}, descriptor {}{branch}{index}: {}{}",
             own.entry,
             own.place,
             own.descriptor,
+            lines(message),
         );
-        for line in message.split('\n') {
-            text += "\n  | ";
-            text.extend(line.chars().flat_map(shown));
-        }
-        Ok(Self { text, own, format })
+        Ok(Self { text, question: format!("Sign this {which}?"), own, format })
     }
 
     /// What agrees to it.
@@ -127,16 +135,42 @@ impl Seen {
     }
 }
 
-fn hash(format: &str, message: &str) -> String {
-    let digits: String =
-        message_hash(message.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+fn hash(format: &str, digest: &[u8; 32]) -> String {
+    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{format}, hash {digits}")
 }
 
-/// A character as it is, or its number: what moves the cursor or hides what stands beside it is no text.
+/// Where a line of a message is broken, so that a terminal breaks none by itself: what it would put at the
+/// left edge could look like another part of what is shown. In columns, of which other letters than ASCII's
+/// may take two.
+const WIDTH: usize = 72;
+
+/// The lines of a message behind a bar, and what is too long for one behind a plus. No two messages are shown
+/// alike.
+fn lines(message: &str) -> String {
+    let mut text = String::new();
+    for line in message.split('\n') {
+        text += "\n  | ";
+        let mut width = 0;
+        for character in line.chars() {
+            let part: String = shown(character).collect();
+            let columns: usize = part.chars().map(|part| if part.is_ascii() { 1 } else { 2 }).sum();
+            width += columns;
+            if width > WIDTH {
+                text += "\n  + ";
+                width = columns;
+            }
+            text += &part;
+        }
+    }
+    text
+}
+
+/// A character as it is, or its number: what moves the cursor or hides what stands beside it is no text. A
+/// backslash has its number too, so that no text looks like a number.
 fn shown(character: char) -> impl Iterator<Item = char> {
     let plain = !character.is_control() && character.escape_debug().count() == 1
-        || matches!(character, '"' | '\'' | '\\');
+        || matches!(character, '"' | '\'');
     let (plain, number) = match plain {
         true => (Some(character), None),
         false => (None, Some(character.escape_unicode())),
@@ -155,7 +189,7 @@ fn sign(
     let seen = Seen::of(config, options, &store, script, message)?;
     let token = seen.token(options, message);
     let shown = agree::with_state_of_memory(&seen.text);
-    agree::ask(&shown, "Sign this message?", options.yes.as_deref(), &token)
+    agree::ask(&shown, &seen.question, options.yes.as_deref(), &token)
         .map_err(MessageFailure::Disagreement)?;
     let network = bitcoin_network(config.network);
     let signature = sign_message(&store, network.into(), &seen.own, message, seen.format);
@@ -164,18 +198,20 @@ fn sign(
 
 fn verify(signature: &str, script: &ScriptBuf, message: &str) -> Result<Exit, MessageFailure> {
     let claim = read_signature(signature, script, message).map_err(MessageFailure::Message)?;
-    let valid = match claim {
-        MessageClaim::Verified => "valid".to_owned(),
+    match claim {
+        MessageClaim::Verified => {}
         MessageClaim::Transaction(transaction, spent) => {
             check(&transaction, &spent)?;
             let time = transaction.lock_time.to_consensus_u32();
-            match (time, transaction.input[0].sequence.0) {
-                (0, 0) => "valid".to_owned(),
-                (time, age) => format!("valid at time {time} and age {age}"),
+            let age = transaction.input[0].sequence.0;
+            if (time, age) != (0, 0) {
+                // Who asks for the exit code alone is not told when that is.
+                print_text(&format!("valid at time {time} and age {age}"))?;
+                return Ok(Exit::Failure);
             }
         }
-    };
-    Ok(print_text(&valid)?)
+    }
+    Ok(print_text("valid")?)
 }
 
 /// Core's engine decides.

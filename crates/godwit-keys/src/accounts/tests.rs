@@ -123,6 +123,17 @@ fn addresses_of_accounts_are_cores() {
         });
         assert_eq!(addresses.collect::<Vec<_>>(), CORES_ADDRESSES[place], "{descriptor}");
     }
+    // At another depth is no account of that kind, nor behind a step that is not hardened.
+    for path in ["84h", "84h/1h", "84h/1h/3h/0h", "84h/1h/3", "48h/1h/3h", "48h/1h/3h/2h/0h"] {
+        let steps = DerivationPath::from_str(path).expect("a path");
+        let key = root.derive(steps.as_ref()).expect("a key");
+        let origin = (root.fingerprint().expect("memory"), steps);
+        let [alone] = &account_keys(&key, Some(&origin), 0).expect("memory")[..] else {
+            panic!("one")
+        };
+        assert!(alone.key.starts_with(&format!("[2e5b70d8/{path}]tpub")), "{alone:?}");
+        assert_eq!((alone.script, &alone.descriptor), (None, &None), "{path}");
+    }
     // An account's own key tells the same of itself, whatever number is asked for.
     for (place, account) in accounts.iter().enumerate() {
         let path = DerivationPath::from_str(paths[place]).expect("a path");

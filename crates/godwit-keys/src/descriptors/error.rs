@@ -75,6 +75,11 @@ pub enum DescriptorError {
         /// In its line.
         position: usize,
     },
+    /// The same extended key as before, under another origin.
+    TwoOrigins {
+        /// Of the key.
+        position: usize,
+    },
     /// A wallet policy that BIP388 does not allow, and why.
     Policy(String),
     /// A public key that says that it comes from a key of ours, and does not.
@@ -134,6 +139,10 @@ impl fmt::Display for DescriptorError {
                 f,
                 "what stands at character {position} is no public key, and may be a private one, which is no \
                  longer a secret if it lies in a file; keys import takes descriptors with private keys"
+            ),
+            Self::TwoOrigins { position } => write!(
+                f,
+                "the key at character {position} of the descriptor stands in it under another origin as well"
             ),
             Self::Policy(why) => write!(f, "it is no wallet policy of BIP388: {why}"),
             Self::NotOurs(key) => write!(

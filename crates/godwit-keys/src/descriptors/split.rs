@@ -139,7 +139,7 @@ fn read_key(
 }
 
 /// Whether hex digits have the form of a public key.
-fn is_public(digits: &[u8], x_only: bool) -> bool {
+pub(super) fn is_public(digits: &[u8], x_only: bool) -> bool {
     match digits {
         [b'0', b'2' | b'3', ..] if digits.len() == 66 => true,
         [b'0', b'4', ..] if digits.len() == 130 => !x_only,

@@ -182,6 +182,61 @@ fn nothing_private_is_watched() {
     assert!(matches!(watched(&many), Err(DescriptorError::TooLong { .. })));
 }
 
+/// Files that somebody took for another one: nothing of them leaves locked memory, in an error either.
+#[test]
+fn nothing_of_another_file_is_told() {
+    let (template, keys) = POLICIES[1];
+    let hex = "0c28fca386c7a227600b2fe50b7cae11ec86d3bf1fbe471be89827e19d72aa1d";
+    let behind_its_origin = keys[0].split_once(']').expect("an origin").1;
+    // A private key under the version of public ones.
+    let mut payload = bitcoin::base58::decode_check(XPRV).expect("base58");
+    payload[..4].copy_from_slice(&[0x04, 0x88, 0xb2, 0x1e]);
+    let disguised = bitcoin::base58::encode_check(&payload);
+    for (text, secret) in [
+        ("p@ssw0rd".to_owned(), "ssw0rd"),
+        ("correct horse @ battery".to_owned(), "horse"),
+        ("wsh(horse(@0/**))".to_owned(), "horse"),
+        ("wsh(pk(@0/**))horse".to_owned(), "horse"),
+        ("wsh(pk(@horse/**))".to_owned(), "horse"),
+        ("horse@(12)".to_owned(), "horse"),
+        (format!("wsh(horse({}/0/*))", keys[0]), "horse"),
+        (format!("wsh(pk({}/horse))", keys[0]), "horse"),
+        (format!("pkh({hex})"), hex),
+        (format!("wsh(pk({hex}))"), hex),
+        (format!("wpkh({disguised}/0/*)"), &disguised),
+        (format!("wpkh({XPUB} {XPRV})"), XPRV),
+        (format!("wpkh({XPUB}{XPRV}/0/*)"), XPRV),
+        (format!("wpkh({XPUB}/{XPRV})"), XPRV),
+        (format!("{template}\n{}\n{} {XPRV}", keys[0], keys[1]), XPRV),
+        (format!("{template}\n{}\n{}/{XPRV}", keys[0], keys[1]), XPRV),
+        (format!("{template}\n{}\n{XPRV}]{behind_its_origin}", keys[0]), XPRV),
+        (format!("{template}\n{}\n[{XPRV}]{behind_its_origin}", keys[0]), XPRV),
+        (format!("{template}\n{}\n{disguised}", keys[0]), &disguised),
+        (format!("{template}\n{}\n{}horse", keys[0], keys[1]), "horse"),
+    ] {
+        let mut secret_text = SecretString::new();
+        secret_text.push_str(&text).expect("memory");
+        // Before anything is given to `miniscript`, which tells what it reads.
+        let early = watched::public_text(SecretSlice::from(&secret_text)).expect_err(&text);
+        for told in [early.to_string(), format!("{early:?}")] {
+            assert!(!told.contains(secret), "{text}: {told}");
+        }
+        assert!(watched(&text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_key_has_one_origin() {
+    let with = |first: &str, second: &str| {
+        watched(&format!("wsh(multi(1,[{first}]{XPUB}/0/*,[{second}]{XPUB}/1/*))"))
+    };
+    assert!(with("d34db33f/48h", "d34db33f/48h").is_ok());
+    for other in ["d34db33e/48h", "d34db33f/47h", "d34db33f"] {
+        let refused = with("d34db33f/48h", other);
+        assert!(matches!(refused, Err(DescriptorError::TwoOrigins { .. })), "{refused:?}");
+    }
+}
+
 #[test]
 fn two_branches_become_one_multipath_descriptor() {
     let shared = format!("wsh(sortedmulti(2,[d34db33f/48h/0h/0h/2h]{XPUB}/@/*,{XPUB_0H}/@/*))");

@@ -232,6 +232,70 @@ fn what_consensus_allows_and_bip322_does_not_is_refused() {
     assert!(matches!(verified("smpAA==", &future, ""), Err(MessageError::Inconclusive(_))));
 }
 
+/// Whoever knows the address can write these: none of them has a signature.
+#[test]
+fn what_anybody_can_spend_is_no_signature() {
+    let told = |script: &Script, script_sig: ScriptBuf, witness: Witness| {
+        let mut transaction = to_sign(&to_spend(script, b"I owe you"));
+        transaction.input[0].script_sig = script_sig;
+        transaction.input[0].witness = witness;
+        let text = format!("ful{}", BASE64.encode(&encode::serialize(&transaction)));
+        verified(&text, script, "I owe you")
+    };
+    let push = |redeem: &Script| {
+        let bytes = bitcoin::script::PushBytesBuf::try_from(redeem.to_bytes()).expect("short");
+        bitcoin::script::Builder::new().push_slice(bytes).into_script()
+    };
+    for version in [0x51, 0x52, 0x60] {
+        for length in [2, 32, 40] {
+            let program = [&[version, length][..], &vec![7; usize::from(length)]].concat();
+            let program = ScriptBuf::from_bytes(program);
+            let told = told(&program.to_p2sh(), push(&program), Witness::new());
+            assert!(matches!(told, Err(MessageError::Inconclusive(_))), "{program}: {told:?}");
+        }
+    }
+    // One of version 0 is left to Core's engine, which finds no signature.
+    let program = ScriptBuf::from_bytes([&[0, 20][..], &[7; 20]].concat());
+    let refused = told(&program.to_p2sh(), push(&program), Witness::new());
+    assert_eq!(refused, Err(MessageError::Wrong));
+
+    let curve = bitcoin::secp256k1::Secp256k1::new();
+    let internal = bitcoin::secp256k1::Keypair::from_seckey_slice(&curve, &[5; 32]).expect("a key");
+    let internal = internal.x_only_public_key().0;
+    let by_leaf = |leaf: &[u8], arguments: &[&[u8]]| {
+        let leaf = ScriptBuf::from_bytes(leaf.to_vec());
+        let tree = bitcoin::taproot::TaprootBuilder::new().add_leaf(0, leaf.clone());
+        let spend = tree.expect("one leaf").finalize(&curve, internal).expect("a tree");
+        let version = (leaf.clone(), bitcoin::taproot::LeafVersion::TapScript);
+        let block = spend.control_block(&version).expect("it is in the tree").serialize();
+        let parts = [arguments, &[leaf.as_bytes(), &block]].concat();
+        told(&ScriptBuf::new_p2tr_tweaked(spend.output_key()), ScriptBuf::new(), parts.into())
+    };
+    let odd = [&[33][..], &[2; 33], &[0xac]].concat();
+    let even = [&[32][..], &internal.serialize(), &[0xac]].concat();
+    let given = by_leaf(&[0xac], &[&[1], &[2; 33]]);
+    // IF key, ELSE another kind of key, ENDIF; IF another kind, with nothing else.
+    let (key, other) = (&even[..33], &odd[..34]);
+    let either = by_leaf(&[&[0x63], key, &[0x67], other, &[0x68, 0xac]].concat(), &[&[1], &[]]);
+    let one = by_leaf(&[other, &[0x51, 0x63], key, &[0x75, 0x68, 0xac]].concat(), &[&[1]]);
+    for told in [
+        either,
+        one,
+        by_leaf(&odd, &[&[1]]),
+        given,
+        by_leaf(&[0x50], &[]),
+        by_leaf(&[0xfe, 0xac], &[]),
+    ] {
+        assert!(matches!(told, Err(MessageError::Inconclusive(_))), "{told:?}");
+    }
+    assert_eq!(by_leaf(&even, &[&[1; 64]]), Err(MessageError::Wrong), "it is no signature");
+    for code in 0..=255 {
+        use bitcoin::opcodes::{Class, ClassifyContext};
+        let class = bitcoin::Opcode::from(code).classify(ClassifyContext::TapScript);
+        assert_eq!(verify::succeeds(code), class == Class::SuccessOp, "{code}");
+    }
+}
+
 fn secret(plain: &str) -> SecretString {
     SecretString::from_plain_and_wipe(&mut plain.to_owned()).expect("memory")
 }

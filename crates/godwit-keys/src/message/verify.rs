@@ -3,6 +3,9 @@
 
 use bitcoin::consensus::encode;
 use bitcoin::hashes::Hash;
+use bitcoin::opcodes::all::{
+    OP_CHECKSIG, OP_CHECKSIGADD, OP_CHECKSIGVERIFY, OP_ELSE, OP_ENDIF, OP_IF, OP_NOTIF,
+};
 use bitcoin::script::Instruction;
 use bitcoin::secp256k1::{Message, Secp256k1};
 use bitcoin::sign_message::{MessageSignature, signed_msg_hash};
@@ -107,6 +110,9 @@ fn full(bytes: &[u8], script: &Script, message: &str) -> Result<MessageClaim, Me
 
 fn claim(transaction: Transaction, script: &Script) -> Result<MessageClaim, MessageError> {
     let witness = &transaction.input[0].witness;
+    if is_nested_upgrade(script, &transaction.input[0].script_sig) {
+        return Err(MessageError::Inconclusive("no rule says anything of the script in it"));
+    }
     match script.witness_version() {
         None | Some(WitnessVersion::V0) => {
             let pushed = transaction.input[0].script_sig.instructions().map_while(Result::ok);
@@ -126,6 +132,17 @@ fn claim(transaction: Transaction, script: &Script) -> Result<MessageClaim, Mess
     }
     let spent = TxOut { value: bitcoin::Amount::ZERO, script_pubkey: script.to_owned() };
     Ok(MessageClaim::Transaction(Box::new(transaction), spent))
+}
+
+/// Whether a P2SH script is spent by a witness program that consensus lets everybody spend: any but one of
+/// version 0.
+fn is_nested_upgrade(script: &Script, script_sig: &Script) -> bool {
+    let redeem = match script_sig.instructions().last() {
+        Some(Ok(Instruction::PushBytes(bytes))) if script.is_p2sh() => bytes.as_bytes(),
+        _ => return false,
+    };
+    let version = Script::from_bytes(redeem).witness_version();
+    version.is_some_and(|version| version != WitnessVersion::V0)
 }
 
 /// First byte of what ECDSA's signatures look like (DER).
@@ -159,7 +176,9 @@ fn check_taproot(witness: &Witness) -> Result<(), MessageError> {
             if LeafVersion::from_consensus(block & 0xfe) != Ok(LeafVersion::TapScript) {
                 return Err(MessageError::Inconclusive("no rule says anything of such a leaf"));
             }
-            several - 2
+            let signatures = several - 2;
+            check_leaf(Script::from_bytes(witness.nth(signatures).unwrap_or_default()))?;
+            signatures
         }
     };
     let is_usual = |part: &[u8]| part.len() != 65 || part[64] == EcdsaSighashType::All as u8;
@@ -167,4 +186,49 @@ fn check_taproot(witness: &Witness) -> Result<(), MessageError> {
         true => Ok(()),
         false => Err(MessageError::Signature),
     }
+}
+
+/// Refuses what consensus lets pass for later rules (BIP342): opcodes that succeed, and keys of an unknown
+/// kind, which no signature is asked of. A key that the script does not push itself has an unknown one.
+fn check_leaf(leaf: &Script) -> Result<(), MessageError> {
+    /// Bytes of a key of the known kind.
+    const KEY: usize = 32;
+    let mut is_key = false;
+    // Of each open condition, whether all branches before this one end with a key; `None` before there is
+    // another.
+    let mut branches: Vec<Option<bool>> = Vec::new();
+    for part in leaf.instructions() {
+        is_key = match part {
+            // Core's engine refuses it.
+            Err(_) => return Ok(()),
+            Ok(Instruction::PushBytes(bytes)) => bytes.len() == KEY,
+            Ok(Instruction::Op(code)) if succeeds(code.to_u8()) => {
+                return Err(MessageError::Inconclusive("an opcode in it has no meaning yet"));
+            }
+            Ok(Instruction::Op(OP_CHECKSIG | OP_CHECKSIGVERIFY | OP_CHECKSIGADD)) if !is_key => {
+                return Err(MessageError::Inconclusive("a key in it may be of an unknown kind"));
+            }
+            Ok(Instruction::Op(OP_IF | OP_NOTIF)) => {
+                branches.push(None);
+                false
+            }
+            Ok(Instruction::Op(OP_ELSE)) => {
+                if let Some(before) = branches.last_mut() {
+                    *before = Some(before.unwrap_or(true) && is_key);
+                }
+                false
+            }
+            Ok(Instruction::Op(OP_ENDIF)) => branches.pop().flatten().unwrap_or(false) && is_key,
+            Ok(Instruction::Op(_)) => false,
+        };
+    }
+    Ok(())
+}
+
+/// BIP342's `OP_SUCCESSx`.
+pub(super) fn succeeds(code: u8) -> bool {
+    matches!(
+        code,
+        80 | 98 | 126..=129 | 131..=134 | 137 | 138 | 141 | 142 | 149..=153 | 187..=254
+    )
 }

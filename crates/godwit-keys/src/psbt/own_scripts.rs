@@ -28,7 +28,8 @@ pub struct OwnScript {
     /// The place of the descriptor in its entry, from 1.
     pub place: usize,
     pub descriptor: String,
-    /// Whether it has other keys too, which may be able to spend as well.
+    /// Whether our key alone may be too little to spend it, or may not be the only one that can: it has other
+    /// keys too, or hashes, or times.
     pub shared: bool,
     /// Where it has a wildcard.
     pub index: Option<u32>,
@@ -74,12 +75,20 @@ fn account_of(descriptor: &str) -> String {
     account.replace("/0/*", "/*").replace("/1/*", "/*")
 }
 
+/// Whether one key spends what a descriptor derives, by a signature and nothing else. The descriptor is one
+/// that was parsed.
+fn takes_one_signature(descriptor: &str) -> bool {
+    const KINDS: [&str; 4] = ["pk(", "pkh(", "wpkh(", "sh(wpkh("];
+    let is_key_path = descriptor.starts_with("tr(") && !descriptor.contains(',');
+    is_key_path || KINDS.iter().any(|kind| descriptor.starts_with(kind))
+}
+
 /// A descriptor and where it stands.
 struct Placed {
     entry: KeyId,
     place: usize,
     text: String,
-    /// Whether it has more than one key.
+    /// As in [`OwnScript`].
     shared: bool,
     descriptor: Descriptor<DescriptorPublicKey>,
 }
@@ -108,8 +117,8 @@ pub struct OwnScripts {
 }
 
 impl OwnScripts {
-    /// Of the entries of a network. What none of our keys can spend, so that it is watched alone, is not
-    /// ours.
+    /// Of the entries of a network. A descriptor without a key of ours is watched alone, and is not ours; nor
+    /// is one in which another key says that it is ours.
     ///
     /// # Errors
     ///
@@ -119,7 +128,8 @@ impl OwnScripts {
         for entry in store.entries_of(network) {
             for (place, descriptor) in (1..).zip(&entry.descriptors) {
                 let keys = standings(store, network, &descriptor.text)?;
-                if keys.iter().any(|key| key.standing == Standing::Ours) {
+                let has = |standing| keys.iter().any(|key| key.standing == standing);
+                if has(Standing::Ours) && !has(Standing::Misplaced) {
                     ours.push((entry.id(), place, descriptor));
                 }
             }
@@ -139,7 +149,7 @@ impl OwnScripts {
                     let last = given_out.entry(account_of(text)).or_insert(index);
                     *last = index.max(*last);
                 }
-                let shared = descriptor.iter_pk().count() > 1;
+                let shared = !takes_one_signature(text);
                 Some(Placed { entry, place, text: text.clone(), shared, descriptor })
             });
         let (ranged, without): (Vec<_>, Vec<_>) =

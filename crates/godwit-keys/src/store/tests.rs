@@ -393,6 +393,22 @@ fn the_later_next_index_is_kept() {
     assert_eq!(next(&reopened, id), 9);
 }
 
+#[test]
+fn the_earlier_time_is_kept() {
+    let (place, mut store) = created();
+    let since = |since| Entry {
+        descriptors: vec![EntryDescriptor { since, ..entry(1).descriptors.remove(0) }],
+        ..entry(1)
+    };
+    let id = store.insert(since(500)).expect("inserted");
+    for (again, kept) in [(500, 500), (700, 500), (300, 300), (400, 300), (0, 0), (300, 0)] {
+        let before = store.entry(id).expect("it is there").descriptors[0].since;
+        assert_eq!(store.insert(since(again)).is_ok(), kept != before, "{again}");
+        let reopened = KeyStore::open(&place.file, &passphrase("right")).expect("opened");
+        assert_eq!(reopened.entry(id).expect("it is there").descriptors[0].since, kept);
+    }
+}
+
 fn next(store: &KeyStore, id: KeyId) -> u32 {
     store.entry(id).expect("it is there").descriptors[0].next_index
 }

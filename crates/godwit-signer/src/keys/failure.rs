@@ -184,8 +184,8 @@ fn older_copy(f: &mut fmt::Formatter<'_>, number: u64, newer: u64) -> fmt::Resul
 fn not_watched(f: &mut fmt::Formatter<'_>, why: Disagreement) -> fmt::Result {
     match why {
         Disagreement::NobodyToAsk => f.write_str(
-            "nothing was changed: there is no terminal to ask at; look at what is shown, and give its ID with \
-             -yes",
+            "nothing was changed: there is no terminal to ask at; look at what is shown, and give what it says \
+             with -yes",
         ),
         why => write!(f, "nothing was changed: {why}"),
     }

@@ -51,7 +51,7 @@ pub(super) fn run(
     let entry = new_entry(label, network, used.collect(), keys);
     let (store, id) = unlocked.insert(file, entry)?;
 
-    let mut printed = inserted(&store, id);
+    let mut printed = inserted(&store, id)?;
     let complete = left_out.is_empty();
     printed["left_out"] = left_out
         .into_iter()

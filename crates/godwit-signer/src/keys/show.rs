@@ -4,8 +4,10 @@
 use std::ops::RangeInclusive;
 
 use bitcoin::Address;
-use godwit_keys::psbt::Branch;
-use godwit_keys::{AccountKey, Entry, StoreError, StoredKey, account_keys, scripts_of};
+use godwit_keys::psbt::{Branch, KeyStanding, Standing, standings};
+use godwit_keys::{
+    AccountKey, DescriptorError, Entry, KeyStore, StoreError, StoredKey, account_keys, scripts_of,
+};
 use serde_json::{Value, json};
 
 use super::failure::KeysFailure;
@@ -26,15 +28,44 @@ fn one(AccountKey { purpose, script, key, descriptor }: AccountKey) -> Value {
     json!({ "purpose": purpose, "script": script, "key": key, "descriptor": descriptor })
 }
 
+/// Whose the keys of each descriptor of an entry are, by a key file, if there is one.
+pub(super) fn keys_of(
+    store: Option<&KeyStore>,
+    entry: &Entry,
+) -> Result<Vec<Vec<KeyStanding>>, KeysFailure> {
+    let Some(store) = store else { return Ok(vec![Vec::new(); entry.descriptors.len()]) };
+    let keys = entry.texts().map(|text| standings(store, entry.network, text));
+    Ok(keys.collect::<Result<_, _>>().map_err(StoreError::from)?)
+}
+
+/// Refuses keys that say that they come from one of ours, and do not.
+pub(super) fn none_misplaced(keys: &[Vec<KeyStanding>]) -> Result<(), KeysFailure> {
+    let misplaced = keys.iter().flatten().find(|key| key.standing == Standing::Misplaced);
+    match misplaced {
+        Some(key) => Err(DescriptorError::NotOurs(key.key.clone()).into()),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn whose(KeyStanding { key, standing }: &KeyStanding) -> Value {
+    let whose = match standing {
+        Standing::Ours => "ours",
+        Standing::Cosigner => "a cosigner's",
+        Standing::Misplaced => "not ours, though its origin says so",
+    };
+    json!({ "key": key, "whose": whose })
+}
+
 /// The addresses of an entry at these indexes, of one branch or of all.
 pub(super) fn addresses(
     entry: &Entry,
+    keys: &[Vec<KeyStanding>],
     branch: Option<Branch>,
     indexes: &RangeInclusive<u32>,
     network: bitcoin::Network,
 ) -> Value {
-    let wanted = |text: &&str| branch.is_none_or(|branch| branch == Branch::of(text));
-    let of_descriptor = |text: &str| {
+    let wanted = |text: &str| branch.is_none_or(|branch| branch == Branch::of(text));
+    let of_descriptor = |(text, keys): (&str, &Vec<KeyStanding>)| {
         let scripts = scripts_of(text, indexes.clone());
         let addresses = scripts.map(|(index, script)| {
             let address = Address::from_script(&script, network).ok();
@@ -51,8 +82,9 @@ pub(super) fn addresses(
                 Branch::Change => Some("change"),
                 Branch::Other => None,
             },
+            "keys": keys.iter().map(whose).collect::<Value>(),
             "addresses": addresses.collect::<Value>(),
         })
     };
-    entry.texts().filter(wanted).map(of_descriptor).collect()
+    entry.texts().zip(keys).filter(|(text, _)| wanted(text)).map(of_descriptor).collect()
 }

@@ -3,19 +3,14 @@
 
 use std::path::Path;
 
-use godwit_keys::psbt::{KeyStanding, Standing, standings};
-use godwit_keys::{
-    DescriptorError, EntryDescriptor, KeyStore, NetworkKind, StoreError, watched_descriptors,
-};
+use godwit_keys::{EntryDescriptor, watched_descriptors};
 use godwit_program::Exit;
 use godwit_secret::{SecretBytes, run_on_secret_stack};
-use serde_json::{Value, json};
 
 use super::failure::KeysFailure;
 use super::input::read_file;
 use super::session::{KeyFile, Session, Unlocked};
-use super::show::addresses;
-use super::{described, new_entry, print_entry};
+use super::{described, new_entry, print_entry, show};
 use crate::agree;
 
 pub(super) fn run(
@@ -32,35 +27,25 @@ pub(super) fn run(
     let unlocked = session.unlock()?;
     let texts = descriptors.into_iter().map(|public| EntryDescriptor::new(public.text)).collect();
     let entry = new_entry(label, file.network, texts, Vec::new());
-    let mut shown = described(&entry);
-    shown["keys"] = match &unlocked {
-        Unlocked::Open(store) => entry
-            .texts()
-            .map(|text| keys_of(store, file.network, text))
-            .collect::<Result<Value, _>>()?,
-        Unlocked::New(_) => Value::Null,
+    // A new file has no key that could be ours, or that another one could say to be.
+    let store = match &unlocked {
+        Unlocked::Open(store) => Some(store),
+        Unlocked::New(_) => None,
     };
-    shown["addresses"] = addresses(&entry, None, &(0..=0), network);
+    let keys = show::keys_of(store, &entry)?;
+    show::none_misplaced(&keys)?;
+    let mut shown = described(&entry, &keys);
+    // The next run has another time.
+    shown.as_object_mut().expect("it is one").remove("created");
+    shown["addresses"] = show::addresses(&entry, &keys, None, &(0..=0), network);
+    shown["file"] = file.path().display().to_string().into();
+    let shown = format!("{shown:#}");
+    let mark = store.and_then(|store| store.mark()).map_or([0; 16], |mark| mark.id);
+    let token = agree::token("godwit/keys watch", &[label.as_bytes(), &mark, shown.as_bytes()]);
+    let shown = format!("{shown}\nto watch exactly this: keys watch -yes={token}");
     let question =
         "Watch these descriptors, and take what comes back to those with keys of yours for change?";
-    agree::ask(&format!("{shown:#}"), question, yes, &entry.id().to_string())
-        .map_err(KeysFailure::NotWatched)?;
+    agree::ask(&shown, question, yes, &token).map_err(KeysFailure::NotWatched)?;
     let (store, id) = unlocked.insert(file, entry)?;
     print_entry(&store, id)
-}
-
-/// Whose the keys of a descriptor are.
-fn keys_of(store: &KeyStore, network: NetworkKind, text: &str) -> Result<Value, KeysFailure> {
-    let keys = standings(store, network, text).map_err(StoreError::from)?;
-    let one = |KeyStanding { key, standing }: KeyStanding| {
-        let whose = match standing {
-            Standing::Ours => "ours",
-            Standing::Cosigner => "a cosigner's",
-            Standing::Misplaced => {
-                return Err(KeysFailure::Descriptors(DescriptorError::NotOurs(key)));
-            }
-        };
-        Ok(json!({ "key": key, "whose": whose }))
-    };
-    keys.into_iter().map(one).collect()
 }

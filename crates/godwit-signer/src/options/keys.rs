@@ -65,7 +65,7 @@ pub struct KeysOptions {
     pub action: KeysAction,
     /// The work that a new passphrase costs.
     pub cost: KdfCost,
-    /// `-yes`: the entry to remove or to watch; `None`: ask at the terminal.
+    /// `-yes`: the entry to remove, or the token of what is to be watched; `None`: ask at the terminal.
     pub yes: Option<String>,
 }
 

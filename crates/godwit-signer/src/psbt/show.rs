@@ -202,10 +202,10 @@ fn push_output(
 fn ownership(output: &OutputReview, own: Option<&OwnScript>, leaves: bool) -> &'static str {
     match own {
         Some(_) if leaves => {
-            ", which is shared with other keys; it does not only come back to you, and counts as leaving"
+            ", which is shared with other keys or conditions; it does not only come back to you, and counts as leaving"
         }
         Some(own) if own.shared => {
-            ", which is ours, shared with other keys like a coin that is spent"
+            ", which is ours, shared with other keys or conditions like a coin that is spent"
         }
         Some(_) => ", which is ours",
         None if output.keys.iter().any(|key| key.ours) => {

@@ -63,7 +63,14 @@ fn watched(place: &Datadir, file: &Path) -> Value {
     let end = refused.stderr.rfind('}').expect("JSON is shown");
     let shown: Value = serde_json::from_str(&refused.stderr[..=end]).expect("JSON");
     let id = shown["id"].as_str().expect("an ID");
-    let entry = watch(place, file, id).expect(Exit::Success).json();
+    watch(place, file, id).expect(Exit::Failure);
+    let token = refused.stderr[end..].split("-yes=").nth(1).expect("a token");
+    let token = token.lines().next().expect("a line");
+    // It is of the label too.
+    let other = format!("-yes={token}");
+    let other = ["watch", file.to_str().expect("a path"), "-label=another", &other];
+    keys(place, &other, &["pass"]).expect(Exit::Failure);
+    let entry = watch(place, file, token).expect(Exit::Success).json();
     assert_eq!(entry["descriptors"], shown["descriptors"]);
     shown
 }
@@ -181,7 +188,7 @@ fn cosigners_set_up_a_multisig_and_spend_from_it() {
         assert_eq!(shown["descriptors"], by_alice["descriptors"]);
         assert_eq!(shown["policies"][0]["template"], "wsh(sortedmulti(2,@0/**,@1/**,@2/**))");
         assert_eq!(shown["policies"][0]["keys"], serde_json::json!(cosigners));
-        assert_eq!(shown["watch_only"], true);
+        assert_eq!(shown["watch_only"], false, "what comes back to it is change");
         for branch in 0..2 {
             for (place, key) in cosigners.iter().enumerate() {
                 let standing = &shown["keys"][branch][place];
@@ -199,7 +206,9 @@ fn cosigners_set_up_a_multisig_and_spend_from_it() {
     let lines: Vec<&str> = seen.lines().collect();
     let output = lines.iter().find(|line| line.starts_with("output 1")).expect("it is shown");
     assert!(
-        output.ends_with(", which is ours, shared with other keys like a coin that is spent"),
+        output.ends_with(
+            ", which is ours, shared with other keys or conditions like a coin that is spent"
+        ),
         "{seen}"
     );
     assert_eq!(seen.matches(", ours\n").count(), 2, "{seen}");
@@ -235,12 +244,23 @@ fn a_cosigner_in_our_place_is_told() {
     let (_, other) = with_words(WORDS[1]);
     let descriptor = format!("wsh(sortedmulti(2,{origin}{their_key}/<0;1>/*,{other}/<0;1>/*))");
     let refused =
-        watch(&place, &file(&place, "descriptor", descriptor), "none").expect(Exit::Failure);
+        watch(&place, &file(&place, "descriptor", &descriptor), "none").expect(Exit::Failure);
     assert!(
         refused.stderr.contains("says that it comes from a key of yours, and does not"),
         "{refused:?}"
     );
     assert_eq!(refused.stderr.lines().count(), 1);
+    // A file that is new when it is watched has no key that tells; once it has ours, the place is told.
+    let late = signer("regtest");
+    let shown = watched(&late, &file(&late, "descriptor", &descriptor));
+    keys(&late, &["import", "-secret-fd=0"], &["pass", WORDS[0]]).expect(Exit::Success);
+    let list = keys(&late, &["list"], &["pass"]).expect(Exit::Success).json();
+    let of_entry = |place: usize| list[0]["keys"][0][place]["whose"].as_str().expect("text");
+    assert_eq!(of_entry(0), "not ours, though its origin says so");
+    assert_eq!(of_entry(1), "a cosigner's");
+    let id = shown["id"].as_str().expect("an ID");
+    let refused = keys(&late, &["addresses", id], &["pass"]).expect(Exit::Failure);
+    assert!(refused.stderr.contains("says that it comes from a key of yours"), "{refused:?}");
     // Nor does a file with a private key go anywhere, and nothing of the key is told.
     let xprv = "tprv8ZgxMBicQKsPe24QGuwqysdYcuZQiPCt2HVMcmFKE7ivfVSgYx9sB1yqP6KTdTwMjDLatKefcmWTLmbjWqQcwABCMNu4nMr\
                 txbSXGSnUxnn";

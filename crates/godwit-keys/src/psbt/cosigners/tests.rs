@@ -97,11 +97,16 @@ fn what_is_watched_is_ours_when_a_key_of_ours_is_in_it() {
     let third = cosigner(3);
     let with_ours = [shared(&[&ours, &theirs], 0), shared(&[&ours, &theirs], 1)];
     let without = [shared(&[&third, &theirs], 0), shared(&[&third, &theirs], 1)];
-    let (_folder, store) = store(&[&with_ours, &without]);
+    // Beside a key of ours, one that says that it is ours and is not.
+    let fingerprint = root(1).fingerprint().expect("memory");
+    let false_origin =
+        format!("[{fingerprint}/48h/1h/0h/2h]{}", third.split(']').nth(1).expect("a key"));
+    let misplaced = [0, 1].map(|branch| shared(&[&ours, &false_origin], branch));
+    let (_folder, store) = store(&[&with_ours, &without, &misplaced]);
     let mut own = OwnScripts::of(&store, NetworkKind::Test).expect("memory");
     let path = bitcoin::bip32::DerivationPath::from_str("48h/1h/0h/2h/1/5").expect("a path");
     let source = (root(1).fingerprint().expect("memory"), path);
-    for (descriptors, expected) in [(&with_ours, true), (&without, false)] {
+    for (descriptors, expected) in [(&with_ours, true), (&without, false), (&misplaced, false)] {
         let (_, script) = crate::scripts_of(&descriptors[1], 5..=5).next().expect("one");
         let found = own.find(&script, [&source]);
         assert_eq!(found.is_some(), expected, "{descriptors:?}");

@@ -284,17 +284,28 @@ fn no_lie_about_what_is_ours_gets_a_signature() {
 /// A cosigner may take what lies at a shared account: change of ours alone that is put there has left.
 #[test]
 fn change_to_a_shared_account_comes_back_as_far_as_the_account_is_spent() {
+    // Our key alone does not spend these, though no other one is in them.
+    let hash = "11".repeat(32);
+    let [hashed, to_hash] =
+        ["*", "3"].map(|at| format!("wsh(and_v(v:pk(A/6/{at}),sha256({hash})))"));
+    let (hashed, to_hash) = (hashed.as_str(), to_hash.as_str());
+    let later = "wsh(and_v(v:pk(A/7/3),older(65535)))";
     let descriptors = [
         &OURS[..],
         &["wsh(multi(2,A/0/*,F/0/*))", "wsh(multi(2,A/1/*,F/1/*))", "wsh(multi(1,A/5/*,F/5/*))"],
     ]
     .concat();
+    let descriptors =
+        [&descriptors[..], &[hashed, "wsh(and_v(v:pk(A/7/*),older(65535)))"]].concat();
     let (alone, both) = ("wpkh(A/0/0)", "wsh(multi(2,A/0/0,F/0/0))");
     let (change, any) = ("wsh(multi(2,A/1/3,F/1/3))", "wsh(multi(1,A/5/3,F/5/3))");
     let all = COIN - FEE;
     for (kinds, outputs, shared, back) in [
         (&[alone][..], &[(change, all)][..], &[0][..], 0),
         (&[alone], &[(any, all)], &[0], 0),
+        (&[alone], &[(to_hash, all)], &[0], 0),
+        (&[alone], &[(later, all)], &[0], 0),
+        (&[later], &[(later, all)], &[], all),
         (&[alone], &[("wpkh(A/1/0)", all / 2), (any, all / 2)], &[1], all / 2),
         (&[both], &[(change, all)], &[], all),
         (&[both], &[(any, all)], &[0], 0),

@@ -28,7 +28,8 @@ pub(super) const MESSAGE_COMMANDS: &[CommandSpec<Signer>] = &[
         operands: " ADDRESS SIGNATURE FILE",
         count: 3..=3,
         help: "Tell whether SIGNATURE is one of the message in FILE by ADDRESS, in any of these forms; \
-               scripts are verified in Bitcoin Core's engine.",
+               scripts are verified in Bitcoin Core's engine. One that is valid only at a time is told, and exits with 1; \
+               one that is not, or of which nothing can be told, with 2.",
     },
 ];
 

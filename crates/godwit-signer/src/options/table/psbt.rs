@@ -188,7 +188,7 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
             "WHAT",
             "a token or an ID",
             "Do it without a question: sign, if this is the token that psbt inspect -keys prints of the \
-             PSBT; message sign, if it is the one that message inspect prints; keys watch and keys remove, if this is the ID of what is shown (default: ask at the terminal).",
+             PSBT; message sign, if it is the one that message inspect prints; keys watch, if it is the one that is shown with what is to be watched; keys remove, if this is the ID of what is shown (default: ask at the terminal).",
             |draft, text| {
                 draft.yes = Some(text.to_str()?.to_owned());
                 Some(())

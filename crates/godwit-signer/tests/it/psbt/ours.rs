@@ -128,7 +128,7 @@ fn change_that_others_may_take_is_told_as_leaving() {
     let path = file(&place, "a.psbt", unsigned.serialize());
     let (shown, _) = inspect(&place, &keys, &path);
     let outputs: Vec<&str> = shown.lines().filter(|line| line.starts_with("output ")).collect();
-    let told = ", which is shared with other keys; it does not only come back to you, and counts as leaving";
+    let told = ", which is shared with other keys or conditions; it does not only come back to you, and counts as leaving";
     assert!(outputs[0].ends_with(told), "{shown}");
     assert!(outputs[1].ends_with(", which is ours"), "{shown}");
     assert!(shown.contains(", descriptor 2, index 3: wsh(multi(1,"), "{shown}");

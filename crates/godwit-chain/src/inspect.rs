@@ -128,21 +128,7 @@ pub fn inspect(
 ) -> Result<Inspected, ChainError> {
     let watch = &mut Heard::new(watch);
     let params = Arc::clone(&options.params);
-    let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
-    let repair = options.repair;
-    let mut inspection = Inspection::open(Arc::clone(disk), dir, network, repair, watch)?;
-    if let Some(mut found) = inspection.index_damage().cloned() {
-        drop(inspection);
-        let again = index_again(disk, dir, network, &mut options)
-            .and_then(|()| Ok(Inspection::open(Arc::clone(disk), dir, network, repair, watch)?));
-        found.remedy = match &again {
-            Ok(again) if again.has_index() => Remedy::Done,
-            Ok(again) => again.index_remedy(),
-            Err(_) => Remedy::Repair,
-        };
-        watch.found(found);
-        inspection = again?;
-    }
+    let inspection = opened(disk, dir, &mut options, watch)?;
     let mut inspected = Inspected::default();
     if inspection.has_index() {
         check_tree(&inspection, &params, watch)?;
@@ -159,7 +145,7 @@ pub fn inspect(
         Err(error) => Err(Found::of(error, inspection.index_remedy())?),
         Ok(coins) => Ok(coins),
     };
-    let (mut is_whole, mut repair) = (true, None);
+    let (mut is_whole, mut counted, mut repair) = (true, None, None);
     if let Ok(Some(coins)) = &coins {
         inspected.runs = coins.runs() as u64;
         let runs = coins.inspect_runs(watch)?;
@@ -177,7 +163,6 @@ pub fn inspect(
         }
         Ok(coins) => coins,
     };
-    let mut counted = None;
     if let Some(repair) = repair {
         (is_whole, counted) = repair.end(watch);
         coins = inspection.coins(&options.executor)?;
@@ -204,6 +189,32 @@ pub fn inspect(
         }
     };
     Ok(inspected)
+}
+
+/// Opens what there is; for a repair, makes an index that is damaged again first.
+fn opened(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    options: &mut InspectOptions,
+    watch: &mut dyn Watch,
+) -> Result<Inspection, ChainError> {
+    let params = &options.params;
+    let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
+    let repair = options.repair;
+    let mut inspection = Inspection::open(Arc::clone(disk), dir, network, repair, watch)?;
+    if let Some(mut found) = inspection.index_damage().cloned() {
+        drop(inspection);
+        let again = index_again(disk, dir, network, options)
+            .and_then(|()| Ok(Inspection::open(Arc::clone(disk), dir, network, repair, watch)?));
+        found.remedy = match &again {
+            Ok(again) if again.has_index() => Remedy::Done,
+            Ok(again) => again.index_remedy(),
+            Err(_) => Remedy::Repair,
+        };
+        watch.found(found);
+        inspection = again?;
+    }
+    Ok(inspection)
 }
 
 fn miscounted(dir: &Path) -> Found {

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::key::UtxoHasher;
 use super::layers::{Layers, UtxoContext};
-use super::lost_coins::{LostCoins, SegmentLoss};
+use super::lost_coins::LostCoins;
 use super::manifest::{Manifest, ManifestRun};
 use super::run::file::RunFile;
 use super::run::file::repair::Repairs;
@@ -214,13 +214,7 @@ impl CoinsInspection {
             }
         }
         parity.end_group()?;
-        let vouched = parity.vouches();
-        for (partition, loss) in &segments.damaged {
-            let believes_nothing = *loss == SegmentLoss::Blocks && !vouched;
-            let loss = if believes_nothing { SegmentLoss::Entries } else { *loss };
-            lost.add(named, *partition, loss);
-        }
-        lost.doubt(named.id, std::mem::take(&mut parity.doubtful));
+        lost.add_segments(named, &segments.damaged, parity.take_doubtful());
         let intact = !lost.has_run(named.id);
         parity.end(intact, &mut reading, out)?;
         file.release_cache(0..u64::MAX);
@@ -358,8 +352,8 @@ struct ParityCheck<'a> {
     file: ParityFile,
     group: ParityGroup,
     wrong: Vec<Found>,
-    /// Blocks of parity that do not vouch for their stripes: one of its blocks is lost, or is of another time,
-    /// or the parity itself is.
+    /// Blocks of parity that do not vouch for their stripes: one of its blocks is lost, or is of another
+    /// time, or the parity itself is.
     doubtful: BTreeSet<u32>,
 }
 
@@ -452,9 +446,10 @@ impl<'a> ParityCheck<'a> {
         Ok(())
     }
 
-    /// Whether there is parity, so that it says which blocks are those that were written.
-    fn vouches(&self) -> bool {
-        matches!(self.file, ParityFile::There(_))
+    /// What it does not vouch for; `None` if there is no parity.
+    fn take_doubtful(&mut self) -> Option<BTreeSet<u32>> {
+        let doubtful = std::mem::take(&mut self.doubtful);
+        matches!(self.file, ParityFile::There(_)).then_some(doubtful)
     }
 
     /// Tells what is wrong, and repairs it where all else of the run `agrees`.

@@ -57,9 +57,22 @@ impl LostCoins {
         })
     }
 
-    pub(super) fn doubt(&mut self, run: RunId, doubtful: BTreeSet<u32>) {
-        if self.needs_blocks_for(run) {
-            self.doubtful.insert(run, doubtful);
+    /// Segments of a run are damaged, in these partitions; `doubtful` are the blocks of parity that do not
+    /// vouch for their stripes. Where there is no parity, nothing says that the blocks of a segment that are
+    /// not lost are those that were written.
+    pub(super) fn add_segments(
+        &mut self,
+        named: &ManifestRun,
+        damaged: &[(u8, SegmentLoss)],
+        doubtful: Option<BTreeSet<u32>>,
+    ) {
+        for (partition, loss) in damaged {
+            let nothing_vouches = *loss == SegmentLoss::Blocks && doubtful.is_none();
+            let loss = if nothing_vouches { SegmentLoss::Entries } else { *loss };
+            self.add(named, *partition, loss);
+        }
+        if let Some(doubtful) = doubtful.filter(|_| self.needs_blocks_for(named.id)) {
+            self.doubtful.insert(named.id, doubtful);
         }
     }
 

@@ -110,7 +110,8 @@ impl AddressGossip {
             }
             entry.time = plausible_time(entry.time, now.unix);
             self.mark_known(cx, id, &entry.address);
-            if cx.table.discouraged().contains(&entry.address.host) {
+            let host = &entry.address.host;
+            if cx.table.discouraged().contains(host) || cx.table.bans().contains(host) {
                 continue;
             }
             let fresh = i64::from(entry.time) > now.unix - FRESH;

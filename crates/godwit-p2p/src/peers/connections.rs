@@ -98,14 +98,18 @@ impl Connections {
         self.slots.added_nodes()
     }
 
-    /// Adopts or refuses an inbound connection. It is refused if its address is discouraged or
-    /// there is no slot; it may evict another inbound peer.
+    /// Adopts or refuses an inbound connection. It is refused if its address is banned, or
+    /// discouraged and slots are scarce, or there is no slot; it may evict another inbound peer.
     pub(super) fn on_inbound(
         &mut self,
         cx: &mut Context<'_>,
         socket: SocketId,
         address: NetAddress,
     ) {
+        if cx.table.bans().contains(&address.host) {
+            debug!("connection from {address} dropped (banned)");
+            return cx.out.push(NetCommand::Refuse { socket });
+        }
         let discouraged = cx.table.discouraged().contains(&address.host);
         let Some(inbound_slot) = self.inbound_slot(cx, address, discouraged) else {
             return cx.out.push(NetCommand::Refuse { socket });
@@ -233,6 +237,7 @@ impl Connections {
             line_probed: cx.line.is_probed(),
             near_tip,
             discouraged: cx.table.discouraged(),
+            bans: cx.table.bans(),
             exhausted: &exhausted,
         };
         self.slots.next(cx.now, &situation, cx.book)

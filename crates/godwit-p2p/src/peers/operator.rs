@@ -7,6 +7,7 @@ use super::Peers;
 use super::peer::Peer;
 use super::traffic::Traffic;
 use crate::address_book::AddressCount;
+use crate::bans::{Ban, Bans, HostRange};
 use crate::connection_kind::ConnectionKind;
 use crate::download::heights_in_flight;
 use crate::index::HeaderId;
@@ -27,6 +28,12 @@ pub enum NodeCommand {
     AddNode(Target),
     /// Do so no longer; a connection that stands stays.
     RemoveNode(Target),
+    /// Let go of all peers of these hosts, and neither call them nor accept them until the ban ends.
+    Ban(HostRange, Ban),
+    /// End the ban of exactly these.
+    Unban(HostRange),
+    /// End all bans.
+    ClearBans,
     /// Try once to connect.
     TryNode(Target),
     /// See [`Event::NetworkActive`](super::Event::NetworkActive).
@@ -144,6 +151,11 @@ impl Peers {
     /// Bytes received and sent since the start, by all peers.
     pub fn total_traffic(&self) -> (u64, u64) {
         self.table.total_traffic()
+    }
+
+    /// The hosts that are banned.
+    pub fn bans(&self) -> &Bans {
+        self.table.bans()
     }
 
     /// The peers of [`NodeCommand::AddNode`] and of the configuration.

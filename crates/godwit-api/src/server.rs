@@ -33,7 +33,9 @@ use tokio::time::{sleep, timeout};
 use crate::answers::Answers;
 use crate::api::Api;
 use crate::auth::{Credentials, Whitelist};
+use crate::ban_file::BanFile;
 use crate::cookie::{self, Cookie, CookieError, CookieFile};
+use crate::log_categories::LogCategories;
 use crate::log_limit::LogLimit;
 use crate::seam::Seam;
 use crate::stage::Stage;
@@ -94,6 +96,8 @@ pub struct ServerOptions {
     pub version: &'static str,
     /// Where the log is.
     pub log_path: PathBuf,
+    pub bans: Arc<BanFile>,
+    pub log_categories: &'static LogCategories,
     /// Set by the method `stop`.
     pub stop: Arc<AtomicBool>,
 }

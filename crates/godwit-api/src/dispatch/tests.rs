@@ -1,5 +1,7 @@
 //! Requests that ask for more than there is.
 
+use std::sync::atomic::AtomicBool;
+
 use super::*;
 use crate::server::tests::{Node, USER, options, ready};
 
@@ -98,4 +100,77 @@ fn a_wait_ends_when_nobody_waits_for_it() {
         RequestBody { bytes: br#"{"method":"waitfornewblock","id":1}"#.to_vec(), _permit: None };
     let reply = api.answer(body, USER, &|| true);
     assert_eq!(reply.status, OK);
+}
+
+/// The coins never come, because nobody drives the node: two callers wait, one of them for the other one.
+#[test]
+fn who_waits_for_all_coins_ends_when_he_is_gone_or_the_node_ends() {
+    let (api, node) = api(64 << 20, 4);
+    let is_gone = AtomicBool::new(false);
+    let ask = |is_gone: &AtomicBool| {
+        let bytes = br#"{"method":"gettxoutsetinfo","id":1}"#.to_vec();
+        let gone = || is_gone.load(Ordering::SeqCst);
+        let reply = api.answer(RequestBody { bytes, _permit: None }, USER, &gone);
+        code_of(&reply.text.map_or_else(String::new, |text| text.text))
+    };
+    let until = |waiting: usize| {
+        while api.waits.load(Ordering::SeqCst) != waiting {
+            std::thread::yield_now();
+        }
+    };
+    let never = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| ask(&is_gone));
+        until(1);
+        let second = scope.spawn(|| ask(&never));
+        until(2);
+        is_gone.store(true, Ordering::SeqCst);
+        first.join().expect("it ends");
+        until(1);
+        assert!(!second.is_finished(), "it has its turn now");
+        let third = scope.spawn(|| ask(&never));
+        until(2);
+        drop(node);
+        for waits in [second, third] {
+            let code = waits.join().expect("it ends");
+            assert_eq!(code, code::CLIENT_NOT_CONNECTED.to_string());
+        }
+    });
+}
+
+/// The coins never come, because nobody drives the node.
+#[test]
+fn one_search_at_a_time_which_can_be_aborted() {
+    let (api, node) = api(64 << 20, 4);
+    let ask = |params: &str| {
+        let body = format!(r#"{{"method":"scantxoutset","id":1,"params":{params}}}"#);
+        let text = ask(&api, &body).1;
+        let reply = Json::parse(text.trim_end().as_bytes()).expect("JSON");
+        let of = |json: &Json, name| json.get(name).cloned().unwrap_or_default();
+        let (result, error) = (of(&reply, "result"), of(&reply, "error"));
+        if error.is_null() { result } else { of(&error, "code") }
+    };
+    let started = || ask(r#"["start",["raw(51)"]]"#);
+    let until = |running: bool| {
+        while ask(r#"["status"]"#).is_null() == running {
+            std::thread::yield_now();
+        }
+    };
+    assert_eq!(ask(r#"["abort"]"#), false.into());
+    std::thread::scope(|scope| {
+        let first = scope.spawn(started);
+        until(true);
+        assert_eq!(ask(r#"["status"]"#), Json::object([("progress", 0.into())]));
+        assert_eq!(started(), code::INVALID_PARAMETER.into());
+        assert_eq!(ask(r#"["abort"]"#), true.into());
+        let found = first.join().expect("it ends");
+        assert_eq!(found.get("success"), Some(&false.into()));
+        assert_eq!(found.get("unspents"), Some(&Json::List(Vec::new())));
+        until(false);
+        let second = scope.spawn(started);
+        until(true);
+        drop(node);
+        assert_eq!(second.join().expect("it ends"), code::CLIENT_NOT_CONNECTED.into());
+        until(false);
+    });
 }

@@ -273,11 +273,6 @@ pub(super) fn disconnect(call: &mut Call<'_>) -> Result<Json, RpcError> {
     }
 }
 
-/// Nothing bans an address for good: peers that misbehave are discouraged.
-pub(super) fn banned(_: &mut Call<'_>) -> Result<Json, RpcError> {
-    Ok(Json::List(Vec::new()))
-}
-
 /// Addresses of one answer at most.
 const MAX_ADDRESSES: usize = 100_000;
 

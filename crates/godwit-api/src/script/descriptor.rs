@@ -4,6 +4,7 @@
 mod expand;
 mod key;
 mod parse;
+mod specific;
 #[cfg(test)]
 mod tests;
 

@@ -154,7 +154,26 @@ pub const METHODS: &[Method] = &[
             ),
         ],
     ),
-    absent(Blockchain, "gettxoutsetinfo", NOT_YET),
+    present(
+        Blockchain,
+        "gettxoutsetinfo",
+        "Counts and hashes all unspent outputs of the tip, which may take minutes.",
+        &[
+            or(
+                "hash_type",
+                Kind::Text,
+                "hash_serialized_3",
+                "How they are hashed: hash_serialized_3, muhash or none.",
+            ),
+            or(
+                "hash_or_height",
+                Kind::NumberOrText,
+                "the tip",
+                "The block; another one needs an index that is not there.",
+            ),
+            or("use_index", Kind::Bool, "true", "Of no effect: there is no index."),
+        ],
+    ),
     present(
         Blockchain,
         "gettxspendingprevout",
@@ -182,7 +201,19 @@ pub const METHODS: &[Method] = &[
     absent(Blockchain, "pruneblockchain", NOT_YET),
     absent(Blockchain, "savemempool", NO_MEMPOOL),
     absent(Blockchain, "scanblocks", NOT_YET),
-    absent(Blockchain, "scantxoutset", NOT_YET),
+    present(
+        Blockchain,
+        "scantxoutset",
+        "Looks for the unspent outputs of descriptors among all of the tip.",
+        &[
+            required("action", Kind::Text, "start, status (in percent) or abort."),
+            optional(
+                "scanobjects",
+                Kind::List,
+                "To start: descriptors, or objects with desc and range (1000).",
+            ),
+        ],
+    ),
     absent(Blockchain, "verifychain", NOT_YET),
     present(
         Blockchain,
@@ -221,7 +252,15 @@ pub const METHODS: &[Method] = &[
         "The list of methods, or the help of one.",
         &[or("command", Kind::Text, "all", "The method.")],
     ),
-    absent(Control, "logging", NOT_YET),
+    present(
+        Control,
+        "logging",
+        "Tells which categories of debugging lines the log has, and turns some on and others off.",
+        &[
+            optional("include", Kind::List, "The categories to turn on; all for each."),
+            optional("exclude", Kind::List, "The categories to turn off then."),
+        ],
+    ),
     present(
         Control,
         "stop",
@@ -376,7 +415,7 @@ pub const METHODS: &[Method] = &[
             optional("v2transport", Kind::Bool, "Whether to begin with the encrypted protocol."),
         ],
     ),
-    absent(Network, "clearbanned", NOT_YET),
+    present(Network, "clearbanned", "Ends all bans.", &[]),
     present(
         Network,
         "disconnectnode",
@@ -412,14 +451,19 @@ pub const METHODS: &[Method] = &[
         ],
     ),
     present(Network, "getpeerinfo", "The connected peers.", &[]),
+    present(Network, "listbanned", "The addresses that setban has banned.", &[]),
+    present(Network, "ping", "Pings all peers; getpeerinfo tells the times.", &[]),
     present(
         Network,
-        "listbanned",
-        "The addresses and networks that are banned: none can be yet.",
-        &[],
+        "setban",
+        "Bans an address or a range of them, or ends a ban: no connection is opened to them or accepted.",
+        &[
+            required("subnet", Kind::Text, "An address, or one with a number of bits or a mask."),
+            required("command", Kind::Text, "add or remove."),
+            or("bantime", Kind::Number, "0", "For how many seconds, or until when; 0 for a day."),
+            or("absolute", Kind::Bool, "false", "bantime is a time, in seconds since 1970."),
+        ],
     ),
-    present(Network, "ping", "Pings all peers; getpeerinfo tells the times.", &[]),
-    absent(Network, "setban", NOT_YET),
     present(
         Network,
         "setnetworkactive",

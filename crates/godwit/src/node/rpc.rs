@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
-    CookieError, CookieFile, Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question,
+    BanFile, CookieError, CookieFile, Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question,
     Questions, Reach, RpcAuth, Server, ServerError, ServerOptions, TipFacts, seam,
 };
 use godwit_chain::{ChainError, Places};
@@ -19,6 +19,7 @@ use crate::descriptors;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::log_format::LOG_FILE;
+use crate::logging::CATEGORIES;
 use crate::memory::{self, MemoryPlan};
 use crate::options::{Config, Cookie, NodeOptions};
 use crate::process::StopFlag;
@@ -114,6 +115,8 @@ pub(super) fn start(
         body_bytes: memory.requests,
         version: env!("CARGO_PKG_VERSION"),
         log_path: dir.join(LOG_FILE),
+        bans: Arc::new(BanFile::new(&dir)),
+        log_categories: &CATEGORIES,
         stop: stop.shared().clone(),
     })?;
     Ok(Some(server))

@@ -8,6 +8,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use secp256k1::{PublicKey, Scalar, Secp256k1};
 use sha2::Sha512;
 
+use super::super::address::hash160;
 use super::super::base58;
 
 /// From here on numbers of children are hardened.
@@ -226,6 +227,29 @@ impl Key {
             }
         }
         text
+    }
+
+    /// Where the key of this number came from, as `[fingerprint/path]`: without an origin, from itself.
+    pub(super) fn origin_text(&self, path: usize, number: u32) -> String {
+        let (root, steps) = match &self.source {
+            Source::Plain { .. } => (self.plain_bytes(), Vec::new()),
+            Source::Extended { bytes, paths, wildcard, .. } => {
+                let mut steps = paths[path.min(paths.len() - 1)].clone();
+                if *wildcard != Wildcard::None {
+                    steps.push(number);
+                }
+                (bytes[45..].to_vec(), steps)
+            }
+        };
+        let (fingerprint, above) = match &self.origin {
+            Some(origin) => (origin.fingerprint, &origin.path[..]),
+            None => {
+                let [a, b, c, d, ..] = hash160(&root);
+                ([a, b, c, d], &[][..])
+            }
+        };
+        let path = [written(above, false), written(&steps, false)].concat();
+        format!("[{}{path}]", HEXLOWER.encode(&fingerprint))
     }
 
     fn plain_bytes(&self) -> Vec<u8> {

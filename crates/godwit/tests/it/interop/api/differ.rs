@@ -33,15 +33,21 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("validateaddress", "error", "the same"),
     ("getmemoryinfo", "locked", "each has its own secrets"),
     ("help", "", "godwit words its help itself"),
+    ("gettxoutsetinfo", "disk_size", "another format"),
+    ("listbanned", "*.ban_created", "a second may lie between the two bans"),
+    ("listbanned", "*.banned_until", "the same"),
+    ("listbanned", "*.ban_duration", "the same, where the end is given"),
+    ("listbanned", "*.time_remaining", "the same"),
     ("uptime", "", "two programs"),
     ("getnettotals", "timemillis", "another moment"),
 ];
 
 fn is_allowed(method: &str, path: &str) -> bool {
     ALLOWED.iter().any(|(of, pattern, _)| {
-        let within = match pattern.strip_suffix(".*") {
-            Some(start) => path.starts_with(start),
-            None => path == *pattern,
+        let within = match (pattern.strip_suffix(".*"), pattern.strip_prefix("*.")) {
+            (Some(start), _) => path.starts_with(start),
+            (_, Some(end)) => path.split_once('.').is_some_and(|(_, member)| member == end),
+            _ => path == *pattern,
         };
         *of == method && within
     })

@@ -236,6 +236,10 @@ fn misbehaving_hosts_are_discouraged_and_refused_when_places_are_scarce() {
 
 #[test]
 fn banned_hosts_are_let_go_and_neither_accepted_nor_called_until_the_ban_ends() {
+    let command = |node: &mut Harness, command| {
+        node.tell(Event::Operator(command));
+        node.pump();
+    };
     let mut node = Harness::new(config());
     let (bad, other) = (node.inbound_peer(), node.inbound_peer());
     let manual = node.peer(ConnectionKind::Manual);
@@ -243,22 +247,23 @@ fn banned_hosts_are_let_go_and_neither_accepted_nor_called_until_the_ban_ends() 
     let range = |address: NetAddress| HostRange::of_host(address.host);
     let until = node.now.unix + 100;
     let ban = Ban { created: node.now.unix, until };
-    node.tell(Event::Operator(NodeCommand::Ban(range(host), ban)));
+    command(&mut node, NodeCommand::Ban(range(host), ban));
     assert_eq!(node.is_gone(bad), Some(DisconnectReason::ByOperator));
     assert_eq!((node.is_gone(other), node.is_gone(manual)), (None, None));
     assert_eq!(node.accept(host), None);
-    node.tell(Event::Operator(NodeCommand::Ban(range(node.address_of(manual)), ban)));
+    let chosen = range(node.address_of(manual));
+    command(&mut node, NodeCommand::Ban(chosen, ban));
     assert_eq!(node.is_gone(manual), Some(DisconnectReason::ByOperator), "also who was chosen");
     node.advance(Duration::from_secs(99));
     assert_eq!(node.accept(host), None);
     node.advance(Duration::from_secs(3));
     let again = node.accept(host).expect("it is over");
-    node.tell(Event::Operator(NodeCommand::Ban(range(host), Ban { created: 0, until: i64::MAX })));
+    command(&mut node, NodeCommand::Ban(range(host), Ban { created: 0, until: i64::MAX }));
     assert!(node.is_gone(again).is_some());
-    node.tell(Event::Operator(NodeCommand::Unban(range(host))));
+    command(&mut node, NodeCommand::Unban(range(host)));
     assert!(node.accept(host).is_some());
-    node.tell(Event::Operator(NodeCommand::Ban("0.0.0.0/0".parse().expect("all"), ban)));
-    node.tell(Event::Operator(NodeCommand::ClearBans));
+    command(&mut node, NodeCommand::Ban("0.0.0.0/0".parse().expect("all"), ban));
+    command(&mut node, NodeCommand::ClearBans);
     assert!(node.accept(host).is_some());
 }
 

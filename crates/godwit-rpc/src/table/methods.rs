@@ -6,6 +6,10 @@ use super::Category::{
 use super::{Category, Kind, Method, Need, Param, Presence};
 
 const NOT_YET: &str = "not yet";
+const NO_FILTERS: &str = "there is no blockfilterindex yet";
+const DUMP: &str = "not yet on a running node; `godwit utxo dump` does it on a stopped one";
+const LOAD: &str =
+    "a running node does not replace its coins; `godwit utxo load` does it on a stopped one";
 const NO_MEMPOOL: &str = "godwit has no mempool";
 const NO_KEYS: &str = "a node holds no keys: godwit-signer does";
 const NO_PSBT: &str = "PSBTs are godwit-signer's";
@@ -27,7 +31,7 @@ const MAXTRIES: Param = or(
 
 /// All methods, by category and name.
 pub const METHODS: &[Method] = &[
-    absent(Blockchain, "dumptxoutset", NOT_YET),
+    absent(Blockchain, "dumptxoutset", DUMP),
     present(Blockchain, "getbestblockhash", "The hash of the last block of the active chain.", &[]),
     present(
         Blockchain,
@@ -43,7 +47,7 @@ pub const METHODS: &[Method] = &[
         &[],
     ),
     present(Blockchain, "getblockcount", "The height of the last block of the active chain.", &[]),
-    absent(Blockchain, "getblockfilter", NOT_YET),
+    absent(Blockchain, "getblockfilter", NO_FILTERS),
     absent(Blockchain, "getblockfrompeer", NOT_YET),
     present(
         Blockchain,
@@ -196,11 +200,11 @@ pub const METHODS: &[Method] = &[
         ],
     ),
     absent(Blockchain, "importmempool", NO_MEMPOOL),
-    absent(Blockchain, "loadtxoutset", NOT_YET),
+    absent(Blockchain, "loadtxoutset", LOAD),
     absent(Blockchain, "preciousblock", NOT_YET),
     absent(Blockchain, "pruneblockchain", NOT_YET),
     absent(Blockchain, "savemempool", NO_MEMPOOL),
-    absent(Blockchain, "scanblocks", NOT_YET),
+    absent(Blockchain, "scanblocks", NO_FILTERS),
     present(
         Blockchain,
         "scantxoutset",

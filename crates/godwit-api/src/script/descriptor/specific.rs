@@ -1,6 +1,7 @@
 //! The descriptor of one script that another one stands for: with plain keys, and where each came from
 //! (Core `InferDescriptor`, with what the other one knows of its keys).
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use data_encoding::HEXLOWER;
@@ -17,18 +18,26 @@ struct Origins {
     texts: BTreeMap<Vec<u8>, String>,
 }
 
+/// The script of a leaf, and the hashes on its way up.
+type Leaf = (Vec<u8>, Vec<[u8; 32]>);
+
 /// A taproot tree as text, and what says which branch is written first.
 struct Written {
     hash: [u8; 32],
     text: String,
-    /// Scripts of leaves, each with the hashes on its way up.
-    leaves: Vec<(Vec<u8>, Vec<[u8; 32]>)>,
+    leaves: Vec<Leaf>,
+}
+
+/// Core comes to leaves by their scripts, and by the shorter way to the same one.
+fn order(a: &Leaf, b: &Leaf) -> Ordering {
+    (&a.0, a.1.len(), &a.1).cmp(&(&b.0, b.1.len(), &b.1))
 }
 
 impl Written {
-    /// Core comes to leaves by their scripts, and by the shorter way to the same one.
-    fn first(&self) -> Option<(&[u8], usize, &[[u8; 32]])> {
-        self.leaves.iter().map(|(script, way)| (&script[..], way.len(), &way[..])).min()
+    fn is_before(&self, other: &Self) -> bool {
+        let first = |leaves: &[Leaf]| leaves.iter().min_by(|a, b| order(a, b)).cloned();
+        let firsts = first(&self.leaves).zip(first(&other.leaves));
+        firsts.is_some_and(|(first, second)| order(&first, &second) == Ordering::Less)
     }
 }
 
@@ -120,7 +129,7 @@ impl Origins {
         let hashes = (first.hash, second.hash);
         first.leaves.iter_mut().for_each(|(_, way)| way.push(hashes.1));
         second.leaves.iter_mut().for_each(|(_, way)| way.push(hashes.0));
-        if second.first() < first.first() {
+        if second.is_before(&first) {
             std::mem::swap(&mut first, &mut second);
         }
         let text = format!("{{{},{}}}", first.text, second.text);

@@ -1,6 +1,6 @@
 //! Calls that read all coins: of those that sort them one at a time goes on, and of searches one at all.
 
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// See the module's documentation.
@@ -16,6 +16,12 @@ pub(crate) struct CoinCalls {
 pub(crate) struct Progress {
     pub(crate) percent: AtomicU32,
     pub(crate) aborted: AtomicBool,
+}
+
+impl Progress {
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::SeqCst)
+    }
 }
 
 /// Ends the search when it is dropped.

@@ -138,6 +138,35 @@ fn who_waits_for_all_coins_ends_when_he_is_gone_or_the_node_ends() {
     });
 }
 
+/// Each is refused before anything is asked of the node, which nobody drives.
+#[test]
+fn a_search_for_too_much_is_refused() {
+    const KEY: &str = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B";
+    let (api, _node) = api(8 << 20, 4);
+    let asked = |objects: &str| {
+        let body = format!(r#"{{"method":"scantxoutset","id":1,"params":["start",{objects}]}}"#);
+        code_of(&ask(&api, &body).1)
+    };
+    let steps = "/1".repeat(250);
+    let limit = code::LIMIT_EXCEEDED.to_string();
+    // Each takes a megabyte; half of the memory is there for them.
+    let paths = (0..1000).map(|n| n.to_string()).collect::<Vec<_>>().join(";");
+    let long = format!(r#""pkh({KEY}{steps}/<{paths}>)","#).repeat(5);
+    assert_eq!(asked(&format!("[{}]", long.trim_end_matches(','))), limit);
+    let deep = format!(r#"[{{"desc":"pkh({KEY}{steps}/*)","range":[0,99999]}}]"#);
+    assert_eq!(asked(&deep), limit);
+    // The scripts alone would be too much, and so are they behind what is wrong with another object.
+    let wide = format!(r#"{{"desc":"pkh({KEY}/*)","range":[0,99999]}}"#);
+    assert_eq!(asked(&format!("[{wide}]")), limit);
+    for (objects, error) in [
+        (format!(r#"[{wide},"raw(51)"]"#), code::INVALID_PARAMETER),
+        (format!(r#"["x",{wide},"raw(51)"]"#), code::INVALID_ADDRESS_OR_KEY),
+    ] {
+        assert_eq!(asked(&objects), error.to_string(), "{objects}");
+    }
+    assert!(api.coins.search().is_none() && api.waits.load(Ordering::SeqCst) == 0);
+}
+
 /// The coins never come, because nobody drives the node.
 #[test]
 fn one_search_at_a_time_which_can_be_aborted() {

@@ -108,6 +108,9 @@ const MAX_STEPS: usize = 255;
 /// Paths that one key stands for at most.
 const MAX_PATHS: usize = 1000;
 
+/// Memory of a path beside its steps.
+const PER_PATH: usize = 64;
+
 /// The steps of a path, or of each of several.
 fn steps(parts: &[&str], multipath: bool, apostrophe: &mut bool) -> Result<Vec<Vec<u32>>, String> {
     if parts.len() > MAX_STEPS {
@@ -200,6 +203,28 @@ impl Key {
             Source::Plain { .. } => 1,
             Source::Extended { paths, .. } => paths.len(),
         }
+    }
+
+    /// Steps of the longest of its paths.
+    pub(super) fn steps(&self) -> usize {
+        match &self.source {
+            Source::Plain { .. } => 0,
+            Source::Extended { paths, wildcard, .. } => {
+                let longest = paths.iter().map(Vec::len).max().unwrap_or(0);
+                longest + usize::from(*wildcard != Wildcard::None)
+            }
+        }
+    }
+
+    /// Bytes of memory that it takes, with the leaf or the list around it.
+    pub(super) fn memory(&self) -> usize {
+        let of_path = |path: &Vec<u32>| PER_PATH + size_of::<u32>() * path.capacity();
+        let origin = self.origin.as_ref().map_or(0, |origin| of_path(&origin.path));
+        let paths = match &self.source {
+            Source::Plain { .. } => 0,
+            Source::Extended { paths, .. } => paths.iter().map(of_path).sum(),
+        };
+        4 * size_of::<Self>() + origin + paths
     }
 
     pub(super) fn text(&self, path: usize, network: Network) -> String {

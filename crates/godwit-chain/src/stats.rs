@@ -55,7 +55,7 @@ pub struct UtxoStats {
     pub hash_serialized: [u8; 32],
 }
 
-/// Memory in which a view's coins are sorted.
+/// Memory in which a view's coins are sorted at most.
 pub const VIEW_SORT_BYTES: usize = 8 << 20;
 
 /// Coins between two looks whether the caller wants no more.
@@ -82,7 +82,7 @@ pub struct ViewStats {
 }
 
 impl CoinsView {
-    /// Counts and hashes them, which takes scratch files of about their size.
+    /// Counts and hashes them, sorted within so much memory, which takes scratch files of about their size.
     ///
     /// # Errors
     ///
@@ -90,9 +90,10 @@ impl CoinsView {
     pub fn stats(
         &self,
         hash: CoinsHash,
+        memory: usize,
         is_over: &dyn Fn() -> bool,
     ) -> Result<ViewStats, ChainError> {
-        let mut sorted = self.layers.sorted(OutPointOrder::Numeric, VIEW_SORT_BYTES, is_over)?;
+        let mut sorted = self.layers.sorted(OutPointOrder::Numeric, memory, is_over)?;
         let (mut totals, mut transactions) = (Totals::default(), 0);
         let (mut set, mut serialized) = (MuHash3072::new(), Sha256::new());
         let (mut last, mut bytes) = (None::<Txid>, DataStream::new());

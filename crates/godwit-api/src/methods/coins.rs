@@ -1,7 +1,8 @@
 //! All coins of the running node.
 
+use std::cell::Cell;
 use std::fmt;
-use std::sync::{Arc, TryLockError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
@@ -9,17 +10,24 @@ use godwit_chain::{ChainError, CoinsHash, CoinsView, VIEW_SORT_BYTES};
 use godwit_primitives::BlockHash;
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::StoreError;
+use godwit_store::utxo::MIN_SORT_MEMORY;
 
 use super::Call;
 
 /// Between two looks whether another reader has ended.
 const TURN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Memory of a sort: that of the coins, and buffers.
-const SORT_BYTES: usize = VIEW_SORT_BYTES + (2 << 20);
+/// The part of the answers' memory that coins are sorted in, for minutes.
+const SORT_SHARE: usize = 4;
 
-/// What has to stay free on the disk beside what a sort needs.
+/// Memory of a sort beside that of the coins.
+const SORT_BUFFERS: usize = 2 << 20;
+
+/// What has to stay free on the disk beside what a sort needs, and while it goes on.
 const SPARE_BYTES: u64 = 64 << 20;
+
+/// Looks whether a sort is to end between two at the disk: it writes about a megabyte between them.
+const LOOKS: u32 = 16;
 
 /// The coins of the tip, which the chain goes on from meanwhile; `None` once they are not wanted any more.
 pub(super) fn view_unless(
@@ -58,37 +66,76 @@ fn over() -> RpcError {
     RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down")
 }
 
-/// Fails where scratch files might take what the chain needs of the disk.
-fn check_space(view: &CoinsView) -> Result<(), RpcError> {
+fn free(view: &CoinsView) -> Result<u64, RpcError> {
     let free = rustix::fs::statvfs(view.dir()).map(|disk| disk.f_bavail * disk.f_frsize);
-    let free = free.map_err(|error| unreadable(&error))?;
-    let needed = 2 * view.bytes() + SPARE_BYTES;
-    if free >= needed {
-        return Ok(());
-    }
-    let text = format!("Sorting the UTXO set needs {needed} free bytes, and there are {free}");
-    Err(RpcError::new(code::INTERNAL_ERROR, text))
+    free.map_err(|error| unreadable(&error))
 }
 
-/// Waits until no other call sorts coins, and runs `sort`.
+fn too_little_space(needed: u64, free: u64) -> RpcError {
+    let text = format!("Sorting the UTXO set needs {needed} free bytes, and there are {free}");
+    RpcError::new(code::INTERNAL_ERROR, text)
+}
+
+/// Fails where scratch files might take what the chain needs of the disk.
+fn check_space(view: &CoinsView) -> Result<(), RpcError> {
+    let (free, needed) = (free(view)?, 2 * view.bytes() + SPARE_BYTES);
+    if free < needed { Err(too_little_space(needed, free)) } else { Ok(()) }
+}
+
+/// Ends a sort when others have filled the disk meanwhile: a write of the chain that fails would end the node.
+struct Space<'a> {
+    free: &'a dyn Fn() -> Result<u64, RpcError>,
+    looks: Cell<u32>,
+    short: Cell<Option<RpcError>>,
+}
+
+impl<'a> Space<'a> {
+    fn new(free: &'a dyn Fn() -> Result<u64, RpcError>) -> Self {
+        Self { free, looks: Cell::new(0), short: Cell::new(None) }
+    }
+
+    /// Whether too little is left, as far as has been looked.
+    fn is_short(&self) -> bool {
+        self.looks.set(self.looks.get() + 1);
+        if !self.looks.get().is_multiple_of(LOOKS) {
+            return false;
+        }
+        let short = match (self.free)() {
+            Ok(free) if free >= SPARE_BYTES => return false,
+            Ok(free) => too_little_space(SPARE_BYTES, free),
+            Err(error) => error,
+        };
+        self.short.set(Some(short));
+        true
+    }
+}
+
+/// The memory that coins are sorted in.
+fn sort_memory(limit: usize) -> usize {
+    (limit / SORT_SHARE).clamp(MIN_SORT_MEMORY, VIEW_SORT_BYTES)
+}
+
+/// Waits until no other call sorts coins, and runs `sort` with the memory for it.
 fn in_turn<T>(
     call: &mut Call<'_>,
-    sort: impl FnOnce(&mut Call<'_>, &CoinsView) -> Result<T, RpcError>,
+    sort: impl FnOnce(&mut Call<'_>, &CoinsView, usize) -> Result<T, RpcError>,
 ) -> Result<T, RpcError> {
-    let _waiting = call.api.begin_wait()?;
-    let _turn = loop {
-        match call.api.coins.sorting.try_lock() {
-            Ok(turn) => break turn,
-            Err(TryLockError::Poisoned(turn)) => break turn.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
-        }
+    let api = call.api;
+    let turn = api.coins.queue_to_sort();
+    let mut turn = turn.ok_or_else(|| {
+        let text = "Another call counts the UTXO set, and one waits for it";
+        RpcError::new(code::LIMIT_EXCEEDED, text)
+    })?;
+    let _waiting = api.begin_wait()?;
+    while !turn.has_come() {
         check(call)?;
-        call.api.stage.sleep(TURN_INTERVAL);
-    };
-    call.room.grow(SORT_BYTES)?;
+        api.stage.sleep(TURN_INTERVAL);
+    }
+    let memory = sort_memory(call.room.limit());
+    call.room.grow(memory + SORT_BUFFERS)?;
     let view = view(call)?;
     check_space(&view)?;
-    sort(call, &view)
+    sort(call, &view, memory)
 }
 
 pub(super) fn set_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
@@ -108,10 +155,12 @@ pub(super) fn set_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         let text = "Querying specific block heights requires coinstatsindex";
         return Err(RpcError::new(code::INVALID_PARAMETER, text));
     }
-    in_turn(call, |call, view| {
-        let is_over = || check(call).is_err();
-        let stats = view.stats(hash, &is_over).map_err(|error| match error {
-            ChainError::Store(StoreError::Stopped) => over(),
+    in_turn(call, |call, view, memory| {
+        let free = || free(view);
+        let space = Space::new(&free);
+        let is_over = || check(call).is_err() || space.is_short();
+        let stats = view.stats(hash, memory, &is_over).map_err(|error| match error {
+            ChainError::Store(StoreError::Stopped) => space.short.take().unwrap_or_else(over),
             error => unreadable(&error),
         })?;
         let mut json = Json::object([
@@ -131,4 +180,39 @@ pub(super) fn set_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         json.push("disk_size", view.bytes());
         Ok(json)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sort_ends_when_the_disk_fills() {
+        for (last, is_short) in [(SPARE_BYTES, false), (SPARE_BYTES - 1, true)] {
+            let asked = Cell::new(0);
+            let free = || {
+                asked.set(asked.get() + 1);
+                Ok(if asked.get() < 3 { u64::MAX } else { last })
+            };
+            let space = Space::new(&free);
+            assert!((1..3 * LOOKS).all(|_| !space.is_short()));
+            assert_eq!((space.is_short(), asked.get()), (is_short, 3));
+            assert_eq!(space.short.take().is_some(), is_short);
+        }
+        let fails = || Err(over());
+        let space = Space::new(&fails);
+        assert!((0..LOOKS).any(|_| space.is_short()) && space.short.take().is_some());
+    }
+
+    #[test]
+    fn a_sort_takes_part_of_the_memory() {
+        for (limit, memory) in [
+            (0, MIN_SORT_MEMORY),
+            (4 * MIN_SORT_MEMORY + 4, MIN_SORT_MEMORY + 1),
+            (4 * VIEW_SORT_BYTES - 4, VIEW_SORT_BYTES - 1),
+            (48 << 20, VIEW_SORT_BYTES),
+        ] {
+            assert_eq!(sort_memory(limit), memory);
+        }
+    }
 }

@@ -9,7 +9,7 @@ use godwit_sim::rng::Rng;
 use super::sealed_windows::{CHAIN, OFTEN, Timed, coins_by_height};
 use super::*;
 use crate::coins_view::CoinsView;
-use crate::stats::{CoinsHash, UtxoStats};
+use crate::stats::{CoinsHash, UtxoStats, VIEW_SORT_BYTES};
 use crate::view::view_coins;
 
 type Coins = HashMap<BlockHash, UtxoStats>;
@@ -38,7 +38,7 @@ fn check(timed: &Timed, view: &CoinsView, coins: &Coins) {
         (CoinsHash::MuHash, expected.muhash),
         (CoinsHash::Serialized, expected.hash_serialized),
     ] {
-        let stats = view.stats(hash, &|| false).expect("no fault");
+        let stats = view.stats(hash, VIEW_SORT_BYTES, &|| false).expect("no fault");
         assert_eq!((stats.totals, stats.hash), (expected.totals, digest), "{:?}", view.tip());
         assert!(stats.transactions <= stats.totals.txouts);
     }
@@ -175,7 +175,7 @@ fn statistics_end_when_nobody_wants_them() {
         looks.set(looks.get() + 1);
         false
     };
-    view.stats(CoinsHash::MuHash, &count).expect("no fault");
+    view.stats(CoinsHash::MuHash, VIEW_SORT_BYTES, &count).expect("no fault");
     let all = looks.get();
     assert!(all > 0);
     for most in 0..all {
@@ -184,7 +184,7 @@ fn statistics_end_when_nobody_wants_them() {
             looks.set(looks.get() + 1);
             looks.get() > most
         };
-        let stats = view.stats(CoinsHash::MuHash, &is_over);
+        let stats = view.stats(CoinsHash::MuHash, VIEW_SORT_BYTES, &is_over);
         assert!(matches!(stats, Err(ChainError::Store(StoreError::Stopped))), "{most} of {all}");
     }
 }

@@ -210,7 +210,8 @@ impl AddressGossip {
         {
             return answer.clone();
         }
-        let answer = cx.book.sample(now.unix);
+        let mut answer = cx.book.sample(now.unix);
+        answer.retain(|entry| !cx.table.is_shunned(&entry.address.host));
         let spread = cx.rng.random_range(0..ANSWER_LIFETIME_SPREAD);
         let expires = now.monotonic + ANSWER_LIFETIME + Duration::from_secs(spread);
         self.answers.insert(network, (expires, answer.clone()));

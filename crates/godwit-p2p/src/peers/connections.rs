@@ -152,7 +152,8 @@ impl Connections {
         evicted.map(InboundSlot::Of)
     }
 
-    /// A connection was opened; false if it is no longer wanted.
+    /// A connection was opened; false if it is no longer wanted. Whoever was banned meanwhile is let go, unless
+    /// the operator had him called.
     pub(super) fn on_connected(
         &mut self,
         cx: &mut Context<'_>,
@@ -161,9 +162,17 @@ impl Connections {
     ) -> bool {
         let Some(attempt) = self.connecting.remove(&id) else { return false };
         note_attempt(cx, &attempt);
+        let address = address.or(attempt.address);
+        let is_banned = address.is_some_and(|address| cx.table.bans().contains(&address.host));
+        if is_banned && attempt.kind != ConnectionKind::Manual {
+            debug!("peer={}: let go, banned meanwhile ({})", id.0, attempt.kind);
+            let why = DisconnectReason::ByOperator;
+            cx.out.push(NetCommand::Disconnect { peer: id, why });
+            return false;
+        }
         let mut peer = Peer::new(id, attempt.kind, attempt.nonce, cx.now);
         peer.handshake.begun = cx.line.time();
-        peer.address = address.or(attempt.address);
+        peer.address = address;
         peer.target = Some(attempt.target);
         cx.table.insert(cx.now, peer);
         true

@@ -166,7 +166,9 @@ impl Peers {
     /// Addresses of some places of the book that are worth telling; `None` behind its end. Where an address
     /// is may change at any time.
     pub fn known_addresses(&self, places: Range<usize>) -> Option<Vec<AddressEntry>> {
-        self.book.worth_telling(self.now.unix, places)
+        let mut known = self.book.worth_telling(self.now.unix, places)?;
+        known.retain(|entry| !self.table.is_shunned(&entry.address.host));
+        Some(known)
     }
 
     /// How many addresses the book has, by network; those without any are left out.

@@ -141,6 +141,11 @@ impl PeerTable {
         &self.discouraged
     }
 
+    /// Whether a host is banned or discouraged: nobody is told of it (Core `GetAddressesUnsafe`).
+    pub(super) fn is_shunned(&self, host: &Host) -> bool {
+        self.bans().contains(host) || self.discouraged().contains(host)
+    }
+
     /// Hosts that the operator has banned.
     pub(super) fn bans(&self) -> &Bans {
         &self.bans

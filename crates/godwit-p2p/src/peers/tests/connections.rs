@@ -268,6 +268,24 @@ fn banned_hosts_are_let_go_and_neither_accepted_nor_called_until_the_ban_ends() 
 }
 
 #[test]
+fn who_is_banned_while_he_is_called_is_let_go() {
+    let mut node = Harness::new(config());
+    let ban = Ban { created: 0, until: i64::MAX };
+    let before = node.full_peer();
+    node.tell(Event::Operator(NodeCommand::Ban("98.0.0.0/8".parse().expect("others"), ban)));
+    let other = node.outbound(ConnectionKind::OutboundFull);
+    assert_eq!((node.is_gone(before), node.is_gone(other)), (None, None));
+    node.tell(Event::Operator(NodeCommand::Ban("0.0.0.0/0".parse().expect("all"), ban)));
+    node.pump();
+    for kind in [ConnectionKind::OutboundFull, ConnectionKind::BlockRelay, ConnectionKind::Feeler] {
+        let id = node.outbound(kind);
+        assert_eq!(node.is_gone(id), Some(DisconnectReason::ByOperator), "{kind}");
+    }
+    let manual = node.outbound(ConnectionKind::Manual);
+    assert_eq!(node.is_gone(manual), None, "the operator chose it");
+}
+
+#[test]
 fn others_of_the_same_host_go_with_a_misbehaving_peer() {
     let mut node = Harness::new(config());
     let host = address(200);

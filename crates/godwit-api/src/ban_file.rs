@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use godwit_p2p::{Ban, Bans, HostRange};
+use godwit_p2p::{Ban, Bans, HostRange, MAX_BANS};
 use godwit_rpc::Json;
 
 /// Its name in the network's part of the data directory.
@@ -18,10 +18,16 @@ const MAX_BYTES: u64 = 4 << 20;
 const VERSION: i64 = 1;
 
 /// The file, which is written by the call that changes the bans.
-pub struct BanFile(Mutex<PathBuf>);
+pub struct BanFile(Mutex<State>);
+
+struct State {
+    path: PathBuf,
+    /// The last write failed.
+    is_behind: bool,
+}
 
 /// Held from before a change of the bans until it is in the file.
-pub(crate) struct Writing<'a>(MutexGuard<'a, PathBuf>);
+pub(crate) struct Writing<'a>(MutexGuard<'a, State>);
 
 fn entry((range, ban): (HostRange, Ban)) -> Json {
     Json::object([
@@ -45,59 +51,90 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut file = File::create(&new)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&new, path)
+    fs::rename(&new, path)?;
+    match path.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Keeps a file of which not all is understood, because the next change of the bans replaces it. With
+/// `stays`, it is left too.
+fn put_aside(path: &Path, stays: bool) {
+    let aside = path.with_extension("json.bak");
+    let result = if stays { fs::copy(path, &aside).map(drop) } else { fs::rename(path, &aside) };
+    match result {
+        Ok(()) => log::warn!("{} is kept as {}", path.display(), aside.display()),
+        Err(error) => {
+            log::warn!("{} cannot be kept as {}: {error}", path.display(), aside.display());
+        }
+    }
 }
 
 impl BanFile {
     /// That of a network's directory.
     pub fn new(dir: &Path) -> Self {
-        Self(Mutex::new(dir.join(NAME)))
+        Self(Mutex::new(State { path: dir.join(NAME), is_behind: false }))
     }
 
     pub(crate) fn begin(&self) -> Writing<'_> {
         Writing(self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The bans that it has; none where there is no file. What cannot be read is left out, and said. Blocks
-    /// the calling thread: for the start.
+    /// The bans that it has; none where there is no file. What cannot be read, or is too much, is left out
+    /// and said, and the file is kept aside. Blocks the calling thread: for the start.
     pub fn read(&self) -> Vec<(HostRange, Ban)> {
-        let path = self.begin().0.clone();
+        let path = self.begin().0.path.clone();
         let text = match fs::metadata(&path) {
             Ok(found) if found.len() > MAX_BYTES => Err(io::ErrorKind::FileTooLarge.into()),
             Ok(_) => fs::read(&path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => Err(error),
         };
-        let path = path.display();
+        let name = path.display();
         let text = match text {
             Ok(text) => text,
             Err(error) => {
-                log::warn!("{path} cannot be read, so nobody is banned: {error}");
+                log::warn!("{name} cannot be read, so nobody is banned: {error}");
+                put_aside(&path, false);
                 return Vec::new();
             }
         };
         let json = Json::parse(&text);
         let Some(Json::List(entries)) = json.as_ref().and_then(|json| json.get("banned_nets"))
         else {
-            log::warn!("{path} is not a list of bans, so nobody is banned.");
+            log::warn!("{name} is not a list of bans, so nobody is banned.");
+            put_aside(&path, false);
             return Vec::new();
         };
-        let bans: Vec<_> = entries.iter().filter_map(ban_of).collect();
+        let bans: Vec<_> = entries.iter().filter_map(ban_of).take(MAX_BANS).collect();
         if bans.len() < entries.len() {
-            log::warn!("{path}: {} entries are left out.", entries.len() - bans.len());
+            log::warn!("{name}: {} entries are left out.", entries.len() - bans.len());
+            put_aside(&path, true);
         }
         bans
+    }
+
+    /// Writes the bans at the end, if the last write failed.
+    pub fn end(&self, bans: &Bans) {
+        let writing = self.begin();
+        if writing.0.is_behind {
+            writing.write(bans);
+        }
     }
 }
 
 impl Writing<'_> {
-    /// Writes these bans. A failure is said, and no more: the bans are in force until the end.
-    pub(crate) fn write(self, bans: &Bans) {
+    /// Writes these bans. A failure is said, and no more: the bans are in force until the end, and then
+    /// written once more.
+    pub(crate) fn write(mut self, bans: &Bans) {
         let entries = bans.iter().map(entry).collect();
         let json = Json::object([("banned_nets", Json::List(entries))]);
-        if let Err(error) = replace(&self.0, &json.write_indented(4)) {
-            log::warn!("{} cannot be written: {error}", self.0.display());
+        let written = replace(&self.0.path, &json.write_indented(4));
+        if let Err(error) = &written {
+            log::warn!("{} cannot be written: {error}", self.0.path.display());
         }
+        self.0.is_behind = written.is_err();
     }
 }
 
@@ -128,9 +165,47 @@ mod tests {
         ] {
             let damaged = text.replacen(from, to, 1);
             assert_ne!(damaged, text);
-            fs::write(&path, damaged).expect("it is ours");
+            fs::write(&path, &damaged).expect("it is ours");
             assert_eq!(file.read().len(), left, "{from}");
+            let aside = fs::read_to_string(dir.path().join("banlist.json.bak"));
+            assert_eq!(aside.expect("it is kept"), damaged);
+            assert_eq!(path.exists(), left > 0);
         }
+    }
+
+    #[test]
+    fn more_bans_than_there_may_be_are_left_out_and_kept_aside() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let file = BanFile::new(dir.path());
+        let ban = |n: u32| {
+            let range = HostRange::of_host(godwit_p2p::Host::Ipv4(n.to_be_bytes()));
+            entry((range, Ban { created: 0, until: 1_900_000_000 }))
+        };
+        for (count, is_kept) in [(MAX_BANS, false), (MAX_BANS + 1, true)] {
+            let entries = (0..count as u32).map(ban).collect();
+            let json = Json::object([("banned_nets", Json::List(entries))]);
+            fs::write(dir.path().join(NAME), json.write()).expect("a temporary file");
+            assert_eq!(file.read().len(), MAX_BANS);
+            assert_eq!(dir.path().join("banlist.json.bak").exists(), is_kept);
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_written_at_the_end() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let file = BanFile::new(dir.path());
+        let mut bans = Bans::default();
+        let ban = Ban { created: 0, until: 1_900_000_000 };
+        assert!(bans.add("9.9.9.9".parse().expect("a host"), ban));
+        file.end(&bans);
+        assert!(file.read().is_empty(), "nothing has changed");
+        let in_the_way = dir.path().join("banlist.json.new");
+        fs::create_dir(&in_the_way).expect("a temporary directory");
+        file.begin().write(&bans);
+        assert!(file.read().is_empty());
+        fs::remove_dir(&in_the_way).expect("it is ours");
+        file.end(&bans);
+        assert_eq!(file.read(), bans.iter().collect::<Vec<_>>());
     }
 
     /// As Core 31 writes it.

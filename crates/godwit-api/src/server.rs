@@ -152,6 +152,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
     /// Joined after the connections' thread, which keeps their queue open.
     workers: Option<Workers>,
+    bans: Arc<BanFile>,
     _cookie: Option<Cookie>,
 }
 
@@ -225,12 +226,17 @@ impl Server {
             })
             .map_err(ServerError::Start)?;
         let (thread, workers) = (Some(thread), Some(workers));
-        Ok(Self { stage, answers, stop, thread, workers, _cookie: cookie })
+        Ok(Self { stage, answers, stop, thread, workers, bans: options.bans, _cookie: cookie })
     }
 
     /// To say what the start is doing: the text of error −28.
     pub fn starting(&self) -> Starting {
         Starting(self.stage.clone())
+    }
+
+    /// Where the bans are kept.
+    pub fn bans(&self) -> &Arc<BanFile> {
+        &self.bans
     }
 
     /// The node answers from now on.

@@ -330,8 +330,12 @@ impl<'a> Node<'a> {
             progress.finish();
         }
         drop(self.sockets);
+        let bans = self.rpc.bans();
         drop(self.rpc);
         let peers = self.core.peers();
+        if let Some(bans) = bans {
+            bans.end(peers.bans());
+        }
         self.peers_file.end(peers.address_book(), &peers.anchors());
         let status = *self.core.chain().status();
         let connected = status.connected;

@@ -136,7 +136,7 @@ pub(super) struct Rpc {
 struct Running {
     questions: Questions,
     publisher: Publisher,
-    _server: Server,
+    server: Server,
 }
 
 impl Rpc {
@@ -157,7 +157,7 @@ impl Rpc {
             let first = core.snapshot(now, prune_target, Places::of(core.chain()).bytes_on_disk());
             let (seam, questions, publisher) = seam(core.chain().params().clone(), reach, first);
             server.ready(seam);
-            Running { questions, publisher, _server: server }
+            Running { questions, publisher, server }
         });
         Self {
             running,
@@ -166,6 +166,11 @@ impl Rpc {
             next_snapshot: SNAPSHOT_INTERVAL,
             between: false,
         }
+    }
+
+    /// Where methods keep the bans, if there are any.
+    pub(super) fn bans(&self) -> Option<Arc<BanFile>> {
+        self.running.as_ref().map(|running| Arc::clone(running.server.bans()))
     }
 
     /// Answers some of the questions that wait; whether there may be more. One that follows from an answer

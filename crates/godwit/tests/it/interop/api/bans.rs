@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
+use super::super::rpc::Rpc;
 use super::super::{bitcoind, wait_until};
 use super::Answering;
 use super::methods::assert_same;
@@ -82,6 +83,13 @@ fn hosts_are_banned_as_bitcoind_bans_them_and_stay_so() {
         let duration = seconds("banned_until") - seconds("ban_created");
         assert_eq!(seconds("ban_duration"), duration, "{ban}");
         assert!((duration - 5..=duration + 5).contains(&seconds("time_remaining")), "{ban}");
+    }
+    // Where the end is given, both take it as it is.
+    for port in [ours, theirs] {
+        let banned = Rpc::new(port).call("listbanned", &json!([]));
+        let bans = banned.as_array().expect("a list");
+        let given = bans.iter().find(|ban| ban["address"] == "78.0.0.0/8").expect("it is banned");
+        assert_eq!(given["banned_until"], now.as_secs() + 1000);
     }
     // Each is written when it is made.
     let file =

@@ -156,6 +156,11 @@ impl Room {
         self.grow((self.held + bytes).saturating_sub(self.bytes))
     }
 
+    /// Bytes of all answers together.
+    pub(crate) fn limit(&self) -> usize {
+        self.budget.limit
+    }
+
     /// What it has.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

@@ -8,6 +8,9 @@ use std::time::Instant;
 use crate::added_names::AddedNames;
 use crate::answers::Answers;
 use crate::auth::Whitelist;
+use crate::ban_file::BanFile;
+use crate::coin_calls::CoinCalls;
+use crate::log_categories::LogCategories;
 use crate::log_limit::LogLimit;
 use crate::stage::Stage;
 
@@ -25,14 +28,17 @@ pub(crate) struct Api {
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) active: Mutex<Vec<Active>>,
     pub(crate) next_call: AtomicU64,
-    /// Calls that may wait for blocks at once, and those that do: one thread is left for the others, if
-    /// there are several.
+    /// Calls that may wait for blocks or read all coins at once, and those that do: one thread is left for
+    /// the others, if there are several.
     pub(crate) most_waits: usize,
     pub(crate) waits: AtomicUsize,
+    pub(crate) coins: CoinCalls,
+    pub(crate) bans: Arc<BanFile>,
+    pub(crate) log_categories: &'static LogCategories,
     pub(crate) forbidden: LogLimit,
 }
 
-/// A call that waits for blocks.
+/// A call that waits for blocks, or reads all coins.
 pub(crate) struct Waiting<'a>(pub(crate) &'a AtomicUsize);
 
 impl Drop for Waiting<'_> {

@@ -14,6 +14,7 @@ use godwit_rpc::{Json, Method, RpcError, code, find, help_of};
 use crate::added_names::AddedNames;
 use crate::answers::{Answers, Room};
 use crate::api::{Active, Api, Waiting};
+use crate::coin_calls::CoinCalls;
 use crate::log_limit::LogLimit;
 use crate::methods::{self, Call};
 use crate::server::{AnswerText, Reply, RequestBody, ServerOptions};
@@ -182,6 +183,9 @@ impl Api {
             next_call: AtomicU64::new(0),
             most_waits: options.threads.saturating_sub(1).max(1),
             waits: AtomicUsize::new(0),
+            coins: CoinCalls::default(),
+            bans: Arc::clone(&options.bans),
+            log_categories: options.log_categories,
             forbidden: LogLimit::default(),
         }
     }
@@ -317,7 +321,7 @@ impl Api {
         change(&mut self.active.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes a place among the calls that wait for blocks.
+    /// Takes a place among the calls that wait for blocks, or read all coins.
     ///
     /// # Errors
     ///
@@ -325,7 +329,7 @@ impl Api {
     pub(crate) fn begin_wait(&self) -> Result<Waiting<'_>, RpcError> {
         let waiting = Waiting(&self.waits);
         if self.waits.fetch_add(1, Ordering::SeqCst) >= self.most_waits {
-            let text = "Too many calls wait for blocks (see -rpcthreads)";
+            let text = "Too many calls wait or take long (see -rpcthreads)";
             return Err(RpcError::new(code::LIMIT_EXCEEDED, text));
         }
         Ok(waiting)

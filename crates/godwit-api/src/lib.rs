@@ -17,8 +17,11 @@ mod added_names;
 mod answers;
 mod api;
 mod auth;
+mod ban_file;
+mod coin_calls;
 mod cookie;
 mod dispatch;
+mod log_categories;
 mod log_limit;
 mod methods;
 mod script;
@@ -29,8 +32,10 @@ mod subnet;
 
 pub use answers::ANSWER_BYTES;
 pub use auth::{Credentials, RpcAuth, RpcAuthError, Whitelist};
+pub use ban_file::BanFile;
 pub use cookie::{CookieError, CookieFile, CookiePermissions};
 pub use godwit_consensus::Reject;
+pub use log_categories::LogCategories;
 pub use seam::{
     BlockOutcome, MAX_QUESTIONS, NodeState, Overruled, Pruning, Publisher, Question, Questions,
     Reach, Seam, Snapshot, TipFacts, seam,

@@ -1,7 +1,9 @@
 //! The methods.
 
+mod bans;
 mod blocks;
 mod chain;
+mod coins;
 mod control;
 mod cost;
 mod deployments;
@@ -16,6 +18,7 @@ mod parse;
 mod peers;
 mod proof;
 mod scripts;
+mod search;
 mod stats;
 mod stored;
 mod submit;
@@ -122,6 +125,7 @@ fn is_active(chain: &Chain, id: NodeId) -> bool {
 pub(crate) fn handler(name: &str) -> Option<Handler> {
     Some(match name {
         "addnode" => peers::add_node,
+        "clearbanned" => bans::clear,
         "decoderawtransaction" => transaction::decode_raw,
         "decodescript" => scripts::decode_script,
         "disconnectnode" => peers::disconnect,
@@ -162,13 +166,17 @@ pub(crate) fn handler(name: &str) -> Option<Handler> {
         "getrpcinfo" => control::rpc_info,
         "gettxout" => output::unspent,
         "gettxoutproof" => proof::make,
+        "gettxoutsetinfo" => coins::set_info,
         "gettxspendingprevout" => memoryless::spending,
         "help" => control::help,
         "invalidateblock" => submit::invalidate,
-        "listbanned" => peers::banned,
+        "listbanned" => bans::list,
+        "logging" => control::logging,
         "ping" => peers::ping,
         "reconsiderblock" => submit::reconsider,
         "rpc.discover" => control::discover,
+        "scantxoutset" => search::scan_set,
+        "setban" => bans::set,
         "setnetworkactive" => network::set_active,
         "stop" => control::stop,
         "submitblock" => submit::block,

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use godwit_chain::{Chain, NodeId};
+use godwit_chain::{Chain, CoinsView, NodeId};
 use godwit_consensus::Reject;
 use godwit_p2p::{NodeCommand, Now, Peers, Reachable};
 use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
@@ -47,6 +47,8 @@ pub trait NodeState {
     ///
     /// Nothing has changed.
     fn overrule(&mut self, hash: &BlockHash, valid: bool) -> Result<(), Overruled>;
+    /// Has the coins of the tip sent once they are on disk; nothing, once nobody holds the sender.
+    fn view_coins(&mut self, to: Weak<Sender<CoinsView>>);
     /// Hands in a block; what becomes of it is sent to `outcome`. An answer that nobody takes is dropped.
     fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>);
 }
@@ -248,6 +250,18 @@ impl Seam {
         });
         self.questions.send(question).map_err(|_| ending())?;
         self.wait_for(&answer, &|| false)
+    }
+
+    /// Asks for what comes by another way, and does not wait.
+    ///
+    /// # Errors
+    ///
+    /// The node ends.
+    pub(crate) fn post(
+        &self,
+        question: impl FnOnce(&mut dyn NodeState) + Send + 'static,
+    ) -> Result<(), RpcError> {
+        self.questions.send(Box::new(question)).map_err(|_| ending())
     }
 
     /// Asks for a change, and returns when the snapshot has it: a second question is answered behind the one

@@ -33,7 +33,9 @@ use tokio::time::{sleep, timeout};
 use crate::answers::Answers;
 use crate::api::Api;
 use crate::auth::{Credentials, Whitelist};
+use crate::ban_file::BanFile;
 use crate::cookie::{self, Cookie, CookieError, CookieFile};
+use crate::log_categories::LogCategories;
 use crate::log_limit::LogLimit;
 use crate::seam::Seam;
 use crate::stage::Stage;
@@ -94,6 +96,8 @@ pub struct ServerOptions {
     pub version: &'static str,
     /// Where the log is.
     pub log_path: PathBuf,
+    pub bans: Arc<BanFile>,
+    pub log_categories: &'static LogCategories,
     /// Set by the method `stop`.
     pub stop: Arc<AtomicBool>,
 }
@@ -148,6 +152,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
     /// Joined after the connections' thread, which keeps their queue open.
     workers: Option<Workers>,
+    bans: Arc<BanFile>,
     _cookie: Option<Cookie>,
 }
 
@@ -221,12 +226,17 @@ impl Server {
             })
             .map_err(ServerError::Start)?;
         let (thread, workers) = (Some(thread), Some(workers));
-        Ok(Self { stage, answers, stop, thread, workers, _cookie: cookie })
+        Ok(Self { stage, answers, stop, thread, workers, bans: options.bans, _cookie: cookie })
     }
 
     /// To say what the start is doing: the text of error −28.
     pub fn starting(&self) -> Starting {
         Starting(self.stage.clone())
+    }
+
+    /// Where the bans are kept.
+    pub fn bans(&self) -> &Arc<BanFile> {
+        &self.bans
     }
 
     /// The node answers from now on.

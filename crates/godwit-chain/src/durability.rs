@@ -4,7 +4,8 @@
 //! block whose coins it completes, when the run is written and that block is connected: so no commit names
 //! a coin of a block whose scripts have not passed. Where such a block is taken back instead, the seal is
 //! given up; its run stays, and the next seal, which says what was taken back, is committed with both. A
-//! flush starts when memory is short, and before a power cut would cost too much ([`writing`]). A
+//! flush starts when memory is short, before a power cut would cost too much ([`writing`]), and for whoever
+//! wants to read the coins of the tip ([`crate::coins_view`]). A
 //! *checkpoint* commits the block index and the verified height alone: it costs a few syncs, and after a
 //! crash the blocks above the last flush are applied again from godwit's own files without running their
 //! scripts again. It is due a while after the first thing that is not durable ([`pace`]), whether or not
@@ -23,6 +24,7 @@ use godwit_store::exec::Priority;
 use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore};
 use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
 
+use crate::coins_view::Viewers;
 use crate::durability::pace::Pace;
 use crate::durability::pruning::Pruning;
 use crate::durability::writing::{Application, Backlog, Writing};
@@ -113,6 +115,7 @@ pub(crate) struct Durability {
     pushing: bool,
     pruning: Pruning,
     pub(crate) scrub: Scrub,
+    viewers: Viewers,
     /// Jobs here are never cancelled.
     job_sender: JobSender<Answer>,
 }
@@ -145,8 +148,14 @@ impl Durability {
             pushing: false,
             pruning: Pruning::new(prune_bytes, index),
             scrub,
+            viewers: Viewers::default(),
             job_sender,
         }
+    }
+
+    /// Those who wait for the coins of the tip: the memtable is sealed for them.
+    pub(crate) fn viewers(&mut self) -> &mut Viewers {
+        &mut self.viewers
     }
 
     /// Lowest height from which on every block up to the tip is stored.
@@ -257,7 +266,13 @@ impl Durability {
     /// Starts what is due; returns whether there was anything.
     pub(crate) fn advance(&mut self, mut state: State<'_>) -> Result<bool, ChainError> {
         let mut any = false;
-        let due = self.wants_rotation(state.coins) || self.writing.interval_is_over(state.now);
+        let viewed = self.viewers.wait();
+        if viewed && self.needs_no_flush(state.index, state.coins) {
+            self.viewers.serve(state.index, state.index.tip(), &state.coins.layers());
+        }
+        let due = viewed && self.viewers.wait()
+            || self.wants_rotation(state.coins)
+            || self.writing.interval_is_over(state.now);
         if due && self.flush.is_none() && !self.is_committing_coins() {
             // If memory is full, or too much unwritten, while the last flush is still being written, waits
             // for its block to be connected or is being committed, nothing is applied until that is done.
@@ -356,6 +371,8 @@ impl Durability {
             assumed: state.index.assumed().copied(),
         };
         self.pruning.note_coins(tip);
+        // Nothing that is newer is in a run: the next seal waits for this commit.
+        self.viewers.serve(state.index, tip, &state.coins.layers());
         self.start_commit(state, Some(utxo), Some(id));
     }
 

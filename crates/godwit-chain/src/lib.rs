@@ -16,6 +16,7 @@ mod appender;
 mod apply;
 mod chain;
 mod coin_at_tip;
+mod coins_view;
 mod contradiction;
 mod durability;
 mod ending;
@@ -62,6 +63,7 @@ mod window;
 
 pub use chain::{Chain, Poll, note_damaged};
 pub use coin_at_tip::{CoinAtTip, CoinBelow};
+pub use coins_view::CoinsView;
 pub use contradiction::Contradiction;
 pub use durability::PUSH_BYTES;
 pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
@@ -83,9 +85,12 @@ pub use places::Places;
 pub use reads::{BlockReader, BlockUnreadable, StoredBlock};
 pub use scrub::{SCRUB_BYTES_PER_SECOND, ScrubStatus};
 pub use snapshot::{SnapshotError, SnapshotInfo};
-pub use stats::{Totals, UtxoStats, insert_coin, remove_coin};
+pub use stats::{
+    CoinsHash, Totals, UtxoStats, VIEW_SORT_BYTES, ViewStats, insert_coin, remove_coin,
+};
 pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;
+pub use view::view_coins;
 pub use waiting::wait_with_both;

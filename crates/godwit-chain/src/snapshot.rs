@@ -119,7 +119,7 @@ impl Chain {
 
     fn write_coins(&self, writer: &mut Writer) -> Result<(), SnapshotError> {
         let layers = self.coins.layers();
-        let mut sorted = layers.sorted(OutPointOrder::LevelDb, SORT_BYTES)?;
+        let mut sorted = layers.sorted(OutPointOrder::LevelDb, SORT_BYTES, &|| false)?;
         // The coins of one transaction are gathered, since their number precedes them.
         let mut txid = Txid::ZERO;
         let (mut count, mut coins) = (0u64, DataStream::new());

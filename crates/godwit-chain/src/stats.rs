@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_primitives::muhash::MuHash3072;
 use godwit_primitives::sha256::{Sha256, sha256};
-use godwit_primitives::{Amount, Coin, OutPoint, coin};
+use godwit_primitives::{Amount, Coin, OutPoint, Txid, coin};
 use godwit_store::utxo::{CoinEntry, Layers, OutPointOrder};
 use godwit_store::{ChainPoint, StoreError};
 use godwit_stream::DataStream;
 
 use crate::chain::Chain;
+use crate::coins_view::CoinsView;
 use crate::error::ChainError;
 
 /// Memory for sorting coins by outpoint.
@@ -52,6 +53,75 @@ pub struct UtxoStats {
     pub muhash: [u8; 32],
     /// `hash_serialized_3`, likewise.
     pub hash_serialized: [u8; 32],
+}
+
+/// Memory in which a view's coins are sorted at most.
+pub const VIEW_SORT_BYTES: usize = 8 << 20;
+
+/// Coins between two looks whether the caller wants no more.
+const LOOK_EVERY: u64 = 1 << 10;
+
+/// What is hashed of all coins together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoinsHash {
+    Nothing,
+    /// As a set.
+    MuHash,
+    /// In the order of outpoints: Core's `hash_serialized_3`.
+    Serialized,
+}
+
+/// Statistics of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViewStats {
+    pub totals: Totals,
+    /// Transactions with unspent outputs.
+    pub transactions: u64,
+    /// As it is hashed; Core prints it reversed. Zeros where nothing is hashed.
+    pub hash: [u8; 32],
+}
+
+impl CoinsView {
+    /// Counts and hashes them, sorted within so much memory, which takes scratch files of about their size.
+    ///
+    /// # Errors
+    ///
+    /// A failed system call or a damaged block; [`StoreError::Stopped`] once `is_over` says so.
+    pub fn stats(
+        &self,
+        hash: CoinsHash,
+        memory: usize,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<ViewStats, ChainError> {
+        let mut sorted = self.layers.sorted(OutPointOrder::Numeric, memory, is_over)?;
+        let (mut totals, mut transactions) = (Totals::default(), 0);
+        let (mut set, mut serialized) = (MuHash3072::new(), Sha256::new());
+        let (mut last, mut bytes) = (None::<Txid>, DataStream::new());
+        while let Some(entry) = sorted.next()? {
+            if totals.txouts.is_multiple_of(LOOK_EVERY) && is_over() {
+                return Err(StoreError::Stopped.into());
+            }
+            let coin = decoded(&entry)?;
+            totals.add(&coin);
+            transactions += u64::from(last != Some(entry.outpoint.txid));
+            last = Some(entry.outpoint.txid);
+            match hash {
+                CoinsHash::Nothing => {}
+                CoinsHash::MuHash => insert_coin(&mut set, &entry.outpoint, &coin),
+                CoinsHash::Serialized => {
+                    bytes.clear();
+                    coin::txout_ser(&entry.outpoint, &coin, &mut bytes);
+                    serialized.update(bytes.as_slice());
+                }
+            }
+        }
+        let hash = match hash {
+            CoinsHash::Nothing => [0; 32],
+            CoinsHash::MuHash => set.finalize(),
+            CoinsHash::Serialized => sha256(&serialized.finalize()),
+        };
+        Ok(ViewStats { totals, transactions, hash })
+    }
 }
 
 impl Chain {
@@ -124,7 +194,7 @@ pub(crate) fn muhash_totals(
 
 /// Double SHA-256 over all outputs in the order of their outpoints.
 pub(crate) fn hash_serialized(layers: &Arc<Layers>) -> Result<[u8; 32], ChainError> {
-    let mut sorted = layers.sorted(OutPointOrder::Numeric, SORT_BYTES)?;
+    let mut sorted = layers.sorted(OutPointOrder::Numeric, SORT_BYTES, &|| false)?;
     let mut hash = Sha256::new();
     let mut bytes = DataStream::new();
     while let Some(entry) = sorted.next()? {

@@ -1,8 +1,9 @@
 //! What the chain shows, and what is given to it and asked of it from outside.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use crossbeam_channel::Sender;
 use godwit_consensus::Reject;
 use godwit_primitives::network::Params;
 use godwit_primitives::{BlockHash, BlockHeader};
@@ -11,6 +12,7 @@ use godwit_store::{AssumedSnapshot, ChainPoint};
 use godwit_stream::{BufferPool, DataStream, PooledStream};
 
 use crate::chain::Chain;
+use crate::coins_view::CoinsView;
 use crate::event::Event;
 use crate::reads::StoredBlock;
 use crate::status::ChainStatus;
@@ -18,6 +20,12 @@ use crate::tree::{HeaderTree, NodeId};
 
 /// A block that is this near to the clock is placed by its height, not by its time.
 const RECENT_SECONDS: u64 = 2 * 60 * 60;
+
+/// Has the coins of the tip sent to `to` once they are on disk, unless nobody holds its other end any more.
+pub fn view_coins(chain: &mut Chain, to: Weak<Sender<CoinsView>>) {
+    let tip = chain.index.tip();
+    chain.durability.viewers().add(tip, to);
+}
 
 impl Chain {
     /// Adds a header to the tree (Core `AcceptBlockHeader`). `now` is in seconds since 1970.

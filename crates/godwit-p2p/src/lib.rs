@@ -5,6 +5,7 @@
 
 mod address_book;
 mod anchors;
+mod bans;
 mod compact;
 mod connection_kind;
 mod discourage;
@@ -31,6 +32,7 @@ mod v2;
 
 pub use address_book::{AddressBook, AddressCount, Source};
 pub use anchors::{Anchors, MAX_ANCHORS};
+pub use bans::{Ban, Bans, HostRange, MAX_BANS};
 pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
 pub use connection_kind::ConnectionKind;
 pub use frame::{Command, FRAME_HEADER_SIZE, Frame, MAX_PAYLOAD};

@@ -183,6 +183,7 @@ impl Peers {
         if due {
             self.next_maintenance = self.now.monotonic + MAINTENANCE_INTERVAL;
         }
+        self.table.bans_mut().sweep(self.now.unix);
         let (parts, mut cx) = self.lend(index);
         if room == 0 {
             excuse_silence(&mut cx);

@@ -24,6 +24,7 @@ pub use manual::MAX_ADD_NODE_CONNECTIONS;
 
 use crate::address_book::AddressBook;
 use crate::anchors::Anchors;
+use crate::bans::Bans;
 use crate::connection_kind::ConnectionKind;
 use crate::discourage::Discouraged;
 use crate::net_address::{AddressEntry, Host, NetAddress};
@@ -102,6 +103,7 @@ pub(crate) struct Situation<'a> {
     pub near_tip: bool,
     /// Hosts to which no connection is opened.
     pub discouraged: &'a Discouraged,
+    pub bans: &'a Bans,
     /// Hosts that have used up their allowance, in order. No connection is opened to them until
     /// they have more.
     pub exhausted: &'a [Host],

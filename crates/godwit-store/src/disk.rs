@@ -74,6 +74,12 @@ impl StoreDisk {
         StoreDisk { disk, latch: Arc::default(), cached: Arc::default() }
     }
 
+    /// The same disk with a latch of its own, for files that nothing depends on: a write of theirs that fails
+    /// says nothing of what is stored.
+    pub fn apart(&self) -> Self {
+        Self { latch: Arc::default(), ..self.clone() }
+    }
+
     /// Fails once an earlier write or fsync has failed.
     pub fn check(&self) -> Result<(), StoreError> {
         self.latch.check()

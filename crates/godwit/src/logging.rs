@@ -14,6 +14,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use godwit_api::LogCategories;
 use indicatif::MultiProgress;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
@@ -24,6 +25,9 @@ const LOG_LINES: usize = 8_192;
 
 /// Most bytes of those lines: they may quote what a peer sent.
 const LOG_BYTES: usize = 4 << 20;
+
+/// Whose debugging lines are logged: `logging` of JSON-RPC changes it.
+pub(crate) static CATEGORIES: LogCategories = LogCategories::none();
 
 /// Longest wait of a flush. After a panic or a signal the other threads go on meanwhile, so the
 /// process must end soon.
@@ -128,7 +132,10 @@ impl Logger {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.level() <= Level::Info
+        match metadata.level() {
+            Level::Debug => CATEGORIES.of_line(metadata.target()).is_some(),
+            level => level <= Level::Info,
+        }
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -138,7 +145,7 @@ impl Log for Logger {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 && !self.push(Level::Warn, &lines_are_missing(lost)) {
             self.lost.fetch_add(lost + 1, Ordering::Relaxed);
-        } else if !self.push(record.level(), &record.args().to_string()) {
+        } else if !self.push(record.level(), &message(record)) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -151,6 +158,18 @@ impl Log for Logger {
         if self.lines.send_deadline(Entry::Flush(done), deadline).is_ok() {
             let (Ok(()) | Err(_)) = written.recv_deadline(deadline);
         }
+    }
+}
+
+/// What a line says; a debugging one with its category before it, as Core does.
+fn message(record: &Record<'_>) -> String {
+    let category = match record.level() {
+        Level::Debug => CATEGORIES.of_line(record.target()),
+        _ => None,
+    };
+    match category {
+        Some(category) => format!("[{category}] {}", record.args()),
+        None => record.args().to_string(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Requests that ask for more than there is.
 
+use std::sync::atomic::AtomicBool;
+
 use super::*;
 use crate::server::tests::{Node, USER, options, ready};
 
@@ -98,4 +100,103 @@ fn a_wait_ends_when_nobody_waits_for_it() {
         RequestBody { bytes: br#"{"method":"waitfornewblock","id":1}"#.to_vec(), _permit: None };
     let reply = api.answer(body, USER, &|| true);
     assert_eq!(reply.status, OK);
+}
+
+/// The coins never come, because nobody drives the node: two callers wait, one of them for the other one.
+#[test]
+fn who_waits_for_all_coins_ends_when_he_is_gone_or_the_node_ends() {
+    let (api, node) = api(64 << 20, 4);
+    let is_gone = AtomicBool::new(false);
+    let ask = |is_gone: &AtomicBool| {
+        let bytes = br#"{"method":"gettxoutsetinfo","id":1}"#.to_vec();
+        let gone = || is_gone.load(Ordering::SeqCst);
+        let reply = api.answer(RequestBody { bytes, _permit: None }, USER, &gone);
+        code_of(&reply.text.map_or_else(String::new, |text| text.text))
+    };
+    let until = |waiting: usize| {
+        while api.waits.load(Ordering::SeqCst) != waiting {
+            std::thread::yield_now();
+        }
+    };
+    let never = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| ask(&is_gone));
+        until(1);
+        let second = scope.spawn(|| ask(&never));
+        until(2);
+        assert_eq!(ask(&never), code::LIMIT_EXCEEDED.to_string(), "one waits already");
+        is_gone.store(true, Ordering::SeqCst);
+        first.join().expect("it ends");
+        until(1);
+        assert!(!second.is_finished(), "it has its turn now, or soon");
+        drop(node);
+        let code = second.join().expect("it ends");
+        assert_eq!(code, code::CLIENT_NOT_CONNECTED.to_string());
+    });
+}
+
+/// Each is refused before anything is asked of the node, which nobody drives.
+#[test]
+fn a_search_for_too_much_is_refused() {
+    const KEY: &str = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B";
+    let (api, _node) = api(8 << 20, 4);
+    let asked = |objects: &str| {
+        let body = format!(r#"{{"method":"scantxoutset","id":1,"params":["start",{objects}]}}"#);
+        code_of(&ask(&api, &body).1)
+    };
+    let steps = "/1".repeat(250);
+    let limit = code::LIMIT_EXCEEDED.to_string();
+    // Each takes a megabyte; half of the memory is there for them.
+    let paths = (0..1000).map(|n| n.to_string()).collect::<Vec<_>>().join(";");
+    let long = format!(r#""pkh({KEY}{steps}/<{paths}>)","#).repeat(5);
+    assert_eq!(asked(&format!("[{}]", long.trim_end_matches(','))), limit);
+    let deep = format!(r#"[{{"desc":"pkh({KEY}{steps}/*)","range":[0,99999]}}]"#);
+    assert_eq!(asked(&deep), limit);
+    // The scripts alone would be too much, and so are they behind what is wrong with another object.
+    let wide = format!(r#"{{"desc":"pkh({KEY}/*)","range":[0,99999]}}"#);
+    assert_eq!(asked(&format!("[{wide}]")), limit);
+    for (objects, error) in [
+        (format!(r#"[{wide},"raw(51)"]"#), code::INVALID_PARAMETER),
+        (format!(r#"["x",{wide},"raw(51)"]"#), code::INVALID_ADDRESS_OR_KEY),
+    ] {
+        assert_eq!(asked(&objects), error.to_string(), "{objects}");
+    }
+    assert!(api.coins.search().is_none() && api.waits.load(Ordering::SeqCst) == 0);
+}
+
+/// The coins never come, because nobody drives the node.
+#[test]
+fn one_search_at_a_time_which_can_be_aborted() {
+    let (api, node) = api(64 << 20, 4);
+    let ask = |params: &str| {
+        let body = format!(r#"{{"method":"scantxoutset","id":1,"params":{params}}}"#);
+        let text = ask(&api, &body).1;
+        let reply = Json::parse(text.trim_end().as_bytes()).expect("JSON");
+        let of = |json: &Json, name| json.get(name).cloned().unwrap_or_default();
+        let (result, error) = (of(&reply, "result"), of(&reply, "error"));
+        if error.is_null() { result } else { of(&error, "code") }
+    };
+    let started = || ask(r#"["start",["raw(51)"]]"#);
+    let until = |running: bool| {
+        while ask(r#"["status"]"#).is_null() == running {
+            std::thread::yield_now();
+        }
+    };
+    assert_eq!(ask(r#"["abort"]"#), false.into());
+    std::thread::scope(|scope| {
+        let first = scope.spawn(started);
+        until(true);
+        assert_eq!(ask(r#"["status"]"#), Json::object([("progress", 0.into())]));
+        assert_eq!(started(), code::INVALID_PARAMETER.into());
+        assert_eq!(ask(r#"["abort"]"#), true.into());
+        let found = first.join().expect("it ends");
+        assert_eq!(found.get("success"), Some(&false.into()));
+        assert_eq!(found.get("unspents"), Some(&Json::List(Vec::new())));
+        until(false);
+        let second = scope.spawn(started);
+        until(true);
+        drop(node);
+        assert_eq!(second.join().expect("it ends"), code::CLIENT_NOT_CONNECTED.into());
+        until(false);
+    });
 }

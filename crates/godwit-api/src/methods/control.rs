@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use godwit_rpc::{Json, RpcError, code, find, help_of, list_help, openrpc};
 use godwit_secret::process_stats;
+use log::LevelFilter;
 
 use super::{Call, parse};
+use crate::log_categories::LogCategories;
 
 pub(super) fn help(call: &mut Call<'_>) -> Result<Json, RpcError> {
     Ok(match call.arg(0) {
@@ -84,4 +86,29 @@ pub(super) fn rpc_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("active_commands", active.collect()),
         ("logpath", call.api.log_path.display().to_string().into()),
     ]))
+}
+
+/// Turns categories of the log on and then others off, as far as all of them are known, and lists them.
+pub(super) fn logging(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let categories = call.api.log_categories;
+    let changed = change_categories(call, categories);
+    let level = if categories.are_any() { LevelFilter::Debug } else { LevelFilter::Info };
+    log::set_max_level(level);
+    changed?;
+    Ok(Json::Object(categories.list().map(|(name, on)| (name.into(), on.into())).collect()))
+}
+
+fn change_categories(call: &Call<'_>, categories: &LogCategories) -> Result<(), RpcError> {
+    for (n, on) in [(0, true), (1, false)] {
+        let names = call.arg(n);
+        let names = if names.is_null() { &[] } else { names.as_list()? };
+        for name in names {
+            let name = name.as_text()?;
+            if !categories.set(name, on) {
+                let text = format!("unknown logging category {name}");
+                return Err(RpcError::new(code::INVALID_PARAMETER, text));
+            }
+        }
+    }
+    Ok(())
 }

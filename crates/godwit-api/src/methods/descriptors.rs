@@ -42,7 +42,7 @@ const MAX_EXPANSION: usize = 16 << 20;
 const PER_SCRIPT: usize = 600;
 
 /// Scripts that are derived at once.
-const MAX_SCRIPTS: usize = 100_000;
+pub(super) const MAX_SCRIPTS: usize = 100_000;
 
 pub(super) fn derive(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let (text, network) = (call.arg(0).as_text()?, call.network());

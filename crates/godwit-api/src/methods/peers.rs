@@ -273,19 +273,14 @@ pub(super) fn disconnect(call: &mut Call<'_>) -> Result<Json, RpcError> {
     }
 }
 
-/// Nothing bans an address for good: peers that misbehave are discouraged.
-pub(super) fn banned(_: &mut Call<'_>) -> Result<Json, RpcError> {
-    Ok(Json::List(Vec::new()))
-}
-
 /// Addresses of one answer at most.
 const MAX_ADDRESSES: usize = 100_000;
 
 /// Memory of what is told of an address, as values and as text.
 const PER_ADDRESS: usize = 700;
 
-/// Places of the address book that are looked at with one question.
-const PLACES_AT_ONCE: usize = 2_000;
+/// Places of the address book that are looked at with one question: each may be of a banned range.
+const PLACES_AT_ONCE: usize = 500;
 
 /// All addresses that are worth telling, each once, also if one moves meanwhile.
 fn known_addresses(call: &Call<'_>) -> Result<Vec<AddressEntry>, RpcError> {

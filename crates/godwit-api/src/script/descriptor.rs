@@ -4,6 +4,7 @@
 mod expand;
 mod key;
 mod parse;
+mod specific;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use secp256k1::XOnlyPublicKey;
 use super::address::{self, Address};
 use super::kind::ScriptKind;
 use key::Key;
+pub(crate) use parse::DESCRIPTOR_GROWTH;
 
 /// What scripts are made of. Each key may stand for several, one for each of its paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +81,20 @@ impl Descriptor {
     /// How many descriptors it stands for: more than one with several paths (BIP389).
     pub(crate) fn paths(&self) -> usize {
         self.keys().iter().map(|key| key.paths()).max().unwrap_or(1)
+    }
+
+    /// Steps that are derived for the scripts of one number, of one of its paths.
+    pub(crate) fn steps(&self) -> usize {
+        self.keys().iter().map(|key| key.steps()).sum()
+    }
+
+    /// Bytes of memory behind it.
+    pub(crate) fn memory(&self) -> usize {
+        let keys: usize = self.keys().iter().map(|key| key.memory()).sum();
+        match self {
+            Self::Raw(script) => keys + script.capacity(),
+            _ => keys,
+        }
     }
 
     /// The canonical text for one of its paths, with checksum.

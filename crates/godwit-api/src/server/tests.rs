@@ -7,7 +7,10 @@ use godwit_primitives::{Network, Params, Work};
 
 use super::*;
 use crate::auth::RpcAuth;
+use crate::ban_file::BanFile;
 use crate::seam::{Publisher, Questions, Reach, Snapshot, TipFacts, seam};
+
+static CATEGORIES: LogCategories = LogCategories::none();
 
 pub(crate) const USER: &str = "rt";
 /// Of Core's `share/rpcauth`, with its password.
@@ -76,6 +79,8 @@ pub(crate) fn options() -> ServerOptions {
         body_bytes: 1 << 20,
         version: "0.1.0",
         log_path: PathBuf::new(),
+        bans: Arc::new(BanFile::new(&PathBuf::new())),
+        log_categories: &CATEGORIES,
         stop: Arc::default(),
     }
 }

@@ -1,6 +1,7 @@
 //! The chain on a disk in memory.
 
 mod coins_at_tip;
+mod coins_view;
 mod durable;
 mod overruled;
 mod reads;

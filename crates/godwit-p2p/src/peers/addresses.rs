@@ -110,7 +110,8 @@ impl AddressGossip {
             }
             entry.time = plausible_time(entry.time, now.unix);
             self.mark_known(cx, id, &entry.address);
-            if cx.table.discouraged().contains(&entry.address.host) {
+            let host = &entry.address.host;
+            if cx.table.discouraged().contains(host) || cx.table.bans().contains(host) {
                 continue;
             }
             let fresh = i64::from(entry.time) > now.unix - FRESH;
@@ -209,7 +210,8 @@ impl AddressGossip {
         {
             return answer.clone();
         }
-        let answer = cx.book.sample(now.unix);
+        let mut answer = cx.book.sample(now.unix);
+        answer.retain(|entry| !cx.table.is_shunned(&entry.address.host));
         let spread = cx.rng.random_range(0..ANSWER_LIFETIME_SPREAD);
         let expires = now.monotonic + ANSWER_LIFETIME + Duration::from_secs(spread);
         self.answers.insert(network, (expires, answer.clone()));

@@ -98,14 +98,18 @@ impl Connections {
         self.slots.added_nodes()
     }
 
-    /// Adopts or refuses an inbound connection. It is refused if its address is discouraged or
-    /// there is no slot; it may evict another inbound peer.
+    /// Adopts or refuses an inbound connection. It is refused if its address is banned, or
+    /// discouraged and slots are scarce, or there is no slot; it may evict another inbound peer.
     pub(super) fn on_inbound(
         &mut self,
         cx: &mut Context<'_>,
         socket: SocketId,
         address: NetAddress,
     ) {
+        if cx.table.bans().contains(&address.host) {
+            debug!("connection from {address} dropped (banned)");
+            return cx.out.push(NetCommand::Refuse { socket });
+        }
         let discouraged = cx.table.discouraged().contains(&address.host);
         let Some(inbound_slot) = self.inbound_slot(cx, address, discouraged) else {
             return cx.out.push(NetCommand::Refuse { socket });
@@ -148,7 +152,8 @@ impl Connections {
         evicted.map(InboundSlot::Of)
     }
 
-    /// A connection was opened; false if it is no longer wanted.
+    /// A connection was opened; false if it is no longer wanted. Whoever was banned meanwhile is let go,
+    /// unless the operator had him called.
     pub(super) fn on_connected(
         &mut self,
         cx: &mut Context<'_>,
@@ -157,9 +162,17 @@ impl Connections {
     ) -> bool {
         let Some(attempt) = self.connecting.remove(&id) else { return false };
         note_attempt(cx, &attempt);
+        let address = address.or(attempt.address);
+        let is_banned = address.is_some_and(|address| cx.table.bans().contains(&address.host));
+        if is_banned && attempt.kind != ConnectionKind::Manual {
+            debug!("peer={}: let go, banned meanwhile ({})", id.0, attempt.kind);
+            let why = DisconnectReason::ByOperator;
+            cx.out.push(NetCommand::Disconnect { peer: id, why });
+            return false;
+        }
         let mut peer = Peer::new(id, attempt.kind, attempt.nonce, cx.now);
         peer.handshake.begun = cx.line.time();
-        peer.address = address.or(attempt.address);
+        peer.address = address;
         peer.target = Some(attempt.target);
         cx.table.insert(cx.now, peer);
         true
@@ -233,6 +246,7 @@ impl Connections {
             line_probed: cx.line.is_probed(),
             near_tip,
             discouraged: cx.table.discouraged(),
+            bans: cx.table.bans(),
             exhausted: &exhausted,
         };
         self.slots.next(cx.now, &situation, cx.book)

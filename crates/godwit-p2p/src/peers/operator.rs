@@ -7,6 +7,7 @@ use super::Peers;
 use super::peer::Peer;
 use super::traffic::Traffic;
 use crate::address_book::AddressCount;
+use crate::bans::{Ban, Bans, HostRange};
 use crate::connection_kind::ConnectionKind;
 use crate::download::heights_in_flight;
 use crate::index::HeaderId;
@@ -27,6 +28,12 @@ pub enum NodeCommand {
     AddNode(Target),
     /// Do so no longer; a connection that stands stays.
     RemoveNode(Target),
+    /// Let go of all peers of these hosts, and neither call them nor accept them until the ban ends.
+    Ban(HostRange, Ban),
+    /// End the ban of exactly these.
+    Unban(HostRange),
+    /// End all bans.
+    ClearBans,
     /// Try once to connect.
     TryNode(Target),
     /// See [`Event::NetworkActive`](super::Event::NetworkActive).
@@ -146,6 +153,11 @@ impl Peers {
         self.table.total_traffic()
     }
 
+    /// The hosts that are banned.
+    pub fn bans(&self) -> &Bans {
+        self.table.bans()
+    }
+
     /// The peers of [`NodeCommand::AddNode`] and of the configuration.
     pub fn added_nodes(&self) -> Vec<Target> {
         self.parts.connections.added_nodes()
@@ -154,7 +166,9 @@ impl Peers {
     /// Addresses of some places of the book that are worth telling; `None` behind its end. Where an address
     /// is may change at any time.
     pub fn known_addresses(&self, places: Range<usize>) -> Option<Vec<AddressEntry>> {
-        self.book.worth_telling(self.now.unix, places)
+        let mut known = self.book.worth_telling(self.now.unix, places)?;
+        known.retain(|entry| !self.table.is_shunned(&entry.address.host));
+        Some(known)
     }
 
     /// How many addresses the book has, by network; those without any are left out.

@@ -17,6 +17,7 @@ use super::headers::{FetchStatus, Headers, work_threshold};
 use super::memory::{keep_budget, make_room};
 use super::misbehaviour::{DisconnectReason, Misbehaviour};
 use super::operator::NodeCommand;
+use super::peer::Peer;
 use super::relay::BlockRelay;
 use super::serving::{Serving, on_getblocks, on_getheaders};
 use super::{handshake, lifetime, line, ping, reading};
@@ -193,6 +194,22 @@ impl Parts {
             NodeCommand::Disconnect(id) => cx.disconnect(id, DisconnectReason::ByOperator),
             NodeCommand::AddNode(target) => self.connections.add_node(&target),
             NodeCommand::RemoveNode(target) => self.connections.remove_node(&target),
+            NodeCommand::Ban(range, ban) => {
+                if cx.table.bans_mut().add(range, ban) {
+                    let in_range = |peer: &&Peer| {
+                        peer.address.is_some_and(|found| range.contains(&found.host))
+                    };
+                    let banned: Vec<PeerId> =
+                        cx.table.iter().filter(in_range).map(|peer| peer.id).collect();
+                    for id in banned {
+                        cx.disconnect(id, DisconnectReason::ByOperator);
+                    }
+                }
+            }
+            NodeCommand::Unban(range) => {
+                cx.table.bans_mut().remove(&range);
+            }
+            NodeCommand::ClearBans => cx.table.bans_mut().clear(),
             NodeCommand::TryNode(target) => self.connections.try_node(target),
             NodeCommand::SetNetworkActive(active) => self.set_active(cx, active),
         }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::headers::allowance::USELESS_BURST;
 use super::peer::Peer;
+use crate::bans::Bans;
 use crate::discourage::Discouraged;
 use crate::host_allowances::HostAllowances;
 use crate::net_address::Host;
@@ -21,6 +22,7 @@ pub(super) struct PeerTable {
     /// Peers that came, left, or may have changed since [`take_touched`](Self::take_touched).
     touched: BTreeSet<PeerId>,
     discouraged: Discouraged,
+    bans: Bans,
     /// What is left of hosts' allowances for useless headers.
     header_allowances: HostAllowances,
     last_id: u64,
@@ -37,6 +39,7 @@ impl PeerTable {
             departed: Vec::new(),
             touched: BTreeSet::new(),
             discouraged: Discouraged::new(key),
+            bans: Bans::default(),
             header_allowances: HostAllowances::new(USELESS_BURST),
             last_id: 0,
             total_traffic: (0, 0),
@@ -136,6 +139,20 @@ impl PeerTable {
 
     pub(super) fn discouraged(&self) -> &Discouraged {
         &self.discouraged
+    }
+
+    /// Whether a host is banned or discouraged: nobody is told of it (Core `GetAddressesUnsafe`).
+    pub(super) fn is_shunned(&self, host: &Host) -> bool {
+        self.bans().contains(host) || self.discouraged().contains(host)
+    }
+
+    /// Hosts that the operator has banned.
+    pub(super) fn bans(&self) -> &Bans {
+        &self.bans
+    }
+
+    pub(super) fn bans_mut(&mut self) -> &mut Bans {
+        &mut self.bans
     }
 
     /// Hosts that have used up most of their allowance for useless headers, in order.

@@ -112,6 +112,7 @@ pub(super) fn choose(
             && (wanted.probe || !is_connected(address, situation.peers))
             && !is_added(address, &config.add_nodes)
             && !situation.discouraged.contains(&address.host)
+            && !situation.bans.contains(&address.host)
             && situation.exhausted.binary_search(&address.host).is_err()
         {
             return Some(*address);
@@ -133,6 +134,7 @@ pub(super) fn will_do(
         && (is_private(address) || !occupied.groups.contains(&address.group()))
         && !is_connected(address, situation.peers)
         && !is_added(address, &config.add_nodes)
+        && !situation.bans.contains(&address.host)
         && !situation.discouraged.contains(&address.host)
         && situation.exhausted.binary_search(&address.host).is_err()
 }

@@ -5,6 +5,7 @@ mod eviction;
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::bans::{Ban, Bans};
 use crate::net_address::{AddressEntry, AddressNetwork, Host};
 use crate::seeds::SEED_SERVICES;
 use crate::{Services, Source};
@@ -56,6 +57,7 @@ struct World {
     book: AddressBook,
     links: Vec<Link>,
     discouraged: Discouraged,
+    bans: Bans,
     exhausted: Vec<Host>,
     stale_tip: bool,
     synced: bool,
@@ -112,6 +114,7 @@ impl World {
             book: AddressBook::new([4; 32]),
             links: Vec::new(),
             discouraged: Discouraged::new([5; 16]),
+            bans: Bans::default(),
             exhausted: Vec::new(),
             stale_tip: false,
             synced: false,
@@ -153,6 +156,7 @@ impl World {
             line_probed: false,
             near_tip: self.near_tip,
             discouraged: &self.discouraged,
+            bans: &self.bans,
             exhausted: &self.exhausted,
         };
         let openings = self.slots.next(at(self.seconds), &situation, &mut self.book);
@@ -253,8 +257,11 @@ fn unsuitable_addresses_are_not_connected_to() {
     world.discouraged.insert(&bad.host);
     let wasteful = ipv4(60, 6, 1, 1);
     world.exhausted.push(wasteful.host);
+    let banned = ipv4(60, 7, 1, 1);
+    let ban = Ban { created: 0, until: i64::MAX };
+    world.bans.add("60.7.0.0/16".parse().expect("a range"), ban);
     let mail = NetAddress { port: 25, ..ipv4(60, 3, 1, 1) };
-    world.know(&[bad, wasteful, added, onion(1)], SEED_SERVICES);
+    world.know(&[bad, banned, wasteful, added, onion(1)], SEED_SERVICES);
     world.know(&[ipv4(60, 4, 1, 1)], Services::NETWORK);
     world.know(&[ipv4(60, 5, 1, 1)], Services::WITNESS | Services::NETWORK_LIMITED);
     assert_eq!(targets(&world.run(300.0)), [Target::Address(added)], "by hand only");

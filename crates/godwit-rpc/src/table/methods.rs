@@ -6,6 +6,10 @@ use super::Category::{
 use super::{Category, Kind, Method, Need, Param, Presence};
 
 const NOT_YET: &str = "not yet";
+const NO_FILTERS: &str = "there is no blockfilterindex yet";
+const DUMP: &str = "not yet on a running node; `godwit utxo dump` does it on a stopped one";
+const LOAD: &str =
+    "a running node does not replace its coins; `godwit utxo load` does it on a stopped one";
 const NO_MEMPOOL: &str = "godwit has no mempool";
 const NO_KEYS: &str = "a node holds no keys: godwit-signer does";
 const NO_PSBT: &str = "PSBTs are godwit-signer's";
@@ -27,7 +31,7 @@ const MAXTRIES: Param = or(
 
 /// All methods, by category and name.
 pub const METHODS: &[Method] = &[
-    absent(Blockchain, "dumptxoutset", NOT_YET),
+    absent(Blockchain, "dumptxoutset", DUMP),
     present(Blockchain, "getbestblockhash", "The hash of the last block of the active chain.", &[]),
     present(
         Blockchain,
@@ -43,7 +47,7 @@ pub const METHODS: &[Method] = &[
         &[],
     ),
     present(Blockchain, "getblockcount", "The height of the last block of the active chain.", &[]),
-    absent(Blockchain, "getblockfilter", NOT_YET),
+    absent(Blockchain, "getblockfilter", NO_FILTERS),
     absent(Blockchain, "getblockfrompeer", NOT_YET),
     present(
         Blockchain,
@@ -154,7 +158,26 @@ pub const METHODS: &[Method] = &[
             ),
         ],
     ),
-    absent(Blockchain, "gettxoutsetinfo", NOT_YET),
+    present(
+        Blockchain,
+        "gettxoutsetinfo",
+        "Counts and hashes all unspent outputs of the tip, which may take minutes.",
+        &[
+            or(
+                "hash_type",
+                Kind::Text,
+                "hash_serialized_3",
+                "How they are hashed: hash_serialized_3, muhash or none.",
+            ),
+            or(
+                "hash_or_height",
+                Kind::NumberOrText,
+                "the tip",
+                "The block; another one needs an index that is not there.",
+            ),
+            or("use_index", Kind::Bool, "true", "Of no effect: there is no index."),
+        ],
+    ),
     present(
         Blockchain,
         "gettxspendingprevout",
@@ -177,12 +200,24 @@ pub const METHODS: &[Method] = &[
         ],
     ),
     absent(Blockchain, "importmempool", NO_MEMPOOL),
-    absent(Blockchain, "loadtxoutset", NOT_YET),
+    absent(Blockchain, "loadtxoutset", LOAD),
     absent(Blockchain, "preciousblock", NOT_YET),
     absent(Blockchain, "pruneblockchain", NOT_YET),
     absent(Blockchain, "savemempool", NO_MEMPOOL),
-    absent(Blockchain, "scanblocks", NOT_YET),
-    absent(Blockchain, "scantxoutset", NOT_YET),
+    absent(Blockchain, "scanblocks", NO_FILTERS),
+    present(
+        Blockchain,
+        "scantxoutset",
+        "Looks for the unspent outputs of descriptors among all of the tip.",
+        &[
+            required("action", Kind::Text, "start, status (in percent) or abort."),
+            optional(
+                "scanobjects",
+                Kind::List,
+                "To start: descriptors, or objects with desc and range (1000).",
+            ),
+        ],
+    ),
     absent(Blockchain, "verifychain", NOT_YET),
     present(
         Blockchain,
@@ -221,7 +256,15 @@ pub const METHODS: &[Method] = &[
         "The list of methods, or the help of one.",
         &[or("command", Kind::Text, "all", "The method.")],
     ),
-    absent(Control, "logging", NOT_YET),
+    present(
+        Control,
+        "logging",
+        "Tells which categories of debugging lines the log has, and turns some on and others off.",
+        &[
+            optional("include", Kind::List, "The categories to turn on; all for each."),
+            optional("exclude", Kind::List, "The categories to turn off then."),
+        ],
+    ),
     present(
         Control,
         "stop",
@@ -376,7 +419,7 @@ pub const METHODS: &[Method] = &[
             optional("v2transport", Kind::Bool, "Whether to begin with the encrypted protocol."),
         ],
     ),
-    absent(Network, "clearbanned", NOT_YET),
+    present(Network, "clearbanned", "Ends all bans.", &[]),
     present(
         Network,
         "disconnectnode",
@@ -412,14 +455,19 @@ pub const METHODS: &[Method] = &[
         ],
     ),
     present(Network, "getpeerinfo", "The connected peers.", &[]),
+    present(Network, "listbanned", "The addresses that setban has banned.", &[]),
+    present(Network, "ping", "Pings all peers; getpeerinfo tells the times.", &[]),
     present(
         Network,
-        "listbanned",
-        "The addresses and networks that are banned: none can be yet.",
-        &[],
+        "setban",
+        "Bans an address or a range of them, or ends a ban: no connection is opened to them or accepted.",
+        &[
+            required("subnet", Kind::Text, "An address, or one with a number of bits or a mask."),
+            required("command", Kind::Text, "add or remove."),
+            or("bantime", Kind::Number, "0", "For how many seconds, or until when; 0 for a day."),
+            or("absolute", Kind::Bool, "false", "bantime is a time, in seconds since 1970."),
+        ],
     ),
-    present(Network, "ping", "Pings all peers; getpeerinfo tells the times.", &[]),
-    absent(Network, "setban", NOT_YET),
     present(
         Network,
         "setnetworkactive",

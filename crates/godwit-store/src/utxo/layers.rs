@@ -38,7 +38,7 @@
 //! it spent is added as a coin that may exist. So a snapshot may hold what it did, and memory says what
 //! came of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
@@ -51,8 +51,9 @@ use super::key::{HashedOutPoint, UtxoHasher};
 use super::memtable::{KeyedEntry, Memtable};
 use super::merge::{MergeScan, Source};
 use super::run::file::repair::Repairs;
+use super::run::format::SegmentMeta;
 use super::run::reader::SegmentCursor;
-use super::run::segment::{LookupScratch, Segment};
+use super::run::segment::{BlockIndex, LookupScratch, Segment};
 use super::run_lookup::RunLookup;
 use crate::disk::StoreDisk;
 use crate::error::StoreError;
@@ -166,6 +167,49 @@ impl Layers {
     /// Keeps the answers of this snapshot usable; see the module.
     pub fn pin(&self) -> EpochPin {
         self.epoch.clone()
+    }
+
+    /// The same coins for whoever reads all of them, which takes long: they keep files, and nothing in memory
+    /// but what is still being flushed.
+    pub fn for_scans(&self) -> Arc<Self> {
+        let lean = |segment: &Arc<Segment>| {
+            let index = Arc::new(BlockIndex::new(Vec::new()));
+            Arc::new(Segment { filter: None, index, ..Segment::clone(segment) })
+        };
+        let of_partition = |segments: &Vec<Arc<Segment>>| segments.iter().map(lean).collect();
+        Arc::new(Self {
+            context: self.context.clone(),
+            // Not one of those that keep memtables.
+            epoch: EpochPin(Arc::new(Epoch(self.epoch.0.0))),
+            flushing: self.flushing.clone(),
+            flushed: Vec::new(),
+            partitions: self.partitions.iter().map(of_partition).collect(),
+        })
+    }
+
+    /// Bytes of the segments on disk.
+    pub fn bytes(&self) -> u64 {
+        self.segments().map(Segment::bytes).sum()
+    }
+
+    /// About how many coins there are, as far as the segments know: some tombstones have none.
+    pub fn expected_coins(&self) -> u64 {
+        let coins = |segment: &Segment| {
+            let SegmentMeta { entries, tombstones, .. } = segment.meta;
+            (entries.saturating_sub(tombstones), tombstones)
+        };
+        let (coins, spent) =
+            self.segments().map(coins).fold((0, 0), |all, of| (all.0 + of.0, all.1 + of.1));
+        coins.saturating_sub(spent)
+    }
+
+    fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.partitions.iter().flatten().map(|segment| &**segment)
+    }
+
+    /// The directory of the runs.
+    pub fn dir(&self) -> &Path {
+        &self.context.dir
     }
 
     /// The coins of `keys`: `out[n]` answers `keys[n]`. Costs at most one read for most coins that

@@ -29,6 +29,9 @@ const BUFFER: usize = 64 << 10;
 /// Least memory of a sort: room for some buffers and for many of the longest entries.
 pub const MIN_SORT_MEMORY: usize = 1 << 20;
 
+/// Coins between two looks whether the caller wants no more.
+const LOOK_EVERY: usize = 1 << 10;
+
 const _: () = assert!(MIN_SORT_MEMORY >= 16 * BUFFER && MIN_SORT_MEMORY >= 64 * MAX_ENTRY);
 
 /// Order of coins of the same transaction; transactions always come by the bytes of their txid.
@@ -67,6 +70,20 @@ fn var_int_bytes(n: u32) -> [u8; 8] {
         used += 1;
     }
     (bytes << (8 * (8 - used))).to_be_bytes()
+}
+
+/// Ends a sort when the caller wants no more.
+struct Looks<'a> {
+    is_over: &'a dyn Fn() -> bool,
+    left: usize,
+}
+
+impl Looks<'_> {
+    /// To be asked once for each coin.
+    fn check(&mut self) -> Result<(), WorkError> {
+        self.left = self.left.checked_sub(1).unwrap_or(LOOK_EVERY);
+        if self.left == 0 && (self.is_over)() { Err(WorkError::Stopped) } else { Ok(()) }
+    }
 }
 
 /// Scratch runs of one sort, or one repair; removed when dropped.
@@ -111,7 +128,7 @@ impl Scratch {
         match write() {
             Ok(segments) => Ok(segments.into_iter().next()),
             Err(WorkError::Failed(error)) => Err(error),
-            Err(WorkError::Stopped) => unreachable!("nothing is dropped that would stop it"),
+            Err(WorkError::Stopped) => Err(StoreError::Stopped),
         }
     }
 
@@ -125,6 +142,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        // Also after a write that failed: the disk may be full of these files.
+        self.context.disk = self.context.disk.apart();
         if let Err(error) = self.remove_oldest(self.paths.len()) {
             log::warn!("scratch file left until the next start: {error}");
         }
@@ -225,24 +244,29 @@ pub struct SortedScan {
 
 impl Layers {
     /// All coins in outpoint order, sorted through scratch files within about `memory` bytes (at
-    /// least [`MIN_SORT_MEMORY`]). Scratch files need about the space of the coins themselves.
+    /// least [`MIN_SORT_MEMORY`]). Scratch files need about the space of the coins themselves; one that
+    /// cannot be written does not close the store.
     ///
     /// # Errors
     ///
-    /// A failed system call or a damaged block.
+    /// A failed system call or a damaged block; [`StoreError::Stopped`] once `is_over` says so.
     pub fn sorted(
         self: &Arc<Self>,
         order: OutPointOrder,
         memory: usize,
+        is_over: &dyn Fn() -> bool,
     ) -> Result<SortedScan, StoreError> {
-        let mut scratch = Scratch::new(self.context.clone());
-        let mut segments = sorted_batches(self.scan()?, order, memory, &mut scratch)?;
+        let disk = self.context.disk.apart();
+        let mut scratch = Scratch::new(UtxoContext { disk, ..self.context.clone() });
+        let mut looks = Looks { is_over, left: LOOK_EVERY };
+        let mut segments = sorted_batches(self.scan()?, order, memory, &mut scratch, &mut looks)?;
         let fan_in = memory.max(MIN_SORT_MEMORY) / BUFFER - 1;
         while segments.len() > fan_in {
             let inputs: Vec<_> = segments.drain(..fan_in).collect();
             let mut merged = Merged::new(order, inputs, &self.context)?;
             let output = scratch.write(|writer| {
                 while merged.step()? {
+                    looks.check()?;
                     let (_, entry) = merged.current().expect("step() found an entry");
                     writer.push(0, entry)?;
                 }
@@ -260,9 +284,11 @@ fn sorted_batches(
     order: OutPointOrder,
     memory: usize,
     scratch: &mut Scratch,
+    looks: &mut Looks<'_>,
 ) -> Result<Vec<Arc<Segment>>, StoreError> {
     let (mut batch, mut segments) = (Batch::new(memory), Vec::new());
     while let Some(keyed) = scan.next_keyed()? {
+        looks.check().map_err(|_| StoreError::Stopped)?;
         batch.push(order.key(&keyed.outpoint), keyed.entry);
         if batch.is_full() {
             segments.extend(batch.write(scratch)?);

@@ -5,13 +5,14 @@
 //! ones.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Weak;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use godwit_api::{BlockOutcome, NodeState, Overruled, Pruning, Reject, Snapshot, TipFacts};
 use godwit_chain::{
-    Chain, ChainError, Event, MAX_TIP_AGE, NodeId, OverruleError, Poll, Source, Verdict,
-    note_damaged,
+    Chain, ChainError, CoinsView, Event, MAX_TIP_AGE, NodeId, OverruleError, Poll, Source, Verdict,
+    note_damaged, view_coins,
 };
 use godwit_p2p::{
     Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderIndex, NetCommand, NetEvent,
@@ -519,6 +520,10 @@ impl NodeState for NodeCore {
             }
             refused => Overruled::Refused(refused.to_string()),
         })
+    }
+
+    fn view_coins(&mut self, to: Weak<Sender<CoinsView>>) {
+        view_coins(&mut self.chain, to);
     }
 
     fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>) {

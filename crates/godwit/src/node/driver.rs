@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
-use godwit_api::Server;
+use godwit_api::{BanFile, NodeState, Server};
 use godwit_chain::{Chain, ChainError, Poll, wait_with_both};
-use godwit_p2p::{Anchors, Now, Peers, Services};
+use godwit_p2p::{Anchors, NodeCommand, Now, Peers, Services};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use indicatif::MultiProgress;
@@ -137,6 +138,13 @@ fn services(all: Services, is_pruned: bool, encrypted: bool) -> Services {
     if encrypted { blocks | Services::P2P_V2 } else { blocks }
 }
 
+/// Bans whom the operator had banned before the start.
+fn ban_again(core: &mut NodeCore, dir: &Path) {
+    for (range, ban) in BanFile::new(dir).read() {
+        core.command(NodeCommand::Ban(range, ban));
+    }
+}
+
 /// Says it when the clock is behind the chain.
 fn warn_of_clock(now: Now, chain: &Chain) {
     let best = chain.tree().node(chain.tree().best_header()).header.time;
@@ -196,6 +204,7 @@ impl<'a> Node<'a> {
         peers.call_first(&anchors);
         let mut core = NodeCore::new(chain, peers);
         core.set_network_active(now, options.network_active);
+        ban_again(&mut core, &dir);
         if let Some(rate) = options.max_download_rate {
             core.set_max_download_rate(rate);
         }
@@ -321,8 +330,12 @@ impl<'a> Node<'a> {
             progress.finish();
         }
         drop(self.sockets);
+        let bans = self.rpc.bans();
         drop(self.rpc);
         let peers = self.core.peers();
+        if let Some(bans) = bans {
+            bans.end(peers.bans());
+        }
         self.peers_file.end(peers.address_book(), &peers.anchors());
         let status = *self.core.chain().status();
         let connected = status.connected;

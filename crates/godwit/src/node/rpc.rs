@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
-    CookieError, CookieFile, Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question,
+    BanFile, CookieError, CookieFile, Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question,
     Questions, Reach, RpcAuth, Server, ServerError, ServerOptions, TipFacts, seam,
 };
 use godwit_chain::{ChainError, Places};
@@ -19,6 +19,7 @@ use crate::descriptors;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::log_format::LOG_FILE;
+use crate::logging::CATEGORIES;
 use crate::memory::{self, MemoryPlan};
 use crate::options::{Config, Cookie, NodeOptions};
 use crate::process::StopFlag;
@@ -114,6 +115,8 @@ pub(super) fn start(
         body_bytes: memory.requests,
         version: env!("CARGO_PKG_VERSION"),
         log_path: dir.join(LOG_FILE),
+        bans: Arc::new(BanFile::new(&dir)),
+        log_categories: &CATEGORIES,
         stop: stop.shared().clone(),
     })?;
     Ok(Some(server))
@@ -133,7 +136,7 @@ pub(super) struct Rpc {
 struct Running {
     questions: Questions,
     publisher: Publisher,
-    _server: Server,
+    server: Server,
 }
 
 impl Rpc {
@@ -154,7 +157,7 @@ impl Rpc {
             let first = core.snapshot(now, prune_target, Places::of(core.chain()).bytes_on_disk());
             let (seam, questions, publisher) = seam(core.chain().params().clone(), reach, first);
             server.ready(seam);
-            Running { questions, publisher, _server: server }
+            Running { questions, publisher, server }
         });
         Self {
             running,
@@ -163,6 +166,11 @@ impl Rpc {
             next_snapshot: SNAPSHOT_INTERVAL,
             between: false,
         }
+    }
+
+    /// Where methods keep the bans, if there are any.
+    pub(super) fn bans(&self) -> Option<Arc<BanFile>> {
+        self.running.as_ref().map(|running| Arc::clone(running.server.bans()))
     }
 
     /// Answers some of the questions that wait; whether there may be more. One that follows from an answer

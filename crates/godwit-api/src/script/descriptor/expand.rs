@@ -12,7 +12,7 @@ const NUMEQUAL: u8 = 0x9c;
 /// Leaves are scripts of BIP342.
 const LEAF_VERSION: u8 = 0xc0;
 
-type Expanded<T> = Result<T, NeedsPrivateKey>;
+pub(super) type Expanded<T> = Result<T, NeedsPrivateKey>;
 
 /// A number as a script pushes it; there are at most 999 keys.
 fn push_number(number: usize) -> Vec<u8> {
@@ -50,24 +50,36 @@ fn tweaked(internal: &XOnlyPublicKey, root: Option<[u8; 32]>) -> Expanded<XOnlyP
     added.map(|(key, _)| key).map_err(|_| NeedsPrivateKey)
 }
 
+/// The hash of a script of a taproot output.
+pub(super) fn leaf_hash(script: &[u8]) -> [u8; 32] {
+    let mut length: godwit_stream::DataStream = godwit_stream::DataStream::new();
+    length.write_compact_size(script.len() as u64);
+    tagged("TapLeaf", &[&[LEAF_VERSION], length.as_slice(), script])
+}
+
+/// The hash of two branches.
+pub(super) fn branch_hash(left: [u8; 32], right: [u8; 32]) -> [u8; 32] {
+    tagged("TapBranch", &[&left.min(right), &left.max(right)])
+}
+
 /// One of the paths, and a number.
 #[derive(Clone, Copy)]
-struct At {
-    path: usize,
-    number: u32,
+pub(super) struct At {
+    pub(super) path: usize,
+    pub(super) number: u32,
 }
 
 impl At {
-    fn bytes(self, key: &Key) -> Expanded<Vec<u8>> {
+    pub(super) fn bytes(self, key: &Key) -> Expanded<Vec<u8>> {
         key.bytes(self.path, self.number)
     }
 
-    fn x_only(self, key: &Key) -> Expanded<XOnlyPublicKey> {
+    pub(super) fn x_only(self, key: &Key) -> Expanded<XOnlyPublicKey> {
         key.derive(self.path, self.number).map(|key| key.x_only_public_key().0)
     }
 
     /// The script of a leaf.
-    fn leaf(self, leaf: &Descriptor) -> Expanded<Vec<u8>> {
+    pub(super) fn leaf(self, leaf: &Descriptor) -> Expanded<Vec<u8>> {
         let (needed, keys, sorted) = match leaf {
             Descriptor::Multisig { needed, keys, sorted } => (Some(*needed), &keys[..], *sorted),
             Descriptor::PublicKey(key) => (None, std::slice::from_ref(key), false),
@@ -92,21 +104,12 @@ impl At {
 
     fn root(self, tree: &Tree) -> Expanded<[u8; 32]> {
         Ok(match tree {
-            Tree::Leaf(leaf) => {
-                let script = self.leaf(leaf)?;
-                let mut length: godwit_stream::DataStream = godwit_stream::DataStream::new();
-                length.write_compact_size(script.len() as u64);
-                tagged("TapLeaf", &[&[LEAF_VERSION], length.as_slice(), &script])
-            }
-            Tree::Branch(left, right) => {
-                let mut pair = [self.root(left)?, self.root(right)?];
-                pair.sort_unstable();
-                tagged("TapBranch", &[&pair[0], &pair[1]])
-            }
+            Tree::Leaf(leaf) => leaf_hash(&self.leaf(leaf)?),
+            Tree::Branch(left, right) => branch_hash(self.root(left)?, self.root(right)?),
         })
     }
 
-    fn scripts(self, descriptor: &Descriptor) -> Expanded<Vec<Vec<u8>>> {
+    pub(super) fn scripts(self, descriptor: &Descriptor) -> Expanded<Vec<Vec<u8>>> {
         let of_key_hash =
             |key: &Key| Ok(Address::PublicKeyHash(hash160(&self.bytes(key)?)).script());
         let of_witness_key = |key: &Key| Ok(witness(0, &hash160(&self.bytes(key)?)));

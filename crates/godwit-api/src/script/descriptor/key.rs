@@ -8,6 +8,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use secp256k1::{PublicKey, Scalar, Secp256k1};
 use sha2::Sha512;
 
+use super::super::address::hash160;
 use super::super::base58;
 
 /// From here on numbers of children are hardened.
@@ -107,6 +108,9 @@ const MAX_STEPS: usize = 255;
 /// Paths that one key stands for at most.
 const MAX_PATHS: usize = 1000;
 
+/// Memory of a path beside its steps.
+const PER_PATH: usize = 64;
+
 /// The steps of a path, or of each of several.
 fn steps(parts: &[&str], multipath: bool, apostrophe: &mut bool) -> Result<Vec<Vec<u32>>, String> {
     if parts.len() > MAX_STEPS {
@@ -201,6 +205,28 @@ impl Key {
         }
     }
 
+    /// Steps of the longest of its paths.
+    pub(super) fn steps(&self) -> usize {
+        match &self.source {
+            Source::Plain { .. } => 0,
+            Source::Extended { paths, wildcard, .. } => {
+                let longest = paths.iter().map(Vec::len).max().unwrap_or(0);
+                longest + usize::from(*wildcard != Wildcard::None)
+            }
+        }
+    }
+
+    /// Bytes of memory that it takes, with the leaf or the list around it.
+    pub(super) fn memory(&self) -> usize {
+        let of_path = |path: &Vec<u32>| PER_PATH + size_of::<u32>() * path.capacity();
+        let origin = self.origin.as_ref().map_or(0, |origin| of_path(&origin.path));
+        let paths = match &self.source {
+            Source::Plain { .. } => 0,
+            Source::Extended { paths, .. } => paths.iter().map(of_path).sum(),
+        };
+        4 * size_of::<Self>() + origin + paths
+    }
+
     pub(super) fn text(&self, path: usize, network: Network) -> String {
         let mut text = String::new();
         if let Some(origin) = &self.origin {
@@ -226,6 +252,29 @@ impl Key {
             }
         }
         text
+    }
+
+    /// Where the key of this number came from, as `[fingerprint/path]`: without an origin, from itself.
+    pub(super) fn origin_text(&self, path: usize, number: u32) -> String {
+        let (root, steps) = match &self.source {
+            Source::Plain { .. } => (self.plain_bytes(), Vec::new()),
+            Source::Extended { bytes, paths, wildcard, .. } => {
+                let mut steps = paths[path.min(paths.len() - 1)].clone();
+                if *wildcard != Wildcard::None {
+                    steps.push(number);
+                }
+                (bytes[45..].to_vec(), steps)
+            }
+        };
+        let (fingerprint, above) = match &self.origin {
+            Some(origin) => (origin.fingerprint, &origin.path[..]),
+            None => {
+                let [a, b, c, d, ..] = hash160(&root);
+                ([a, b, c, d], &[][..])
+            }
+        };
+        let path = [written(above, false), written(&steps, false)].concat();
+        format!("[{}{path}]", HEXLOWER.encode(&fingerprint))
     }
 
     fn plain_bytes(&self) -> Vec<u8> {

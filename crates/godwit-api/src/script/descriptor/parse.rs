@@ -90,9 +90,12 @@ fn skip(text: &mut &str, character: char) -> bool {
     rest.is_some()
 }
 
-/// Characters of a descriptor at most: `multi_a` of as many extended keys as fit a script. What it becomes
-/// takes up to 230 times as much memory.
+/// Characters of a descriptor at most: `multi_a` of as many extended keys as fit a script.
 const MAX_TEXT: usize = 256 << 10;
+
+/// How many times as much memory as its text a descriptor takes at most while it is read: several long paths
+/// have their first steps each.
+pub(crate) const DESCRIPTOR_GROWTH: usize = 230;
 
 impl Descriptor {
     /// Reads one.

@@ -19,7 +19,7 @@ pub(super) static CHAIN: LazyLock<(Vec<Vec<u8>>, Vec<UtxoStats>)> = LazyLock::ne
     (blocks, coins)
 });
 
-fn coins_by_height(blocks: &[Vec<u8>]) -> Vec<UtxoStats> {
+pub(super) fn coins_by_height(blocks: &[Vec<u8>]) -> Vec<UtxoStats> {
     let mut chain = chain(&FaultDisk::new());
     let mut stats = vec![chain.utxo_stats().expect("no fault")];
     for block in blocks {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::harness::{FULL, Harness, chain, config};
 use crate::{
-    AddressBook, AddressEntry, Command, ConnectionKind, DisconnectReason, Host, Message,
+    AddressBook, AddressEntry, Command, ConnectionKind, DisconnectReason, Event, Host, Message,
     Misbehaviour, NetAddress, NetEvent, PeerId, PeersConfig, Reachable, Services, Source, Version,
     VersionAddress,
 };
@@ -185,6 +185,40 @@ fn getaddr_is_answered_once_to_inbound_peers_and_the_same_to_all() {
     node.says(c, Message::GetAddr);
     node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
     assert_ne!(told(&mut node, c), first);
+}
+
+#[test]
+fn nobody_is_told_of_banned_and_discouraged_hosts() {
+    let mut node = Harness::new(config());
+    node.peers = crate::Peers::new(config(), book(50), node.now, &node.index);
+    let everything = |node: &Harness| {
+        let parts = (0..).step_by(500).map(|n| node.peers.known_addresses(n..n + 500));
+        parts.map_while(|part| part).flatten().collect::<Vec<_>>()
+    };
+    let before = everything(&node);
+    let ban = |range: &str| {
+        let ban = crate::Ban { created: 0, until: i64::MAX };
+        Event::Operator(crate::NodeCommand::Ban(range.parse().expect("a range"), ban))
+    };
+    let Host::Ipv4([first, ..]) = before[0].address.host else { panic!("the book has others") };
+    let other = |entry: &&AddressEntry| match entry.address.host {
+        Host::Ipv4(bytes) => bytes[0] != first,
+        _ => true,
+    };
+    // Discouraged as one that has misbehaved, and banned with its neighbours.
+    let discouraged = before.iter().find(other).expect("the book has others").address;
+    node.peers.table.discourage(&discouraged.host);
+    node.tell(ban(&format!("{first}.0.0.0/8")));
+    node.pump();
+    let asks = node.inbound_peer();
+    node.says(asks, Message::GetAddr);
+    node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
+    let answer = told(&mut node, asks);
+    let after = everything(&node);
+    assert!(!answer.is_empty() && !after.is_empty() && after.len() < before.len());
+    for entry in answer.iter().chain(&after) {
+        assert!(other(&entry) && entry.address.host != discouraged.host, "{}", entry.address);
+    }
 }
 
 #[test]

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use super::harness::{FULL, Harness, START, address, chain, config};
 use crate::{
-    AddressBook, AddressEntry, ChainEvent, Command, ConnectFailure, ConnectionKind,
-    DisconnectReason, Event, Host, Message, NetAddress, NetEvent, PeerId, Peers, PeersConfig,
-    Reachable, Source, Target, TransportError,
+    AddressBook, AddressEntry, Ban, ChainEvent, Command, ConnectFailure, ConnectionKind,
+    DisconnectReason, Event, Host, HostRange, Message, NetAddress, NetEvent, NodeCommand, PeerId,
+    Peers, PeersConfig, Reachable, Source, Target, TransportError,
 };
 
 fn misbehave(node: &mut Harness, id: PeerId) {
@@ -232,6 +232,57 @@ fn misbehaving_hosts_are_discouraged_and_refused_when_places_are_scarce() {
     let refused = node.accept(host);
     assert_eq!(refused, None, "the last place is not for it");
     node.inbound();
+}
+
+#[test]
+fn banned_hosts_are_let_go_and_neither_accepted_nor_called_until_the_ban_ends() {
+    let command = |node: &mut Harness, command| {
+        node.tell(Event::Operator(command));
+        node.pump();
+    };
+    let mut node = Harness::new(config());
+    let (bad, other) = (node.inbound_peer(), node.inbound_peer());
+    let manual = node.peer(ConnectionKind::Manual);
+    let host = node.address_of(bad);
+    let range = |address: NetAddress| HostRange::of_host(address.host);
+    let until = node.now.unix + 100;
+    let ban = Ban { created: node.now.unix, until };
+    command(&mut node, NodeCommand::Ban(range(host), ban));
+    assert_eq!(node.is_gone(bad), Some(DisconnectReason::ByOperator));
+    assert_eq!((node.is_gone(other), node.is_gone(manual)), (None, None));
+    assert_eq!(node.accept(host), None);
+    let chosen = range(node.address_of(manual));
+    command(&mut node, NodeCommand::Ban(chosen, ban));
+    assert_eq!(node.is_gone(manual), Some(DisconnectReason::ByOperator), "also who was chosen");
+    node.advance(Duration::from_secs(99));
+    assert_eq!(node.accept(host), None);
+    node.advance(Duration::from_secs(3));
+    let again = node.accept(host).expect("it is over");
+    command(&mut node, NodeCommand::Ban(range(host), Ban { created: 0, until: i64::MAX }));
+    assert!(node.is_gone(again).is_some());
+    command(&mut node, NodeCommand::Unban(range(host)));
+    assert!(node.accept(host).is_some());
+    command(&mut node, NodeCommand::Ban("0.0.0.0/0".parse().expect("all"), ban));
+    command(&mut node, NodeCommand::ClearBans);
+    assert!(node.accept(host).is_some());
+}
+
+#[test]
+fn who_is_banned_while_he_is_called_is_let_go() {
+    let mut node = Harness::new(config());
+    let ban = Ban { created: 0, until: i64::MAX };
+    let before = node.full_peer();
+    node.tell(Event::Operator(NodeCommand::Ban("98.0.0.0/8".parse().expect("others"), ban)));
+    let other = node.outbound(ConnectionKind::OutboundFull);
+    assert_eq!((node.is_gone(before), node.is_gone(other)), (None, None));
+    node.tell(Event::Operator(NodeCommand::Ban("0.0.0.0/0".parse().expect("all"), ban)));
+    node.pump();
+    for kind in [ConnectionKind::OutboundFull, ConnectionKind::BlockRelay, ConnectionKind::Feeler] {
+        let id = node.outbound(kind);
+        assert_eq!(node.is_gone(id), Some(DisconnectReason::ByOperator), "{kind}");
+    }
+    let manual = node.outbound(ConnectionKind::Manual);
+    assert_eq!(node.is_gone(manual), None, "the operator chose it");
 }
 
 #[test]

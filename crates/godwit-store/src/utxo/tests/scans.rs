@@ -1,14 +1,19 @@
 //! Reading a whole snapshot, in any order and in outpoint order.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use godwit_fault_disk::{Counted, DiskError, Fault, Lasting};
 use godwit_primitives::{OutPoint, Txid};
 use godwit_stream::DataStream;
 
 use super::super::fixtures::{Random, coin, hasher, long_coin, outpoint};
-use super::super::sort::FIRST_SCRATCH;
+use super::super::run::format::RunId;
+use super::super::sort::{FIRST_SCRATCH, SortedScan};
 use super::*;
+use crate::StoreError;
 use crate::disk::Disk;
 
 /// Coins by the bytes of txid and VarInt of vout: the keys of Core's database.
@@ -51,7 +56,7 @@ fn layered() -> (FaultDisk, UtxoStore, ByLevelDbKey) {
 }
 
 fn sorted(store: &UtxoStore, order: OutPointOrder, memory: usize) -> Vec<(OutPoint, Coin)> {
-    let mut scan = store.layers().sorted(order, memory).unwrap();
+    let mut scan = store.layers().sorted(order, memory, &|| false).unwrap();
     let mut seen = Vec::new();
     while let Some(entry) = scan.next().unwrap() {
         seen.push((entry.outpoint, entry.coin().unwrap()));
@@ -149,4 +154,91 @@ fn a_snapshot_does_not_change() {
     }
     assert_eq!(count, model.len());
     assert!(store.counters().merges > 0);
+}
+
+/// A reader of all coins keeps neither filters nor later memtables in memory, and sees its moment still.
+#[test]
+fn layers_for_scans_keep_files_and_no_memory() {
+    let (_disk, mut store, model) = layered();
+    commit(&mut store);
+    let layers = store.layers().for_scans();
+    assert!(layers.flushing.is_empty() && layers.bytes() > 0);
+    let expected = layers.expected_coins();
+    assert!((1..=model.len() as u64).contains(&expected), "{expected} of {}", model.len());
+    let known = model.values().next().unwrap();
+    for n in 0..20 {
+        let key = outpoint(1 << 40 | n);
+        add(&mut store, &key, &coin(n), false);
+        commit(&mut store);
+    }
+    store.spend(&hasher().hash(known.0)).unwrap();
+    commit(&mut store);
+    store.wait_merges().unwrap();
+    assert!(store.counters().merges > 0);
+    assert_eq!(store.memory_used().kept, 0, "no memtable is kept for it");
+    let mut scan = layers.sorted(OutPointOrder::LevelDb, 0, &|| false).unwrap();
+    let mut seen = Vec::new();
+    while let Some(entry) = scan.next().unwrap() {
+        seen.push((entry.outpoint, entry.coin().unwrap()));
+    }
+    assert!(seen.iter().eq(model.values()));
+}
+
+/// Scratch files that are there.
+fn scratch_files(store: &UtxoStore) -> usize {
+    let is_scratch =
+        |path: &&PathBuf| RunId::of_path(path).is_some_and(|run| run.0 >= FIRST_SCRATCH);
+    store.context.disk.list(Path::new(DIR)).unwrap().iter().filter(is_scratch).count()
+}
+
+#[test]
+fn a_sort_ends_when_nobody_wants_it_and_leaves_nothing() {
+    let (_disk, mut store, _) = layered();
+    (0..3_000).for_each(|n| add(&mut store, &outpoint(1 << 40 | n), &coin(n), false));
+    store.rotate_blocking().unwrap();
+    for looks in 0..3 {
+        let left = Cell::new(looks);
+        let is_over = || left.get() == 0 || left.replace(left.get() - 1) == 0;
+        let sorted = store.layers().sorted(OutPointOrder::Numeric, 0, &is_over);
+        assert!(matches!(sorted, Err(StoreError::Stopped)), "after {looks} looks");
+        assert_eq!((left.get(), scratch_files(&store)), (0, 0));
+    }
+}
+
+/// A sort that fills the disk fails, what it has written goes, and the store goes on.
+#[test]
+fn a_scratch_file_that_cannot_be_written_does_not_close_the_store() {
+    let mut failures = 0;
+    for n in 1.. {
+        let (disk, mut store, model) = layered();
+        commit(&mut store);
+        store.wait_merges().unwrap();
+        let (counted, error, lasting) = (Counted::Changes, DiskError::Full, Lasting::Once);
+        disk.plan(Fault { counted, nth: n, error, lasting, forgets: false });
+        let count = |mut scan: SortedScan| {
+            let mut count = 0;
+            while scan.next()?.is_some() {
+                count += 1;
+            }
+            Ok(count)
+        };
+        let sorted = store.layers().sorted(OutPointOrder::Numeric, 0, &|| false).and_then(count);
+        let failed = disk.has_failed();
+        disk.fail_nothing();
+        match sorted {
+            Ok(count) => assert_eq!(count, model.len()),
+            Err(error) => {
+                assert!(failed && matches!(error, StoreError::Io(_)), "{error:?}");
+                assert_eq!(scratch_files(&store), 0, "change {n}");
+                failures += 1;
+            }
+        }
+        add(&mut store, &outpoint(1 << 40), &coin(1), false);
+        commit(&mut store);
+        assert_eq!(self::sorted(&store, OutPointOrder::Numeric, 0).len(), model.len() + 1);
+        if !failed {
+            break;
+        }
+    }
+    assert!(failures > 2, "{failures}");
 }

@@ -83,7 +83,8 @@ fn store_speed() {
             while scan.next().unwrap().is_some() {}
         });
         measure("scan in outpoint order, 64 MiB", COINS, || {
-            let mut scan = store.layers().sorted(OutPointOrder::Numeric, 64 << 20).unwrap();
+            let mut scan =
+                store.layers().sorted(OutPointOrder::Numeric, 64 << 20, &|| false).unwrap();
             while scan.next().unwrap().is_some() {}
         });
         drop(store);

@@ -1,7 +1,9 @@
 //! JSON-RPC: godwit and bitcoind on the same chain, call by call.
 
 mod arguments;
+mod bans;
 mod cli;
+mod coins;
 mod differ;
 mod hostile;
 mod http;

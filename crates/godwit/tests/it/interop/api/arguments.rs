@@ -9,10 +9,10 @@ type Asked = (&'static str, Value);
 
 const NOTHING: [u8; 32] = [0; 32];
 
-const KEY: &str = "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
-const OTHER: &str = "02c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5";
+pub(super) const KEY: &str = "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
+pub(super) const OTHER: &str = "02c6047f9441ed7d6d3045406e95c07cd85c778e4b8cef3ca7abac09b95c709ee5";
 const LONG: &str = "0479be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8";
-const EXTENDED: &str = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B";
+pub(super) const EXTENDED: &str = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B";
 
 /// What is asked of both nodes; neither changes by it.
 pub(super) fn questions(chain: &RecentChain) -> Vec<Asked> {
@@ -288,7 +288,7 @@ fn of_descriptors() -> Vec<Asked> {
 }
 
 /// Each function with plain keys.
-fn functions() -> Vec<String> {
+pub(super) fn functions() -> Vec<String> {
     let x = &KEY[2..];
     vec![
         format!("pk({KEY})"),
@@ -334,7 +334,7 @@ fn functions() -> Vec<String> {
 }
 
 /// Extended keys, and keys that are none.
-fn keys() -> Vec<String> {
+pub(super) fn keys() -> Vec<String> {
     vec![
         format!("wpkh({EXTENDED})"),
         format!("wpkh({EXTENDED}/0/1)"),
@@ -361,7 +361,7 @@ fn keys() -> Vec<String> {
 }
 
 /// Without keys.
-fn texts() -> Vec<String> {
+pub(super) fn texts() -> Vec<String> {
     vec![
         "addr(bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080)".to_owned(),
         "addr(2MzQwSSnBHWHqSAqtTVQ6v47XtaisrJa1Vc)".to_owned(),

@@ -11,7 +11,7 @@ use crate::node::Node;
 
 /// Asks both and fails with all differences at once.
 #[track_caller]
-fn assert_same(ours: u16, theirs: u16, asked: &[(&'static str, Value)]) {
+pub(super) fn assert_same(ours: u16, theirs: u16, asked: &[(&str, Value)]) {
     let found: Vec<String> = asked
         .iter()
         .flat_map(|(method, params)| differences(ours, theirs, method, params))
@@ -30,6 +30,8 @@ fn godwit_answers_as_bitcoind_does() {
         godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
     });
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
+    // Of the log, it was started with more lines than usual.
+    bitcoind.rpc.call("logging", &json!([[], ["all"]]));
     assert_same(ours, theirs, &questions(chain));
     assert_same(ours, theirs, &misfits());
 
@@ -234,4 +236,48 @@ fn a_node_that_is_told_to_stop_answers_and_ends() {
     assert_eq!(godwit.call("stop", &json!([])), "godwit stopping");
     assert_eq!(waits.join().expect("it answers")["result"]["height"], 0);
     assert!(godwit.running.wait().success());
+}
+
+#[test]
+fn categories_of_the_log_are_turned_on_and_off_as_at_bitcoind() {
+    let Some(bitcoind) = bitcoind::start(&bitcoind::Start::default()) else { return };
+    let node = Node::new("regtest");
+    let mut godwit = Answering::start(&node, &[]);
+    let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
+    let asked: Vec<(&str, Value)> = [
+        json!([[], ["all"]]),
+        json!([]),
+        json!([["net"]]),
+        json!([["net", "rpc"], ["net"]]),
+        json!([["all"], ["zmq", "http"]]),
+        json!([["1"]]),
+        json!([null, ["1"]]),
+        json!([[""]]),
+        json!([null, [""]]),
+        json!([["none"]]),
+        json!([["0"]]),
+        json!([["coindb", "nonsense", "tor"]]),
+        json!([["leveldb"], ["nonsense"]]),
+        json!([[1]]),
+        json!([[["net"]]]),
+        json!([["NET"]]),
+        json!([null, null]),
+        json!([]),
+        json!([[], ["all"]]),
+    ]
+    .into_iter()
+    .map(|params| ("logging", params))
+    .collect();
+    assert_same(ours, theirs, &asked);
+
+    // A socket that nobody speaks on is a debugging line of this server, in its category and only then.
+    let has_line = |godwit: &mut Answering<'_>| godwit.running.log().0.contains("[http] ");
+    assert!(!has_line(&mut godwit));
+    godwit.call("logging", &json!([["all"]]));
+    wait_until("the log has debugging lines", || {
+        drop(std::net::TcpStream::connect(("127.0.0.1", ours)));
+        let unread = b"POST / HTTP/1.1\r\nHost: x\r\nbroken\r\n\r\n";
+        drop(exchange(ours, unread));
+        has_line(&mut godwit)
+    });
 }

@@ -1,0 +1,134 @@
+//! Calls that read all coins: of those that sort them one goes on and one waits, and of searches one at
+//! all.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct CoinCalls {
+    turns: Mutex<Turns>,
+    search: Mutex<Option<Arc<Progress>>>,
+}
+
+/// Those who sort: one does, and one waits.
+#[derive(Default)]
+struct Turns {
+    sorts: bool,
+    waits: bool,
+}
+
+/// A place among them, until it is dropped.
+pub(crate) struct Turn<'a> {
+    calls: &'a CoinCalls,
+    sorts: bool,
+}
+
+/// Of the search that is under way.
+#[derive(Default)]
+pub(crate) struct Progress {
+    pub(crate) percent: AtomicU32,
+    pub(crate) aborted: AtomicBool,
+}
+
+impl Progress {
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::SeqCst)
+    }
+}
+
+/// Ends the search when it is dropped.
+pub(crate) struct Running<'a> {
+    calls: &'a CoinCalls,
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl CoinCalls {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Progress>>> {
+        self.search.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lines up to sort; `None` while somebody else waits already.
+    pub(crate) fn queue_to_sort(&self) -> Option<Turn<'_>> {
+        let mut turns = self.turns();
+        if turns.waits {
+            return None;
+        }
+        let sorts = !turns.sorts;
+        *turns = Turns { sorts: true, waits: !sorts };
+        Some(Turn { calls: self, sorts })
+    }
+
+    /// Begins a search; `None` while there is another one.
+    pub(crate) fn begin_search(&self) -> Option<Running<'_>> {
+        let mut search = self.lock();
+        if search.is_some() {
+            return None;
+        }
+        let progress = Arc::new(Progress::default());
+        *search = Some(Arc::clone(&progress));
+        Some(Running { calls: self, progress })
+    }
+
+    /// The search that is under way.
+    pub(crate) fn search(&self) -> Option<Arc<Progress>> {
+        self.lock().clone()
+    }
+}
+
+impl Turn<'_> {
+    /// Whether nobody else sorts now.
+    pub(crate) fn has_come(&mut self) -> bool {
+        let mut turns = self.calls.turns();
+        if !self.sorts && !turns.sorts {
+            *turns = Turns { sorts: true, waits: false };
+            self.sorts = true;
+        }
+        self.sorts
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut turns = self.calls.turns();
+        if self.sorts {
+            turns.sorts = false;
+        } else {
+            turns.waits = false;
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        *self.calls.lock() = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sorts_and_one_waits() {
+        let calls = CoinCalls::default();
+        let mut first = calls.queue_to_sort().expect("nobody sorts");
+        assert!(first.has_come());
+        let gone = calls.queue_to_sort().expect("nobody waits");
+        assert!(calls.queue_to_sort().is_none());
+        drop(gone);
+        let mut second = calls.queue_to_sort().expect("nobody waits any more");
+        assert!(!second.has_come());
+        drop(first);
+        assert!(calls.queue_to_sort().is_none(), "it is the turn of the one who waits");
+        assert!(second.has_come() && second.has_come());
+        let mut third = calls.queue_to_sort().expect("nobody waits");
+        assert!(!third.has_come() && calls.queue_to_sort().is_none());
+        drop(second);
+        assert!(third.has_come());
+    }
+}

@@ -1,0 +1,219 @@
+//! All coins of the running node.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use godwit_chain::{ChainError, CoinsHash, CoinsView, VIEW_SORT_BYTES};
+use godwit_primitives::BlockHash;
+use godwit_rpc::{Json, RpcError, code};
+use godwit_store::StoreError;
+use godwit_store::utxo::MIN_SORT_MEMORY;
+
+use super::Call;
+
+/// Between two looks whether another reader has ended.
+const TURN_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The part of the answers' memory that coins are sorted in, for minutes.
+const SORT_SHARE: usize = 4;
+
+/// Memory of a sort beside that of the coins.
+const SORT_BUFFERS: usize = 2 << 20;
+
+/// What has to stay free on the disk beside what a sort needs, and while it goes on.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// Looks whether a sort is to end between two at the disk: it writes about a megabyte between them.
+const LOOKS: u32 = 16;
+
+/// The coins of the tip, which the chain goes on from meanwhile; `None` once they are not wanted any more.
+pub(super) fn view_unless(
+    call: &Call<'_>,
+    unwanted: &dyn Fn() -> bool,
+) -> Result<Option<CoinsView>, RpcError> {
+    let (sender, view) = bounded(1);
+    // Dropped with this call: the chain then knows that nobody waits.
+    let sender = Arc::new(sender);
+    let to = Arc::downgrade(&sender);
+    call.node.post(move |node| node.view_coins(to))?;
+    match call.node.wait_for(&view, &|| unwanted() || (call.is_gone)()) {
+        Ok(view) => Ok(Some(view)),
+        Err(_) if unwanted() && !call.node.is_ending() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same, while somebody waits for the answer.
+fn view(call: &Call<'_>) -> Result<CoinsView, RpcError> {
+    view_unless(call, &|| false)?.ok_or_else(over)
+}
+
+/// Fails where nobody wants the answer, or the node ends.
+pub(super) fn check(call: &Call<'_>) -> Result<(), RpcError> {
+    if call.node.is_ending() || (call.is_gone)() { Err(over()) } else { Ok(()) }
+}
+
+/// What a fault while reading coins is answered with.
+pub(super) fn unreadable(error: &dyn fmt::Display) -> RpcError {
+    log::error!("The coins cannot be read: {error}");
+    RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set")
+}
+
+fn over() -> RpcError {
+    RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down")
+}
+
+fn free(view: &CoinsView) -> Result<u64, RpcError> {
+    let free = rustix::fs::statvfs(view.dir()).map(|disk| disk.f_bavail * disk.f_frsize);
+    free.map_err(|error| unreadable(&error))
+}
+
+fn too_little_space(needed: u64, free: u64) -> RpcError {
+    let text = format!("Sorting the UTXO set needs {needed} free bytes, and there are {free}");
+    RpcError::new(code::INTERNAL_ERROR, text)
+}
+
+/// Fails where scratch files might take what the chain needs of the disk.
+fn check_space(view: &CoinsView) -> Result<(), RpcError> {
+    let (free, needed) = (free(view)?, 2 * view.bytes() + SPARE_BYTES);
+    if free < needed { Err(too_little_space(needed, free)) } else { Ok(()) }
+}
+
+/// Ends a sort when others have filled the disk meanwhile: a write of the chain that fails would end the
+/// node.
+struct Space<'a> {
+    free: &'a dyn Fn() -> Result<u64, RpcError>,
+    looks: Cell<u32>,
+    short: Cell<Option<RpcError>>,
+}
+
+impl<'a> Space<'a> {
+    fn new(free: &'a dyn Fn() -> Result<u64, RpcError>) -> Self {
+        Self { free, looks: Cell::new(0), short: Cell::new(None) }
+    }
+
+    /// Whether too little is left, as far as has been looked.
+    fn is_short(&self) -> bool {
+        self.looks.set(self.looks.get() + 1);
+        if !self.looks.get().is_multiple_of(LOOKS) {
+            return false;
+        }
+        let short = match (self.free)() {
+            Ok(free) if free >= SPARE_BYTES => return false,
+            Ok(free) => too_little_space(SPARE_BYTES, free),
+            Err(error) => error,
+        };
+        self.short.set(Some(short));
+        true
+    }
+}
+
+/// The memory that coins are sorted in.
+fn sort_memory(limit: usize) -> usize {
+    (limit / SORT_SHARE).clamp(MIN_SORT_MEMORY, VIEW_SORT_BYTES)
+}
+
+/// Waits until no other call sorts coins, and runs `sort` with the memory for it.
+fn in_turn<T>(
+    call: &mut Call<'_>,
+    sort: impl FnOnce(&mut Call<'_>, &CoinsView, usize) -> Result<T, RpcError>,
+) -> Result<T, RpcError> {
+    let api = call.api;
+    let turn = api.coins.queue_to_sort();
+    let mut turn = turn.ok_or_else(|| {
+        let text = "Another call counts the UTXO set, and one waits for it";
+        RpcError::new(code::LIMIT_EXCEEDED, text)
+    })?;
+    let _waiting = api.begin_wait()?;
+    while !turn.has_come() {
+        check(call)?;
+        api.stage.sleep(TURN_INTERVAL);
+    }
+    let memory = sort_memory(call.room.limit());
+    call.room.grow(memory + SORT_BUFFERS)?;
+    let view = view(call)?;
+    check_space(&view)?;
+    sort(call, &view, memory)
+}
+
+pub(super) fn set_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let hash = match call.arg(0) {
+        Json::Null => CoinsHash::Serialized,
+        kind => match kind.as_text()? {
+            "hash_serialized_3" => CoinsHash::Serialized,
+            "muhash" => CoinsHash::MuHash,
+            "none" => CoinsHash::Nothing,
+            other => {
+                let text = format!("'{other}' is not a valid hash_type");
+                return Err(RpcError::new(code::INVALID_PARAMETER, text));
+            }
+        },
+    };
+    if !call.arg(1).is_null() {
+        let text = "Querying specific block heights requires coinstatsindex";
+        return Err(RpcError::new(code::INVALID_PARAMETER, text));
+    }
+    in_turn(call, |call, view, memory| {
+        let free = || free(view);
+        let space = Space::new(&free);
+        let is_over = || check(call).is_err() || space.is_short();
+        let stats = view.stats(hash, memory, &is_over).map_err(|error| match error {
+            ChainError::Store(StoreError::Stopped) => space.short.take().unwrap_or_else(over),
+            error => unreadable(&error),
+        })?;
+        let mut json = Json::object([
+            ("height", view.tip().height.into()),
+            ("bestblock", view.tip().hash.to_string().into()),
+            ("txouts", stats.totals.txouts.into()),
+            ("bogosize", stats.totals.bogosize.into()),
+        ]);
+        let digest = BlockHash::from_bytes(stats.hash).to_string();
+        match hash {
+            CoinsHash::Nothing => {}
+            CoinsHash::MuHash => json.push("muhash", digest),
+            CoinsHash::Serialized => json.push("hash_serialized_3", digest),
+        }
+        json.push("total_amount", Json::amount(stats.totals.total_amount));
+        json.push("transactions", stats.transactions);
+        json.push("disk_size", view.bytes());
+        Ok(json)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sort_ends_when_the_disk_fills() {
+        for (last, is_short) in [(SPARE_BYTES, false), (SPARE_BYTES - 1, true)] {
+            let asked = Cell::new(0);
+            let free = || {
+                asked.set(asked.get() + 1);
+                Ok(if asked.get() < 3 { u64::MAX } else { last })
+            };
+            let space = Space::new(&free);
+            assert!((1..3 * LOOKS).all(|_| !space.is_short()));
+            assert_eq!((space.is_short(), asked.get()), (is_short, 3));
+            assert_eq!(space.short.take().is_some(), is_short);
+        }
+        let fails = || Err(over());
+        let space = Space::new(&fails);
+        assert!((0..LOOKS).any(|_| space.is_short()) && space.short.take().is_some());
+    }
+
+    #[test]
+    fn a_sort_takes_part_of_the_memory() {
+        for (limit, memory) in [
+            (0, MIN_SORT_MEMORY),
+            (4 * MIN_SORT_MEMORY + 4, MIN_SORT_MEMORY + 1),
+            (4 * VIEW_SORT_BYTES - 4, VIEW_SORT_BYTES - 1),
+            (48 << 20, VIEW_SORT_BYTES),
+        ] {
+            assert_eq!(sort_memory(limit), memory);
+        }
+    }
+}

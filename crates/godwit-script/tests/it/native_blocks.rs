@@ -98,7 +98,7 @@ fn claims_under_every_set_of_flags(step: usize) {
         for (tx, spent) in block.view().txs().skip(1).zip(&spent) {
             let core = prepare(tx.bytes(), spent).expect("well-formed");
             let tx = SpendingTx::new(tx, spent_outputs(spent)).expect("one an input");
-            for input in 0..tx.input_count() {
+            for (input, output) in spent.iter().enumerate() {
                 inputs += 1;
                 if inputs % step != 0 {
                     continue;
@@ -109,11 +109,7 @@ fn claims_under_every_set_of_flags(step: usize) {
                     let claim = claim(&tx, input, flags);
                     // Core refuses nothing under fewer flags that it accepts under more.
                     let accepts = under_all || core.verify_input(input, flags).is_ok();
-                    note(
-                        form(&tx.view(), input, spent[input].script_pubkey.as_slice()),
-                        accepts,
-                        claim.is_some(),
-                    );
+                    note(form(&tx.view(), input, &output.script_pubkey), accepts, claim.is_some());
                     let Some(claim) = claim else { continue };
                     compared += 1;
                     let known = claims[first..].iter().zip(&valid[first..]);

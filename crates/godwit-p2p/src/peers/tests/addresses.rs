@@ -200,15 +200,15 @@ fn nobody_is_told_of_banned_and_discouraged_hosts() {
         let ban = crate::Ban { created: 0, until: i64::MAX };
         Event::Operator(crate::NodeCommand::Ban(range.parse().expect("a range"), ban))
     };
-    let Host::Ipv4([first, ..]) = before[0].address.host else { panic!("the book has others") };
+    let Host::Ipv4([a, b, ..]) = before[0].address.host else { panic!("the book has others") };
     let other = |entry: &&AddressEntry| match entry.address.host {
-        Host::Ipv4(bytes) => bytes[0] != first,
+        Host::Ipv4(bytes) => bytes[..2] != [a, b],
         _ => true,
     };
     // Discouraged as one that has misbehaved, and banned with its neighbours.
     let discouraged = before.iter().find(other).expect("the book has others").address;
     node.peers.table.discourage(&discouraged.host);
-    node.tell(ban(&format!("{first}.0.0.0/8")));
+    node.tell(ban(&format!("{a}.{b}.0.0/16")));
     node.pump();
     let asks = node.inbound_peer();
     node.says(asks, Message::GetAddr);

@@ -25,8 +25,8 @@ fn help_names_each_method_that_is_present() {
 
 #[test]
 fn the_page_in_the_documentation_is_that_of_the_table() {
-    // Where cargo runs a test, and not where the compiler was told that the crate is: the same target directory
-    // serves other checkouts, which may be gone by now.
+    // Where cargo runs a test, and not where the compiler was told that the crate is: the same target
+    // directory serves other checkouts, which may be gone by now.
     let text = std::fs::read_to_string("../../docs/rpc.md").expect("the page is there");
     let (_, rest) = text.split_once("<!-- methods: begin -->\n").expect("the list begins");
     let (list, _) = rest.split_once("<!-- methods: end -->").expect("the list ends");

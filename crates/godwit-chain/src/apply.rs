@@ -25,7 +25,7 @@ use godwit_consensus::{
     sigop_cost, sigop_cost_within_limit,
 };
 use godwit_primitives::{Amount, Coin, OutPoint, Params, ScriptFlags};
-use godwit_store::utxo::{CoinCode, CompressedCoins, EpochPin, Probe, UtxoStore};
+use godwit_store::utxo::{CoinCode, CompressedCoins, EpochPin, KnownCoin, Probe, UtxoStore};
 
 use crate::structure::Structured;
 use crate::tree::NodeId;
@@ -175,7 +175,7 @@ impl Resolved {
     }
 
     /// What an output was before this block, if the block created or spent it.
-    pub(crate) fn coin_before(&self, outpoint: &OutPoint) -> Option<Option<Coin>> {
+    pub(crate) fn coin_before(&self, outpoint: &OutPoint) -> Option<KnownCoin> {
         let block = self.block.view();
         let mut inputs = block.txs().skip(1).flat_map(|tx| tx.inputs());
         let spent = inputs.position(|input| input.prevout == *outpoint);
@@ -185,9 +185,10 @@ impl Resolved {
         if let Some(n) = created
             && (outpoint.vout as usize) < block.tx(n).output_count()
         {
-            return Some(None);
+            return Some(KnownCoin::Absent);
         }
-        spent.map(|input| self.spent.compressed().coin(input))
+        let coin = |input| self.spent.compressed().coin(input);
+        spent.map(|input| coin(input).map_or(KnownCoin::Absent, KnownCoin::Unspent))
     }
 
     /// The coins that transaction `tx` spent.

@@ -58,7 +58,7 @@ pub use key::{HashedOutPoint, UtxoHasher};
 pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan, Searched};
 pub use lost_coins::LostCoins;
 pub use manifest::Manifest;
-pub use memtable::{Probe, Taken};
+pub use memtable::{KnownCoin, Probe, Taken};
 pub(crate) use run::file::run_fingerprints;
 pub use scrub::{RunScrub, Scrubbed};
 pub use segments::Shape;

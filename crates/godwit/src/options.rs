@@ -97,18 +97,22 @@ pub enum Command {
         expected: Option<UtxoHash>,
     },
     /// `verify`
-    Verify {
-        /// `-repair`
-        repair: bool,
-        /// `-audit`
-        audit: bool,
-    },
+    Verify(VerifyOptions),
+}
+
+/// What `verify` does besides reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerifyOptions {
+    /// `-repair`
+    pub repair: bool,
+    /// `-audit`
+    pub audit: bool,
 }
 
 impl Command {
     /// Whether the command takes long, and leaves something behind when it is interrupted.
     pub fn is_long(&self) -> bool {
-        self.validates() || matches!(self, Self::Verify { .. })
+        self.validates() || matches!(self, Self::Verify(_))
     }
 
     /// Whether the command connects new blocks.

@@ -101,7 +101,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         Command::UtxoStats => utxo::stats(config),
         Command::UtxoDump { file } => utxo::dump(config, file),
         Command::UtxoLoad { file, expected } => utxo::load(config, file, expected.as_ref()),
-        Command::Verify { repair, audit } => verify::run(config, (*repair, *audit), &bars, &stop),
+        Command::Verify(options) => verify::run(config, *options, &bars, &stop),
     };
     result.map_err(|failure| failure.with_remedy(&dir))
 }

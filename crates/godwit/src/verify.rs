@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::memory::{self, MemoryPlan};
 use crate::open::start_options;
-use crate::options::{Config, UtxoHash};
+use crate::options::{Config, UtxoHash, VerifyOptions};
 use crate::process::{self, StopFlag};
 use crate::progress::{self, AtRisk, Position, Progress};
 
@@ -43,7 +43,7 @@ impl Fatal for NothingStored {
 
 pub(crate) fn run(
     config: &Config,
-    (repair, audit): (bool, bool),
+    VerifyOptions { repair, audit }: VerifyOptions,
     bars: &MultiProgress,
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {

@@ -105,31 +105,39 @@ fn is_sane(tx: TxView<'_>) -> bool {
         && tx.outputs().all(|output| valid(output.script_pubkey))
 }
 
-/// Reads a transaction that is the whole of `bytes` (Core `DecodeTx`). One without inputs can look like one
-/// with witnesses: the scripts decide.
-pub(super) fn parse_transaction(
-    bytes: &[u8],
-    try_plain: bool,
-    try_witness: bool,
-) -> Option<TxView<'_>> {
+/// As what bytes are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum TxForm {
+    Plain,
+    /// With witnesses, or plain where it has none.
+    Extended,
+    /// One without inputs can look like one with witnesses: the scripts decide.
+    Either,
+}
+
+/// Reads a transaction that is the whole of `bytes` (Core `DecodeTx`).
+pub(super) fn parse_transaction(bytes: &[u8], form: TxForm) -> Option<TxView<'_>> {
     let whole = |tx: &TxView<'_>| tx.total_size() == bytes.len();
     let extended = || TxView::parse(bytes).ok().filter(whole);
     let plain = || TxView::parse_plain(bytes).ok().filter(whole);
-    let extended = if try_witness { extended() } else { None };
+    let extended = if form == TxForm::Plain { None } else { extended() };
     if extended.is_some_and(is_sane) {
         return extended;
     }
-    let plain = if try_plain { plain() } else { None };
+    let plain = if form == TxForm::Extended { None } else { plain() };
     plain.filter(|tx| extended.is_none() || is_sane(*tx)).or(extended)
 }
 
 pub(super) fn decode_raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let is_witness = call.arg(1);
-    let try_witness = parse::flag(is_witness, true)?;
-    let try_plain = is_witness.is_null() || !try_witness;
+    let form = match parse::flag(is_witness, true)? {
+        _ if is_witness.is_null() => TxForm::Either,
+        true => TxForm::Extended,
+        false => TxForm::Plain,
+    };
     let failed = || RpcError::new(code::DESERIALIZATION_ERROR, "TX decode failed");
     let bytes = parse::hex(call.arg(0).as_text()?).ok_or_else(failed)?;
-    let tx = parse_transaction(&bytes, try_plain, try_witness).ok_or_else(failed)?;
+    let tx = parse_transaction(&bytes, form).ok_or_else(failed)?;
     call.room.grow(cost::transaction(tx, &[]))?;
     Ok(transaction(tx, call.network(), None, Detail::Fee, false))
 }

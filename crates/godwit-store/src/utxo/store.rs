@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock, Weak};
 
 use crossbeam_channel::Receiver;
+use godwit_primitives::Coin;
 use godwit_primitives::coin::is_unspendable;
-use godwit_primitives::{Amount, Coin};
 
 use super::budget::{Budget, UtxoConfig};
 use super::commits::Commits;
@@ -172,19 +172,13 @@ impl UtxoStore {
     /// BIP30) and for coins that a disconnected block gives back. Otherwise the caller knows that
     /// it does not.
     #[inline]
-    pub fn add(
-        &mut self,
-        key: &HashedOutPoint,
-        value: Amount,
-        script: &[u8],
-        height: u32,
-        coinbase: bool,
-        possible_overwrite: bool,
-    ) {
+    pub fn add(&mut self, key: &HashedOutPoint, coin: &Coin, possible_overwrite: bool) {
+        let Coin { value, script_pubkey: script, height, coinbase } = coin;
         if is_unspendable(script) {
             return;
         }
-        self.active.add(key, CoinParts { value, script, height, coinbase }, possible_overwrite);
+        let parts = CoinParts { value: *value, script, height: *height, coinbase: *coinbase };
+        self.active.add(key, parts, possible_overwrite);
         self.after_growth();
     }
 
@@ -274,8 +268,7 @@ impl UtxoStore {
     /// A failed read or a damaged block.
     pub fn get(&self, key: &HashedOutPoint) -> Result<Option<Coin>, StoreError> {
         match self.active.coin(key) {
-            Some(KnownCoin::Unspent(coin)) => Ok(Some(coin)),
-            Some(KnownCoin::Spent) => Ok(None),
+            Some(known) => Ok(known.unspent()),
             None => read(&self.layers, key),
         }
     }
@@ -372,13 +365,10 @@ impl UtxoStore {
     }
 }
 
-/// What the active memtable knows of a coin: it, or that it is spent. Of all others [`UtxoStore::layers`]
-/// know, taken at the same moment.
-pub fn unsealed_coin(store: &UtxoStore, key: &HashedOutPoint) -> Option<Option<Coin>> {
-    store.active.coin(key).map(|known| match known {
-        KnownCoin::Unspent(coin) => Some(coin),
-        KnownCoin::Spent => None,
-    })
+/// What the active memtable knows of a coin. Of all others [`UtxoStore::layers`] know, taken at the same
+/// moment.
+pub fn unsealed_coin(store: &UtxoStore, key: &HashedOutPoint) -> Option<KnownCoin> {
+    store.active.coin(key)
 }
 
 /// Removes all runs of a directory, whose coins were given up.

@@ -133,9 +133,12 @@ struct Node<'a> {
 }
 
 /// What is offered to peers, of what there is.
-fn services(all: Services, is_pruned: bool, encrypted: bool) -> Services {
-    let blocks = if is_pruned { SERVICES_WHEN_PRUNED } else { all };
-    if encrypted { blocks | Services::P2P_V2 } else { blocks }
+fn services(all: Services, is_pruned: bool) -> Services {
+    if is_pruned { SERVICES_WHEN_PRUNED } else { all }
+}
+
+fn transport(encrypted: bool) -> Services {
+    if encrypted { Services::P2P_V2 } else { Services::NONE }
 }
 
 /// Bans whom the operator had banned before the start.
@@ -198,7 +201,7 @@ impl<'a> Node<'a> {
         let now = now(started);
         let mut peers_config = peers_config(options, &params, max_connections, pool, seed);
         let is_pruned = config.prune_bytes.is_some() || chain.prune_height() > 0;
-        peers_config.services = services(peers_config.services, is_pruned, encrypted);
+        peers_config.services = services(peers_config.services, is_pruned) | transport(encrypted);
         warn_of_clock(now, &chain);
         let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         peers.call_first(&anchors);

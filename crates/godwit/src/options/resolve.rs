@@ -16,7 +16,7 @@ use super::table::{
     MIN_PRUNE_MIB,
 };
 use super::values::{HostPort, OrOff};
-use super::{Command, Config, ImportOptions, MemoryOptions, NodeOptions, Reach};
+use super::{Command, Config, ImportOptions, MemoryOptions, NodeOptions, Reach, VerifyOptions};
 use crate::memory::{MIN_MEMORY, MemoryPlan};
 
 /// Tor's SOCKS port (Core `DEFAULT_TOR_SOCKS_PORT`).
@@ -187,7 +187,8 @@ fn command(
         }
         CommandName::UtxoStats => Command::UtxoStats,
         CommandName::Verify => {
-            Command::Verify { repair: draft.files.repair, audit: draft.files.audit }
+            let (repair, audit) = (draft.files.repair, draft.files.audit);
+            Command::Verify(VerifyOptions { repair, audit })
         }
         CommandName::UtxoDump => Command::UtxoDump { file: file() },
         CommandName::UtxoLoad => Command::UtxoLoad { file: file(), expected: draft.utxo_hash },

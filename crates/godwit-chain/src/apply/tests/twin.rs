@@ -268,8 +268,7 @@ impl Run {
                 height: 60 + u32::from(n),
                 coinbase: n % 2 == 0,
             };
-            let Coin { value, script_pubkey, height, coinbase } = &coin;
-            utxo.add(&hasher().hash(outpoint), *value, script_pubkey, *height, *coinbase, true);
+            utxo.add(&hasher().hash(outpoint), &coin, true);
             twin.0.insert(outpoint, coin);
             seen.push(outpoint);
         }

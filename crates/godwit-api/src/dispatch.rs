@@ -35,7 +35,6 @@ const MAX_LOGGED: usize = 100;
 /// Bytes of an error's text at most: some repeat what the caller sent.
 const MAX_MESSAGE: usize = 16 << 10;
 
-/// Who asks.
 struct Caller<'a> {
     user: &'a str,
     /// Nobody waits for the answer any more.

@@ -13,13 +13,13 @@ use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
 use godwit_rpc::{RpcError, code};
 use godwit_stream::PooledStream;
 
-/// Questions that wait for the node's thread; whoever has another one waits for a place.
+/// Questions that wait for the node's thread; a method that has another one waits for a place.
 pub const MAX_QUESTIONS: usize = 128;
 
 /// Between two looks of a waiting method whether the node ends.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Between two looks of a waiting method whether somebody still waits for it.
+/// Between two looks of a waiting method whether its client still waits.
 const CALLER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the node's thread lends to a question.
@@ -176,7 +176,7 @@ impl Publisher {
     }
 }
 
-/// Whoever waits is told that nothing will come any more.
+/// Methods that wait are told that nothing will come any more.
 impl Drop for Publisher {
     fn drop(&mut self) {
         self.0.ending.store(true, Ordering::SeqCst);
@@ -279,7 +279,7 @@ impl Seam {
         Ok(answer)
     }
 
-    /// Waits for what the node's thread sends, while somebody waits for that. A question that the thread does
+    /// Waits for what the node's thread sends, while a client waits for that. A question that the thread does
     /// not take any more stays in the queue, and its answer's channel open: hence the looks whether the node
     /// ends.
     pub(crate) fn wait_for<T>(

@@ -58,7 +58,7 @@ const BACKLOG: i32 = 128;
 /// A client that has not logged in by then gives its place to others.
 const FIRST_LOGIN: Duration = Duration::from_secs(5);
 
-/// Before a failed login is answered: whoever guesses passwords has to wait.
+/// Before a failed login is answered: a client that guesses passwords has to wait.
 const FAILED_LOGIN: Duration = Duration::from_millis(250);
 
 /// Before the next attempt to accept a connection after one that failed.
@@ -174,7 +174,7 @@ struct Shared {
 struct Connection {
     peer: SocketAddr,
     stream: Arc<TcpStream>,
-    /// Somebody who may ask has used it.
+    /// A client with a valid login has used it.
     is_known: AtomicBool,
 }
 
@@ -183,7 +183,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// It cannot.
+    /// No address can be bound, the cookie cannot be written, or no thread starts.
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
         let listeners = listen(&options.addresses)?;
         let mut credentials = options.credentials.clone();

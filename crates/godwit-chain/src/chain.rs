@@ -575,9 +575,9 @@ impl Chain {
     }
 }
 
-/// A reader found the bytes of a stored block damaged: they are fetched again, if somebody fetches. One that
-/// was written again is not served, and nothing more: a reader's wish is no reason to end, nor to fetch it
-/// over and over.
+/// A reader found the bytes of a stored block damaged: they are fetched again, if the driver fetches.
+/// One that was written again is not served, and nothing more: a reader's wish is no reason to end, nor
+/// to fetch it over and over.
 pub fn note_damaged(chain: &mut Chain, id: NodeId) {
     if chain.goal.copies_come() && !chain.index.damaged.was_rewritten(id) {
         chain.lose(id);

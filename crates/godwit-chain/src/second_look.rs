@@ -17,7 +17,7 @@
 //! were merged since, too, which takes longer than a block is in the window, nothing has such a coin as it
 //! was.
 //!
-//! One look more for a block costs whoever sends bad ones as much proof of work as before: a block that
+//! One look more for a block costs a peer that sends bad ones as much proof of work as before: a block that
 //! failed is refused by its hash.
 
 use std::cmp::Reverse;

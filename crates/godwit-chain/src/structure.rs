@@ -37,7 +37,7 @@ pub struct Structured {
     first_inputs: Vec<u32>,
     /// Inputs that are locked until some time after their coins were created (BIP68).
     time_locked: Vec<u32>,
-    /// All outputs.
+    /// Keys of all outputs, in their order.
     creates: Vec<HashedOutPoint>,
     /// Each output as it is stored; absent, if it cannot be spent.
     outputs: CompressedCoins,
@@ -209,7 +209,6 @@ impl Structured {
         &self.time_locked
     }
 
-    /// All outputs.
     pub(crate) fn creates(&self) -> &[HashedOutPoint] {
         &self.creates
     }

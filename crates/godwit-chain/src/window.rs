@@ -116,7 +116,7 @@ impl Window {
         job_sender: JobSender<Answer>,
     ) -> Self {
         let store = Arc::clone(&env.store);
-        // One file, whoever finds the first.
+        // One file, whichever worker finds the first.
         let once = Once::new();
         let record = move |contradiction: &Contradiction| {
             once.call_once(|| contradiction.record(store.disk(), store.dir()));

@@ -72,7 +72,7 @@ struct Submissions {
     /// Those without a verdict, by ticket.
     waiting: HashMap<u64, Submitted>,
     next_ticket: u64,
-    /// Those that are stored, and may become the tip; whoever handed them in waits for that.
+    /// Those that are stored, and may become the tip; who handed them in waits for that.
     stored: HashMap<BlockHash, Sender<BlockOutcome>>,
 }
 
@@ -84,7 +84,7 @@ enum Submitted {
     Caller(Sender<BlockOutcome>),
 }
 
-/// What concerns whoever runs the node.
+/// What concerns the operator of the node.
 struct Operator {
     network_active: bool,
     /// The chain has nothing to do, as of its last turn.
@@ -201,7 +201,7 @@ impl NodeCore {
         self.apply_actions(now);
     }
 
-    /// Answers a question of somebody who asks the node.
+    /// Answers a question of an RPC method.
     pub fn answer(&mut self, now: Now, question: godwit_api::Question) {
         self.operator.now = now;
         question(self);

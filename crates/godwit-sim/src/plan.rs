@@ -161,8 +161,8 @@ impl ChainPlan {
         }
     }
 
-    /// The benchmark's chain with 1,100 empty blocks before the last era, so that this one spends coins older than
-    /// a week as well, as blocks of the main chain do.
+    /// The benchmark's chain with 1,100 empty blocks before the last era, so that this one spends coins
+    /// older than a week as well, as blocks of the main chain do.
     pub fn aged(seed: u64) -> ChainPlan {
         let ChainPlan { mut stretches, .. } = ChainPlan::benchmark(seed);
         stretches.insert(LAST_ERA, Stretch::Mix(&EMPTY, 1_100));

@@ -35,7 +35,7 @@ interop: setup
 	@tools/build-btcd
 	cargo test --release --locked -p godwit --test it interop:: -- --nocapture
 
-# The six benchmarks of bitcoin/bitcoin#30987 beside other programs; wants a quiet machine for ten
+# The six benchmarks of bitcoin/bitcoin#30987 beside other programs; wants a quiet machine for fifteen
 # minutes behind the building. Options of godwit-bench go in OPTIONS.
 bench: setup
 	@tools/bench $(OPTIONS)

@@ -16,6 +16,7 @@ mod pruning;
 mod reindex;
 mod restart;
 mod rot;
+mod rotted_headers;
 mod schemas;
 mod scrub;
 mod snapshots;

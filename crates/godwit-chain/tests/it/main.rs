@@ -9,6 +9,7 @@ mod foreign_control;
 mod golden;
 mod inspect;
 mod kernel;
+mod lost_coins;
 mod overrule;
 mod panics;
 mod pruned_branches;

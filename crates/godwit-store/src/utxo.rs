@@ -21,6 +21,7 @@ mod beyond_parity;
 mod budget;
 mod commits;
 mod compressed;
+mod derived;
 mod entry;
 mod entry_sum;
 mod filter;

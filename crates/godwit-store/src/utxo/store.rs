@@ -11,6 +11,7 @@ use godwit_primitives::coin::is_unspendable;
 use super::budget::{Budget, UtxoConfig};
 use super::commits::Commits;
 use super::compressed::CompressedCoins;
+use super::derived;
 use super::entry::CoinParts;
 use super::jobs::MergePart;
 use super::key::{HashedOutPoint, UtxoHasher};
@@ -19,7 +20,6 @@ use super::manifest::{Manifest, ManifestRun};
 use super::memtable::{KnownCoin, Memtable, Probe, Taken};
 use super::run::file::RunFile;
 use super::run::format::{RunId, SegmentMeta};
-use super::run::segment::Segment;
 use super::sealed::Sealed;
 use super::segments::{Segments, Shape};
 use super::sort::FIRST_SCRATCH;
@@ -124,7 +124,7 @@ impl UtxoStore {
             let (run, metas) = open_run(&context, named)?;
             runs.push(Arc::downgrade(&run));
             for meta in &metas {
-                let segment = Segment::load(&run, meta, named.seals, partition_bits)?;
+                let segment = derived::load(&context, &run, meta, named.seals)?;
                 segments.install(vec![Arc::new(segment)]);
                 segments.limit_filters(budget.filter_limit());
                 segments.limit_indexes(budget.index_limit());

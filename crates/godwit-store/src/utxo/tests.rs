@@ -5,6 +5,7 @@ mod faults;
 mod inspect;
 mod layout;
 mod limits;
+mod many_coins;
 mod model;
 mod panics;
 mod pinned;

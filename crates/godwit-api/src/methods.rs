@@ -11,6 +11,7 @@ mod descriptors;
 mod difficulty;
 mod generate;
 mod headers;
+mod indexes;
 mod memoryless;
 mod network;
 mod output;
@@ -141,6 +142,7 @@ pub(crate) fn handler(name: &str) -> Option<Handler> {
         "getblock" => blocks::block,
         "getblockchaininfo" => chain::info,
         "getblockcount" => chain::count,
+        "getblockfilter" => indexes::block_filter,
         "getblockhash" => chain::hash,
         "getblockheader" => headers::header,
         "getblockstats" => stats::block_stats,
@@ -151,7 +153,7 @@ pub(crate) fn handler(name: &str) -> Option<Handler> {
         "getdeploymentinfo" => deployments::info,
         "getdescriptorinfo" => descriptors::info,
         "getdifficulty" => difficulty::of_tip,
-        "getindexinfo" => memoryless::index_info,
+        "getindexinfo" => indexes::info,
         "getmemoryinfo" => control::memory_info,
         "getmempoolentry" => memoryless::entry,
         "getmempoolinfo" => memoryless::info,

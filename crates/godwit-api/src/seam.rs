@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use godwit_chain::{Chain, CoinsView, NodeId};
 use godwit_consensus::Reject;
+use godwit_index::Indexes;
 use godwit_p2p::{NodeCommand, Now, Peers, Reachable};
 use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
 use godwit_rpc::{RpcError, code};
@@ -192,10 +193,16 @@ pub struct Seam {
     published: Arc<Published>,
     params: Arc<Params>,
     reach: Reach,
+    indexes: Indexes,
 }
 
 /// Both sides; `first` is published to begin with.
-pub fn seam(params: Arc<Params>, reach: Reach, first: Snapshot) -> (Seam, Questions, Publisher) {
+pub fn seam(
+    params: Arc<Params>,
+    reach: Reach,
+    indexes: Indexes,
+    first: Snapshot,
+) -> (Seam, Questions, Publisher) {
     let (sender, receiver) = bounded(MAX_QUESTIONS);
     let published = Arc::new(Published {
         snapshot: Mutex::new(Arc::new(first)),
@@ -203,7 +210,8 @@ pub fn seam(params: Arc<Params>, reach: Reach, first: Snapshot) -> (Seam, Questi
         ending: AtomicBool::new(false),
     });
     let publisher = Publisher(Arc::clone(&published));
-    (Seam { questions: sender, published, params, reach }, Questions(receiver), publisher)
+    let seam = Seam { questions: sender, published, params, reach, indexes };
+    (seam, Questions(receiver), publisher)
 }
 
 fn ending() -> RpcError {
@@ -219,11 +227,17 @@ impl Seam {
         self.reach
     }
 
+    /// The optional indexes that the node keeps.
+    pub(crate) fn indexes(&self) -> &Indexes {
+        &self.indexes
+    }
+
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.published.lock())
     }
 
-    pub(crate) fn is_ending(&self) -> bool {
+    /// Whether the node ends.
+    pub fn is_ending(&self) -> bool {
         self.published.ending.load(Ordering::SeqCst)
     }
 
@@ -239,7 +253,7 @@ impl Seam {
     /// # Errors
     ///
     /// The node ends.
-    pub(crate) fn ask<T: Send + 'static>(
+    pub fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut dyn NodeState) -> T + Send + 'static,
     ) -> Result<T, RpcError> {
@@ -257,7 +271,7 @@ impl Seam {
     /// # Errors
     ///
     /// The node ends.
-    pub(crate) fn post(
+    pub fn post(
         &self,
         question: impl FnOnce(&mut dyn NodeState) + Send + 'static,
     ) -> Result<(), RpcError> {
@@ -294,6 +308,12 @@ impl Seam {
                 Err(_) => return Err(ending()),
             }
         }
+    }
+
+    /// Waits until the tip is another one than this, for a second at most.
+    pub fn wait_for_other_tip(&self, known: BlockHash) {
+        let deadline = Instant::now() + CALLER_INTERVAL;
+        self.wait_until(Some(deadline), &|| false, |snapshot| snapshot.tip.hash != known);
     }
 
     /// Waits until the snapshot is as wanted, the time is over, nobody waits any more or the node ends, and

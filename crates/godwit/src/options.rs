@@ -15,6 +15,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use godwit_chain::ScriptOptions;
+use godwit_index::{FILTER_INDEX_MEMORY, TX_INDEX_MEMORY};
 use godwit_p2p::Reachable;
 use godwit_primitives::Params;
 use godwit_program::options::{self as tables, OptionsError};
@@ -47,6 +48,7 @@ pub struct Config {
     pub flush_interval: Option<u64>,
     /// `-prune` in bytes; `None` keeps every block.
     pub prune_bytes: Option<u64>,
+    pub indexes: IndexOptions,
     /// `-scrub`.
     pub scrub: bool,
     /// `-reindex` and `-reindex-chainstate`.
@@ -65,6 +67,23 @@ pub struct MemoryOptions {
     pub total: Option<u64>,
     /// `-dbcache` in bytes, at least 4 MiB; `None`: what the other parts leave.
     pub coins: Option<u64>,
+}
+
+/// The optional indexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexOptions {
+    /// `-txindex`.
+    pub transactions: bool,
+    /// `-blockfilterindex`.
+    pub filters: bool,
+}
+
+impl IndexOptions {
+    /// Bytes of memory that they take together.
+    pub fn memory(self) -> u64 {
+        let of = |on, bytes| if on { bytes } else { 0 };
+        of(self.transactions, TX_INDEX_MEMORY) + of(self.filters, FILTER_INDEX_MEMORY)
+    }
 }
 
 impl Config {

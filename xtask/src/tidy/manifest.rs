@@ -22,6 +22,7 @@ const DISK: &str = "godwit-disk";
 const FAULT_DISK: &str = "godwit-fault-disk";
 const STORE: &str = "godwit-store";
 const CHAIN: &str = "godwit-chain";
+const INDEX: &str = "godwit-index";
 const P2P: &str = "godwit-p2p";
 const SIM: &str = "godwit-sim";
 const TESTDATA: &str = "godwit-testdata";
@@ -61,6 +62,11 @@ const ROOMS: &[Room] = &[
         tests_may_use: &[FAULT_DISK, SIM, TESTDATA],
     },
     Room {
+        name: INDEX,
+        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN],
+        tests_may_use: &[FAULT_DISK, SIM, TESTDATA],
+    },
+    Room {
         name: P2P,
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SECRET],
         tests_may_use: &[TESTDATA],
@@ -70,13 +76,13 @@ const ROOMS: &[Room] = &[
     Room { name: PROGRAM, may_use: &[PRIMITIVES], tests_may_use: &[] },
     Room {
         name: NODE,
-        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN, P2P, SECRET, PROGRAM, API],
+        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN, INDEX, P2P, SECRET, PROGRAM, API],
         tests_may_use: &[FAULT_DISK, KEYS, SIGNER, SIM, TESTDATA, RPC, CLI],
     },
     Room { name: RPC, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
         name: API,
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN, P2P, SECRET, RPC],
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN, INDEX, P2P, SECRET, RPC],
         tests_may_use: &[],
     },
     Room { name: CLI, may_use: &[PRIMITIVES, PROGRAM, RPC], tests_may_use: &[] },
@@ -119,7 +125,7 @@ const APART: &[(&str, &[&str])] = &[
     (NODE, KEYS_AND_THEIR_PARTS),
     // Variable time is for public data.
     (SIGNER, &[VERIFY]),
-    (CLI, &[CHAIN, STORE, P2P, API, ENGINE]),
+    (CLI, &[CHAIN, STORE, INDEX, P2P, API, ENGINE]),
 ];
 
 const KEYS_AND_THEIR_PARTS: &[&str] = &[

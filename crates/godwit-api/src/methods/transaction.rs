@@ -4,6 +4,7 @@ use godwit_primitives::{BlockHash, Coin, Network, TxView, Txid, money_range};
 use godwit_rpc::{Json, RpcError, code};
 
 use super::headers::HeaderFacts;
+use super::indexes::{self, FoundTransaction};
 use super::{Call, cost, parse, source, stored};
 use crate::script::{Op, Ops, asm_of_script_sig, script_json};
 
@@ -142,6 +143,57 @@ pub(super) fn decode_raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     Ok(transaction(tx, call.network(), None, Detail::Fee, false))
 }
 
+/// What is said where there is no such transaction.
+fn no_transaction(what: &str) -> RpcError {
+    let text = format!("{what}. Use gettransaction for wallet transactions.");
+    RpcError::new(code::INVALID_ADDRESS_OR_KEY, text)
+}
+
+fn in_named_block(
+    call: &mut Call<'_>,
+    txid: &Txid,
+    hash: BlockHash,
+) -> Result<FoundTransaction, RpcError> {
+    let place = call.node.ask(move |node| {
+        let chain = node.chain();
+        let id = chain
+            .tree()
+            .find(&hash)
+            .ok_or_else(|| RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Block hash not found"))?;
+        let source = source(chain, id)
+            .map_err(|_| RpcError::new(code::MISC_ERROR, "Block not available"))?;
+        Ok((HeaderFacts::of(chain, id), source))
+    })??;
+    call.room.grow(place.1.size() * cost::DECODED)?;
+    let bytes = call.read(&place.1)?;
+    let block = stored::decoded(bytes)?;
+    let view = block.view();
+    let missing = || no_transaction("No such transaction found in the provided block");
+    let n = view.txids().iter().position(|found| found == txid).ok_or_else(missing)?;
+    let behind: usize = view.txs().skip(n).map(|tx| tx.total_size()).sum();
+    let (start, bytes) = (view.total_size() - behind, view.bytes().to_vec());
+    FoundTransaction::at(place, bytes, start, txid).ok_or_else(missing)
+}
+
+fn in_any_block(call: &mut Call<'_>, txid: &Txid) -> Result<FoundTransaction, RpcError> {
+    let Some(index) = call.node.indexes().transactions.clone() else {
+        return Err(no_transaction(
+            "No such mempool transaction. Use -txindex or provide a block hash to enable blockchain \
+             transaction queries",
+        ));
+    };
+    let is_complete = indexes::catch_up(call, index.status())?;
+    indexes::find_transaction(call, txid)?.ok_or_else(|| {
+        no_transaction(match is_complete {
+            true => "No such mempool or blockchain transaction",
+            false => {
+                "No such mempool transaction. Blockchain transactions are still in the process of being \
+                 indexed"
+            }
+        })
+    })
+}
+
 pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let txid: Txid = parse::hash(call.arg(0), "parameter 1")?;
     let params = call.node.params();
@@ -153,46 +205,31 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ));
     }
     let verbosity = parse::verbosity(call.arg(1), 0)?;
-    if call.arg(2).is_null() {
-        return Err(not_found(
-            "No such mempool transaction. Use -txindex or provide a block hash to enable blockchain \
-             transaction queries. Use gettransaction for wallet transactions."
-                .to_owned(),
-        ));
-    }
-    let hash: BlockHash = parse::hash(call.arg(2), "parameter 3")?;
-    let (facts, source) = call.node.ask(move |node| {
-        let chain = node.chain();
-        let id = chain
-            .tree()
-            .find(&hash)
-            .ok_or_else(|| RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Block hash not found"))?;
-        let source = source(chain, id)
-            .map_err(|_| RpcError::new(code::MISC_ERROR, "Block not available"))?;
-        Ok((HeaderFacts::of(chain, id), source))
-    })??;
-    call.room.grow(source.size() * cost::DECODED)?;
-    let block = stored::decoded(call.read(&source)?)?;
-    let view = block.view();
-    let Some(n) = view.txids().iter().position(|found| *found == txid) else {
-        return Err(not_found(
-            "No such transaction found in the provided block. Use gettransaction for wallet \
-             transactions."
-                .to_owned(),
-        ));
+    let named = match call.arg(2) {
+        Json::Null => None,
+        hash => Some(parse::hash(hash, "parameter 3")?),
     };
-    let tx = view.tx(n);
+    let found = match named {
+        Some(hash) => in_named_block(call, &txid, hash)?,
+        None => in_any_block(call, &txid)?,
+    };
+    let FoundTransaction { facts, source, .. } = &found;
+    let tx = found.tx();
     if verbosity <= 0 {
         return Ok(Json::hex(tx.bytes()));
     }
-    if verbosity > 1 && n > 0 {
+    let n = if verbosity > 1 { found.number() } else { 0 };
+    if n > 0 {
         call.room.grow(source.undo_size() * cost::OF_RECORD)?;
     }
-    let undo = if verbosity > 1 && n > 0 { stored::undo(&source)? } else { None };
+    let undo = if n > 0 { stored::undo(source)? } else { None };
     let spent = undo.as_ref().and_then(|undo| undo.transactions().nth(n - 1));
     call.room.grow(cost::transaction(tx, spent.unwrap_or_default()))?;
     let is_active = facts.confirmations > 0;
-    let mut json = Json::object([("in_active_chain", is_active.into())]);
+    let mut json = Json::Object(Vec::new());
+    if named.is_some() {
+        json.push("in_active_chain", is_active);
+    }
     let Json::Object(members) = transaction(tx, call.network(), spent, Detail::Prevouts, true)
     else {
         unreachable!("a transaction is an object");

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 
+use godwit_index::Indexes;
 use godwit_p2p::Reachable;
 use godwit_primitives::{Network, Params, Work};
 
@@ -46,7 +47,7 @@ fn node() -> (Seam, Node) {
         warnings: Vec::new(),
     };
     let reach = Reach { reachable: Reachable::CLEARNET, clearnet: None, onion: None };
-    let (seam, questions, publisher) = seam(Arc::new(params), reach, first);
+    let (seam, questions, publisher) = seam(Arc::new(params), reach, Indexes::default(), first);
     (seam, Node { _questions: questions, _publisher: publisher })
 }
 

@@ -17,6 +17,7 @@ use indicatif::MultiProgress;
 use super::core::{NodeCore, Turn};
 use super::dns::Resolver;
 use super::index::ChainIndex;
+use super::indexes::{Opened, RunningIndexes};
 use super::peers_file::PeersFile;
 use super::rpc::{self, Rpc};
 use super::setup::{harden_for_encryption, peers_config, proxies, raise_descriptors, user_agent};
@@ -26,7 +27,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::open::{open_chain, start_options};
 use crate::options::{Config, NodeOptions};
-use crate::process::{StopFlag, random_bytes, seconds_since_1970};
+use crate::process::{EntropyError, StopFlag, random_bytes, seconds_since_1970};
 use crate::progress::{AtRisk, Position, Progress, Stage};
 
 /// Most events of the network that are handled before the chain has its turn.
@@ -119,6 +120,7 @@ enum Ended {
 struct Node<'a> {
     options: &'a NodeOptions,
     rpc: Rpc,
+    indexes: RunningIndexes,
     core: NodeCore,
     sockets: Sockets,
     inbox: Inbox,
@@ -148,6 +150,14 @@ fn ban_again(core: &mut NodeCore, dir: &Path) {
     }
 }
 
+fn random_seed() -> Result<[u8; 32], EntropyError> {
+    let mut seed = [0; 32];
+    let (first, second) = seed.split_at_mut(16);
+    first.copy_from_slice(&random_bytes()?);
+    second.copy_from_slice(&random_bytes()?);
+    Ok(seed)
+}
+
 /// Says it when the clock is behind the chain.
 fn warn_of_clock(now: Now, chain: &Chain) {
     let best = chain.tree().node(chain.tree().best_header()).header.time;
@@ -172,16 +182,13 @@ impl<'a> Node<'a> {
         };
         let pool = chain.block_buffers().clone();
         let encrypted = harden_for_encryption(options);
-        let [first, second, third] = [random_bytes()?, random_bytes()?, random_bytes()?];
-        let mut seed = [0; 32];
-        seed[..16].copy_from_slice(&first);
-        seed[16..].copy_from_slice(&second);
+        let seed = random_seed()?;
         let (sockets, inbox) = Sockets::start(
             SocketsConfig {
                 magic: config.params.magic,
                 pool: pool.clone(),
                 proxies: proxies(options),
-                session: *third.first_chunk().expect("sixteen bytes"),
+                session: *random_bytes()?.first_chunk().expect("sixteen bytes"),
                 max_download_rate: options.max_download_rate,
                 encrypted,
             },
@@ -203,6 +210,7 @@ impl<'a> Node<'a> {
         let is_pruned = config.prune_bytes.is_some() || chain.prune_height() > 0;
         peers_config.services = services(peers_config.services, is_pruned) | transport(encrypted);
         warn_of_clock(now, &chain);
+        let indexes = Opened::open(config, &chain)?;
         let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         peers.call_first(&anchors);
         let mut core = NodeCore::new(chain, peers);
@@ -211,10 +219,12 @@ impl<'a> Node<'a> {
         if let Some(rate) = options.max_download_rate {
             core.set_max_download_rate(rate);
         }
-        let rpc = Rpc::new(server, &core, now, options, config.prune_bytes);
+        let rpc = Rpc::new(server, &core, now, options, config.prune_bytes, indexes.shared());
+        let indexes = indexes.start(rpc.seam());
         Ok(Self {
             options,
             rpc,
+            indexes,
             core,
             sockets,
             inbox,
@@ -335,6 +345,7 @@ impl<'a> Node<'a> {
         drop(self.sockets);
         let bans = self.rpc.bans();
         drop(self.rpc);
+        drop(self.indexes);
         let peers = self.core.peers();
         if let Some(bans) = bans {
             bans.end(peers.bans());

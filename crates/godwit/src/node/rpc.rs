@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
     BanFile, CookieError, CookieFile, Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question,
-    Questions, Reach, RpcAuth, Server, ServerError, ServerOptions, TipFacts, seam,
+    Questions, Reach, RpcAuth, Seam, Server, ServerError, ServerOptions, TipFacts, seam,
 };
 use godwit_chain::{ChainError, Places};
+use godwit_index::Indexes;
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::{StoreError, check_unused};
@@ -132,11 +133,14 @@ pub(super) struct Rpc {
     between: bool,
 }
 
+/// Whoever asks: a server for programs, and indexes.
+///
 /// In this order dropped: methods that wait for the node hear of its end before the server waits for them.
 struct Running {
+    seam: Seam,
     questions: Questions,
     publisher: Publisher,
-    server: Server,
+    server: Option<Server>,
 }
 
 impl Rpc {
@@ -147,17 +151,22 @@ impl Rpc {
         now: Now,
         options: &NodeOptions,
         prune_target: Option<u64>,
+        indexes: Indexes,
     ) -> Self {
-        let running = server.map(|server| {
+        let is_asked = server.is_some() || indexes.any();
+        let running = is_asked.then(|| {
             let reach = Reach {
                 reachable: options.reach.networks,
                 clearnet: options.reach.proxy,
                 onion: options.reach.onion,
             };
             let first = core.snapshot(now, prune_target, Places::of(core.chain()).bytes_on_disk());
-            let (seam, questions, publisher) = seam(core.chain().params().clone(), reach, first);
-            server.ready(seam);
-            Running { questions, publisher, server }
+            let (seam, questions, publisher) =
+                seam(core.chain().params().clone(), reach, indexes, first);
+            if let Some(server) = &server {
+                server.ready(seam.clone());
+            }
+            Running { seam, questions, publisher, server }
         });
         Self {
             running,
@@ -168,9 +177,15 @@ impl Rpc {
         }
     }
 
+    /// To ask this node, if anything does.
+    pub(super) fn seam(&self) -> Option<&Seam> {
+        self.running.as_ref().map(|running| &running.seam)
+    }
+
     /// Where methods keep the bans, if there are any.
     pub(super) fn bans(&self) -> Option<Arc<BanFile>> {
-        self.running.as_ref().map(|running| Arc::clone(running.server.bans()))
+        let server = self.running.as_ref()?.server.as_ref()?;
+        Some(Arc::clone(server.bans()))
     }
 
     /// Answers some of the questions that wait; whether there may be more. One that follows from an answer

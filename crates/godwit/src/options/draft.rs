@@ -7,6 +7,7 @@ use godwit_p2p::AddressNetwork;
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
 
+use super::IndexOptions;
 use super::rpc::RpcDraft;
 use super::values::{HostPort, OrOff, UtxoHash};
 
@@ -50,6 +51,7 @@ pub(super) struct FilesDraft {
     pub(super) reindex_chainstate: bool,
     pub(super) repair: bool,
     pub(super) audit: bool,
+    pub(super) indexes: IndexOptions,
 }
 
 /// The part of the draft that concerns memory, in MiB.

@@ -16,7 +16,9 @@ use super::table::{
     MIN_PRUNE_MIB,
 };
 use super::values::{HostPort, OrOff};
-use super::{Command, Config, ImportOptions, MemoryOptions, NodeOptions, Reach, VerifyOptions};
+use super::{
+    Command, Config, ImportOptions, IndexOptions, MemoryOptions, NodeOptions, Reach, VerifyOptions,
+};
 use crate::memory::{MIN_MEMORY, MemoryPlan};
 
 /// Tor's SOCKS port (Core `DEFAULT_TOR_SOCKS_PORT`).
@@ -36,7 +38,8 @@ pub(super) fn resolve(
         let origin = invoked.origin("reindex-chainstate").expect("its value was given");
         return Err(Problem::OfNoUse { option: "reindex-chainstate", with: "prune" }.at(origin));
     }
-    let memory = memory(&invoked)?;
+    let indexes = indexes(&invoked, prune_bytes)?;
+    let memory = memory(&invoked, indexes.memory())?;
     let reachable = reachable(&invoked)?;
     let scrub = invoked.draft.files.scrub.unwrap_or(true);
     let Invoked { command: name, operands, network, datadir, config_file, mut draft, .. } = invoked;
@@ -55,6 +58,7 @@ pub(super) fn resolve(
         memory,
         flush_interval,
         prune_bytes,
+        indexes,
         scrub,
         rebuild,
         scripts,
@@ -63,7 +67,8 @@ pub(super) fn resolve(
     })
 }
 
-fn memory(invoked: &Invoked<Godwit>) -> Result<MemoryOptions, OptionsError> {
+/// `indexes` is what these take.
+fn memory(invoked: &Invoked<Godwit>, indexes: u64) -> Result<MemoryOptions, OptionsError> {
     let MemoryDraft { total, coins } = invoked.draft.memory;
     let refused = |option, value, reason| {
         let origin = invoked.origin(option).expect("its value was given");
@@ -73,8 +78,11 @@ fn memory(invoked: &Invoked<Godwit>) -> Result<MemoryOptions, OptionsError> {
         if mib << 20 < MIN_MEMORY {
             return refused("memory", mib, "expected at least 448 MiB");
         }
+        if mib << 20 < MIN_MEMORY + indexes {
+            return refused("memory", mib, "expected at least 448 MiB, and 16 for each index");
+        }
         if let Some(coins) = coins
-            && coins << 20 > MemoryPlan::most_for_coins(mib << 20)
+            && coins << 20 > MemoryPlan::most_for_coins((mib << 20) - indexes)
         {
             return refused("dbcache", coins, "more than the other parts leave of -memory");
         }
@@ -104,6 +112,22 @@ fn prune_bytes(invoked: &Invoked<Godwit>) -> Result<Option<u64>, OptionsError> {
     };
     let origin = invoked.origin("prune").expect("its value was given");
     Err(Problem::Refused { option: "prune", value: mib, reason }.at(origin))
+}
+
+/// The index of transactions leads to blocks that pruning would delete (Core `init.cpp` refuses the two
+/// likewise); that of filters is made from them, and nothing keeps them until it is.
+fn indexes(
+    invoked: &Invoked<Godwit>,
+    prune_bytes: Option<u64>,
+) -> Result<IndexOptions, OptionsError> {
+    let indexes = invoked.draft.files.indexes;
+    for (on, option) in [(indexes.transactions, "txindex"), (indexes.filters, "blockfilterindex")] {
+        if on && prune_bytes.is_some() {
+            let origin = invoked.origin(option).expect("its value was given");
+            return Err(Problem::OfNoUse { option, with: "prune" }.at(origin));
+        }
+    }
+    Ok(indexes)
 }
 
 /// The networks in which peers are chosen. As in Core (`init.cpp`), a `-onlynet` that nothing could

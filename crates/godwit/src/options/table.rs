@@ -360,6 +360,42 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
         commands: OF_NODE,
         group: CONNECTIONS,
         ..setting(
+            "txindex",
+            "",
+            "",
+            "Keep an index of all transactions, for getrawtransaction and gettxoutproof without a block's hash. It \
+             is built beside everything else, also later. Not with -prune (default: 0).",
+            |draft, text| {
+                draft.files.indexes.transactions = plain::flag(text)?;
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value { placeholder: "TYPE", expected: "basic, 1 or 0", off: Some("0") },
+        commands: OF_NODE,
+        group: CONNECTIONS,
+        ..setting(
+            "blockfilterindex",
+            "",
+            "",
+            "Keep an index of block filters (BIP158) of this type, for getblockfilter; 1 means basic, the only \
+             one. As -txindex (default: 0).",
+            |draft, text| {
+                draft.files.indexes.filters = match text.to_str()? {
+                    "basic" | "1" => true,
+                    "0" => false,
+                    _ => return None,
+                };
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Flag,
+        commands: OF_NODE,
+        group: CONNECTIONS,
+        ..setting(
             "scrub",
             "",
             "",

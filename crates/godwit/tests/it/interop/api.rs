@@ -8,6 +8,7 @@ mod differ;
 mod hostile;
 mod http;
 mod imitation;
+mod indexes;
 mod methods;
 
 use std::ffi::OsStr;

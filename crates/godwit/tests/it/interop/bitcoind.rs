@@ -21,6 +21,8 @@ pub(super) struct Start<'a> {
     /// It speaks the plain protocol alone.
     pub(super) plain: bool,
     pub(super) prune: bool,
+    /// Beside the usual ones.
+    pub(super) options: &'a [&'a str],
 }
 
 /// A bitcoind of its own; `None` when there is none in the cache.
@@ -47,6 +49,7 @@ pub(super) fn start(start: &Start<'_>) -> Option<ForeignNode> {
     if start.prune {
         command.arg("-prune=550");
     }
+    command.args(start.options);
     if start.plain {
         command.arg("-v2transport=0");
     }

@@ -9,6 +9,8 @@ mod hostile;
 mod http;
 mod imitation;
 mod methods;
+mod rest;
+mod zmq;
 
 use std::ffi::OsStr;
 

@@ -28,11 +28,12 @@ fuzz: setup
 ifma: setup
 	@tools/test-ifma
 
-# godwit beside bitcoind and three versions of btcd, which are built first; once they are in the cache,
-# `make test` runs these tests too.
+# godwit beside bitcoind and three versions of btcd, which are built first, and heard by pyzmq; once they are
+# in the cache, `make test` runs these tests too.
 interop: setup
 	@tools/build-bitcoind
 	@tools/build-btcd
+	@tools/build-pyzmq
 	cargo test --release --locked -p godwit --test it interop:: -- --nocapture
 
 # The six benchmarks of bitcoin/bitcoin#30987 beside other programs; wants a quiet machine for fifteen

@@ -24,11 +24,13 @@ mod dispatch;
 mod log_categories;
 mod log_limit;
 mod methods;
+mod rest;
 mod script;
 mod seam;
 mod server;
 mod stage;
 mod subnet;
+mod zmq;
 
 pub use answers::ANSWER_BYTES;
 pub use auth::{Credentials, RpcAuth, RpcAuthError, Whitelist};
@@ -40,5 +42,12 @@ pub use seam::{
     BlockOutcome, MAX_QUESTIONS, NodeState, Overruled, Pruning, Publisher, Question, Questions,
     Reach, Seam, Snapshot, TipFacts, seam,
 };
-pub use server::{BODY_BYTES, MAX_CONNECTIONS, Server, ServerError, ServerOptions, Starting};
+pub use server::{
+    BODY_BYTES, Interfaces, MAX_CONNECTIONS, Server, ServerError, ServerMemory, ServerOptions,
+    Starting,
+};
 pub use subnet::{Subnet, SubnetError};
+pub use zmq::{
+    DEFAULT_HIGH_WATER_MARK, MAX_ZMQ_SUBSCRIBERS, Notice, NoticedBlock, Notices, Notifier, Topic,
+    Zmq, ZmqAddress, ZmqAddressError, ZmqError,
+};

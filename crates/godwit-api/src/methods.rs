@@ -1,27 +1,27 @@
 //! The methods.
 
 mod bans;
-mod blocks;
+pub(crate) mod blocks;
 mod chain;
 mod coins;
 mod control;
-mod cost;
+pub(crate) mod cost;
 mod deployments;
 mod descriptors;
 mod difficulty;
 mod generate;
-mod headers;
+pub(crate) mod headers;
 mod indexes;
 mod memoryless;
 mod network;
-mod output;
+pub(crate) mod output;
 mod parse;
 mod peers;
 mod proof;
 mod scripts;
 mod search;
 mod stats;
-mod stored;
+pub(crate) mod stored;
 mod submit;
 mod transaction;
 mod waiting;
@@ -53,12 +53,12 @@ impl Call<'_> {
         self.args.get(n).unwrap_or(&Json::Null)
     }
 
-    fn network(&self) -> Network {
+    pub(crate) fn network(&self) -> Network {
         self.node.params().network
     }
 
     /// Reads a stored block, on this thread.
-    fn read(&self, source: &BlockSource) -> Result<Vec<u8>, RpcError> {
+    pub(crate) fn read(&self, source: &BlockSource) -> Result<Vec<u8>, RpcError> {
         let (reader, stored) = match source {
             BlockSource::Genesis => return Ok(self.node.params().genesis_block()),
             BlockSource::Stored(reader, stored) => (reader, stored),
@@ -82,12 +82,33 @@ pub(crate) enum BlockSource {
     Stored(godwit_chain::BlockReader, StoredBlock),
 }
 
+/// Why a block's bytes are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    NotDownloaded,
+    Pruned,
+    /// They were found to be damaged.
+    Damaged,
+}
+
 /// Where a block's bytes are.
 ///
 /// # Errors
 ///
-/// They are not there.
+/// They are not there, as methods say it.
 fn source(chain: &Chain, id: NodeId) -> Result<BlockSource, RpcError> {
+    block_source(chain, id).map_err(|missing| {
+        let text = match missing {
+            Missing::NotDownloaded => "Block not available (not fully downloaded)",
+            Missing::Pruned => "Block not available (pruned data)",
+            Missing::Damaged => "Block not found on disk",
+        };
+        RpcError::new(code::MISC_ERROR, text)
+    })
+}
+
+/// The same, with the bare reason.
+pub(crate) fn block_source(chain: &Chain, id: NodeId) -> Result<BlockSource, Missing> {
     if id == chain.tree().genesis() {
         return Ok(BlockSource::Genesis);
     }
@@ -95,13 +116,11 @@ fn source(chain: &Chain, id: NodeId) -> Result<BlockSource, RpcError> {
         return Ok(BlockSource::Stored(Places::of(chain).reader(), stored));
     }
     let node = chain.tree().node(id);
-    let text = match node.tx_count {
-        // Its bytes were found to be damaged.
-        _ if node.position.is_some() => "Block not found on disk",
-        0 => "Block not available (not fully downloaded)",
-        _ => "Block not available (pruned data)",
-    };
-    Err(RpcError::new(code::MISC_ERROR, text))
+    Err(match node.tx_count {
+        _ if node.position.is_some() => Missing::Damaged,
+        0 => Missing::NotDownloaded,
+        _ => Missing::Pruned,
+    })
 }
 
 fn block_not_found() -> RpcError {
@@ -114,7 +133,7 @@ fn find(chain: &Chain, hash: &BlockHash) -> Result<NodeId, RpcError> {
 }
 
 /// The block of the active chain at a height that it has.
-fn at_height(chain: &Chain, height: u32) -> NodeId {
+pub(crate) fn at_height(chain: &Chain, height: u32) -> NodeId {
     chain.tree().ancestor(chain.tip(), height).expect("not above the tip")
 }
 
@@ -170,6 +189,7 @@ pub(crate) fn handler(name: &str) -> Option<Handler> {
         "gettxoutproof" => proof::make,
         "gettxoutsetinfo" => coins::set_info,
         "gettxspendingprevout" => memoryless::spending,
+        "getzmqnotifications" => control::notifiers,
         "help" => control::help,
         "invalidateblock" => submit::invalidate,
         "listbanned" => bans::list,

@@ -40,11 +40,12 @@ use crate::log_limit::LogLimit;
 use crate::seam::Seam;
 use crate::stage::Stage;
 use crate::subnet::Subnet;
+use crate::zmq::Notifier;
 pub use body::BODY_BYTES;
-use body::{Bodies, Hopeless, Received, receive};
+use body::{Bodies, Hopeless, MAX_BODY_BYTES, MAX_RESOURCE_BODY_BYTES, Received, receive};
 use patient::Patient;
-pub(crate) use workers::{AnswerText, Reply, RequestBody};
-use workers::{Job, Workers};
+pub(crate) use workers::{AnswerBody, ContentKind, Reply, RequestBody};
+use workers::{Asked, Job, Workers};
 
 /// Bytes of a request line with its headers (Core `MAX_HEADERS_SIZE`).
 const MAX_HEADER_BYTES: usize = 8192;
@@ -88,10 +89,8 @@ pub struct ServerOptions {
     pub timeout: Duration,
     /// Connections at once; who comes later waits until one ends.
     pub connections: usize,
-    /// Memory of answers that are made or sent.
-    pub answer_bytes: usize,
-    /// Memory of requests that are received or wait.
-    pub body_bytes: usize,
+    pub memory: ServerMemory,
+    pub interfaces: Interfaces,
     /// Version of the program, as `0.1.0`.
     pub version: &'static str,
     /// Where the log is.
@@ -100,6 +99,24 @@ pub struct ServerOptions {
     pub log_categories: &'static LogCategories,
     /// Set by the method `stop`.
     pub stop: Arc<AtomicBool>,
+}
+
+/// What there is beside JSON-RPC.
+#[derive(Clone, Debug, Default)]
+pub struct Interfaces {
+    /// Whether REST is answered, to all that may ask, without a login.
+    pub rest: bool,
+    /// What is published, for programs that ask for it.
+    pub notifiers: Vec<Notifier>,
+}
+
+/// Memory of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerMemory {
+    /// Of answers that are made or sent.
+    pub answers: usize,
+    /// Of requests that are received or wait.
+    pub requests: usize,
 }
 
 /// Why there is no server.
@@ -161,6 +178,7 @@ struct Shared {
     credentials: Credentials,
     allowed: Vec<Subnet>,
     timeout: Duration,
+    rest: bool,
     connections: Arc<Semaphore>,
     /// Connections that wait for a place.
     waiting: AtomicUsize,
@@ -196,7 +214,7 @@ impl Server {
             }
         };
         let stage = Stage::new("Starting…");
-        let answers = Answers::new(options.answer_bytes);
+        let answers = Answers::new(options.memory.answers);
         let api = Api::new(&stage, &answers, &options);
         let (jobs, workers) =
             Workers::start(api, options.threads, options.queue).map_err(ServerError::Start)?;
@@ -204,9 +222,10 @@ impl Server {
             credentials,
             allowed: options.allowed.clone(),
             timeout: options.timeout,
+            rest: options.interfaces.rest,
             connections: Arc::new(Semaphore::new(options.connections)),
             waiting: AtomicUsize::new(0),
-            bodies: Bodies::new(options.body_bytes),
+            bodies: Bodies::new(options.memory.requests),
             jobs,
             wrong_passwords: LogLimit::default(),
             full_queues: LogLimit::default(),
@@ -444,7 +463,7 @@ async fn answer_and_perhaps_close(
     Ok(if shared.waiting.load(Ordering::SeqCst) > 0 { closing(answer) } else { answer })
 }
 
-/// Answers a request. Who has not shown who he is costs no memory and no worker.
+/// Answers a request. Who has not shown who he is costs no memory and no worker, unless REST is answered.
 async fn answer(
     request: Request<Incoming>,
     connection: &Connection,
@@ -453,6 +472,11 @@ async fn answer(
     let known = [Method::GET, Method::POST, Method::HEAD, Method::PUT];
     if !known.contains(request.method()) {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, ""));
+    }
+    if let Some(target) = resource(&request, shared) {
+        connection.is_known.store(true, Ordering::SeqCst);
+        let asked = Asked::Resource { target };
+        return run_job(request, MAX_RESOURCE_BODY_BYTES, asked, connection, shared).await;
     }
     if request.uri() != "/" {
         return Ok(plain(StatusCode::NOT_FOUND, ""));
@@ -473,7 +497,25 @@ async fn answer(
         return Ok(unauthorized());
     };
     connection.is_known.store(true, Ordering::SeqCst);
-    let body = match receive(request.into_body(), &shared.bodies, shared.timeout).await? {
+    run_job(request, MAX_BODY_BYTES, Asked::Calls { user }, connection, shared).await
+}
+
+/// The target of a request for a resource of REST, if that is answered.
+fn resource(request: &Request<Incoming>, shared: &Shared) -> Option<String> {
+    let uri = request.uri();
+    let is_answered = shared.rest && uri.authority().is_none() && Api::is_resource(uri.path());
+    is_answered.then(|| uri.path_and_query().map(ToString::to_string))?
+}
+
+/// Has a worker answer, once the body is there.
+async fn run_job(
+    request: Request<Incoming>,
+    most: u64,
+    asked: Asked,
+    connection: &Connection,
+    shared: &Shared,
+) -> Result<Answer, Hopeless> {
+    let body = match receive(request.into_body(), most, &shared.bodies, shared.timeout).await? {
         Received::Whole(body) => body,
         Received::TooLong => return Ok(closing(plain(StatusCode::PAYLOAD_TOO_LARGE, ""))),
         Received::Broken => return Ok(closing(plain(StatusCode::BAD_REQUEST, ""))),
@@ -483,7 +525,7 @@ async fn answer(
         }
     };
     let (sender, reply) = oneshot::channel();
-    if shared.jobs.try_send(Job { body, user, reply: sender }).is_err() {
+    if shared.jobs.try_send(Job { asked, body, reply: sender }).is_err() {
         shared.full_queues.warn(|| {
             "Request rejected because http work queue depth exceeded, it can be increased with the \
              -rpcworkqueue= setting"
@@ -507,13 +549,18 @@ async fn answer(
 
 fn finished(reply: Reply) -> Answer {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    match reply.text {
+    match reply.body {
         None => plain(status, ""),
-        Some(text) => {
+        Some(body) => {
+            let kind = match body.kind {
+                ContentKind::Json => "application/json",
+                ContentKind::Text => "text/plain",
+                ContentKind::Bytes => "application/octet-stream",
+            };
             // Its memory counts until it is sent.
-            let mut answer = Response::new(Full::new(Bytes::from_owner(text)));
+            let mut answer = Response::new(Full::new(Bytes::from_owner(body)));
             *answer.status_mut() = status;
-            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
             answer
         }
     }

@@ -8,6 +8,7 @@ mod dns;
 mod driver;
 pub mod index;
 mod indexes;
+mod notices;
 mod peers_file;
 mod rpc;
 mod setup;

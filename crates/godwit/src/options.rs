@@ -8,12 +8,14 @@ mod resolve;
 mod rpc;
 mod table;
 mod values;
+mod zmq;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use godwit_api::Notifier;
 use godwit_chain::ScriptOptions;
 use godwit_index::{FILTER_INDEX_MEMORY, TX_INDEX_MEMORY};
 use godwit_p2p::Reachable;
@@ -57,6 +59,8 @@ pub struct Config {
     pub scripts: ScriptOptions,
     /// The RPC server of a node, unless there is to be none.
     pub rpc: Option<RpcOptions>,
+    /// `-zmqpub...`: what a node publishes, and where.
+    pub zmq: Vec<Notifier>,
     pub command: Command,
 }
 

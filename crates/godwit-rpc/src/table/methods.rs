@@ -1,7 +1,7 @@
 //! The rows.
 
 use super::Category::{
-    Blockchain, Control, Hidden, Mining, Network, Rawtransactions, Signer, Util,
+    Blockchain, Control, Hidden, Mining, Network, Rawtransactions, Signer, Util, Zmq,
 };
 use super::{Category, Kind, Method, Need, Param, Presence};
 
@@ -567,6 +567,7 @@ pub const METHODS: &[Method] = &[
         &[required("address", Kind::Text, "The address.")],
     ),
     absent(Util, "verifymessage", NOT_YET),
+    present(Zmq, "getzmqnotifications", "What is published over ZeroMQ, and where.", &[]),
 ];
 
 const fn present(

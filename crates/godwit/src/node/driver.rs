@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
-use godwit_api::{BanFile, NodeState, Server};
+use godwit_api::{BanFile, NodeState, Server, Zmq};
 use godwit_chain::{Chain, ChainError, Poll, wait_with_both};
 use godwit_p2p::{Anchors, NodeCommand, Now, Peers, Services};
 use godwit_store::disk::RealDisk;
@@ -18,6 +18,7 @@ use super::core::{NodeCore, Turn};
 use super::dns::Resolver;
 use super::index::ChainIndex;
 use super::indexes::{Opened, RunningIndexes};
+use super::notices;
 use super::peers_file::PeersFile;
 use super::rpc::{self, Rpc};
 use super::setup::{harden_for_encryption, peers_config, proxies, raise_descriptors, user_agent};
@@ -121,6 +122,7 @@ struct Node<'a> {
     options: &'a NodeOptions,
     rpc: Rpc,
     indexes: RunningIndexes,
+    zmq: Option<Zmq>,
     core: NodeCore,
     sockets: Sockets,
     inbox: Inbox,
@@ -156,6 +158,17 @@ fn random_seed() -> Result<[u8; 32], EntropyError> {
     first.copy_from_slice(&random_bytes()?);
     second.copy_from_slice(&random_bytes()?);
     Ok(seed)
+}
+
+/// Chain and engine, as the options want them.
+fn core_of(chain: Chain, peers: Peers, now: Now, options: &NodeOptions, dir: &Path) -> NodeCore {
+    let mut core = NodeCore::new(chain, peers);
+    core.set_network_active(now, options.network_active);
+    ban_again(&mut core, dir);
+    if let Some(rate) = options.max_download_rate {
+        core.set_max_download_rate(rate);
+    }
+    core
 }
 
 /// Says it when the clock is behind the chain.
@@ -213,18 +226,16 @@ impl<'a> Node<'a> {
         let indexes = Opened::open(config, &chain)?;
         let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         peers.call_first(&anchors);
-        let mut core = NodeCore::new(chain, peers);
-        core.set_network_active(now, options.network_active);
-        ban_again(&mut core, &dir);
-        if let Some(rate) = options.max_download_rate {
-            core.set_max_download_rate(rate);
-        }
+        let mut core = core_of(chain, peers, now, options, &dir);
+        let (zmq, announcer) = notices::start(config, core.chain())?.unzip();
+        core.tell_of_blocks(announcer);
         let rpc = Rpc::new(server, &core, now, options, config.prune_bytes, indexes.shared());
         let indexes = indexes.start(rpc.seam());
         Ok(Self {
             options,
             rpc,
             indexes,
+            zmq,
             core,
             sockets,
             inbox,
@@ -346,6 +357,7 @@ impl<'a> Node<'a> {
         let bans = self.rpc.bans();
         drop(self.rpc);
         drop(self.indexes);
+        drop(self.zmq);
         let peers = self.core.peers();
         if let Some(bans) = bans {
             bans.end(peers.bans());

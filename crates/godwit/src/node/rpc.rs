@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
-    BanFile, CookieError, CookieFile, Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question,
-    Questions, Reach, RpcAuth, Seam, Server, ServerError, ServerOptions, TipFacts, seam,
+    BanFile, CookieError, CookieFile, Credentials, Interfaces, MAX_CONNECTIONS,
+    MAX_ZMQ_SUBSCRIBERS, NodeState, Publisher, Question, Questions, Reach, RpcAuth, Seam, Server,
+    ServerError, ServerMemory, ServerOptions, TipFacts, seam,
 };
 use godwit_chain::{ChainError, Places};
 use godwit_index::Indexes;
@@ -15,6 +16,7 @@ use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::{StoreError, check_unused};
 
 use super::core::NodeCore;
+use super::notices;
 use super::setup::OfPrograms;
 use crate::descriptors;
 use crate::exit::Exit;
@@ -54,18 +56,27 @@ const WAITING_CONNECTIONS: u64 = 2;
 
 /// What the connections of programs need of the descriptors.
 pub(super) fn most_connections(config: &Config) -> OfPrograms {
+    let published = zmq_descriptors(config);
     match config.rpc {
-        None => OfPrograms::default(),
+        None => OfPrograms { least: published, most: published },
         Some(_) => OfPrograms {
-            least: LEAST_CONNECTIONS + WAITING_CONNECTIONS,
-            most: MAX_CONNECTIONS as u64 + WAITING_CONNECTIONS,
+            least: LEAST_CONNECTIONS + WAITING_CONNECTIONS + published,
+            most: MAX_CONNECTIONS as u64 + WAITING_CONNECTIONS + published,
         },
     }
 }
 
-/// Connections for which there are descriptors, beside files and `peers` connections to peers.
-fn connections(peers: u64) -> usize {
-    let beside = descriptors::BESIDE_CONNECTIONS + WAITING_CONNECTIONS;
+/// Descriptors of those who publish and of those who subscribed.
+fn zmq_descriptors(config: &Config) -> u64 {
+    match config.zmq.len() {
+        0 => 0,
+        notifiers => (notifiers + MAX_ZMQ_SUBSCRIBERS) as u64,
+    }
+}
+
+/// Connections for which there are descriptors, beside files, `peers` connections to peers and `others`.
+fn connections(peers: u64, others: u64) -> usize {
+    let beside = descriptors::BESIDE_CONNECTIONS + WAITING_CONNECTIONS + others;
     let others = beside + MAX_ADD_NODE_CONNECTIONS as u64 + peers;
     let most = MAX_CONNECTIONS as u64;
     let spare = descriptors::raise(others + most).saturating_sub(others);
@@ -111,9 +122,9 @@ pub(super) fn start(
         threads: rpc.threads,
         queue: rpc.queue,
         timeout: rpc.timeout,
-        connections: connections(max_connections as u64),
-        answer_bytes: memory.answers,
-        body_bytes: memory.requests,
+        connections: connections(max_connections as u64, zmq_descriptors(config)),
+        memory: ServerMemory { answers: notices::memory(config).0, requests: memory.requests },
+        interfaces: Interfaces { rest: rpc.rest, notifiers: config.zmq.clone() },
         version: env!("CARGO_PKG_VERSION"),
         log_path: dir.join(LOG_FILE),
         bans: Arc::new(BanFile::new(&dir)),

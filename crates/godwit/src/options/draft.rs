@@ -10,6 +10,7 @@ use godwit_primitives::{BlockHash, Work};
 use super::IndexOptions;
 use super::rpc::RpcDraft;
 use super::values::{HostPort, OrOff, UtxoHash};
+use super::zmq::ZmqDraft;
 
 /// `None` is "not given".
 #[derive(Default)]
@@ -26,6 +27,7 @@ pub(super) struct Draft {
     pub(super) utxo_hash: Option<UtxoHash>,
     pub(super) connections: ConnectionDraft,
     pub(super) rpc: RpcDraft,
+    pub(super) zmq: ZmqDraft,
     pub(super) minimum_chain_work: Option<Work>,
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,

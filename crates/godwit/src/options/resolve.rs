@@ -16,6 +16,7 @@ use super::table::{
     MIN_PRUNE_MIB,
 };
 use super::values::{HostPort, OrOff};
+use super::zmq;
 use super::{
     Command, Config, ImportOptions, IndexOptions, MemoryOptions, NodeOptions, Reach, VerifyOptions,
 };
@@ -47,6 +48,7 @@ pub(super) fn resolve(
         CommandName::Node => rpc::resolve(std::mem::take(&mut draft.rpc), network),
         _ => None,
     };
+    let zmq = zmq::resolve(&draft.zmq);
     let params = params(network, &draft);
     let scripts = scripts(&draft);
     let flush_interval = draft.flush_interval.filter(|seconds| *seconds > 0);
@@ -63,6 +65,7 @@ pub(super) fn resolve(
         rebuild,
         scripts,
         rpc,
+        zmq,
         command,
     })
 }

@@ -29,6 +29,8 @@ pub struct RpcOptions {
     pub cookie: Cookie,
     /// `-rpcwhitelist` and `-rpcwhitelistdefault`.
     pub whitelist: Whitelist,
+    /// `-rest`.
+    pub rest: bool,
     /// `-rpcthreads`.
     pub threads: usize,
     /// `-rpcworkqueue`.
@@ -83,6 +85,7 @@ pub(super) struct RpcDraft {
     pub(super) cookie_permissions: Option<CookiePermissions>,
     pub(super) whitelist: Vec<String>,
     pub(super) whitelist_default: Option<bool>,
+    pub(super) rest: Option<bool>,
     pub(super) threads: Option<usize>,
     pub(super) queue: Option<usize>,
     pub(super) timeout: Option<u64>,
@@ -154,6 +157,7 @@ pub(super) fn resolve(draft: RpcDraft, network: Network) -> Option<RpcOptions> {
         login: password.map(|password| (draft.user.unwrap_or_default(), password)),
         cookie,
         whitelist: Whitelist::new(&draft.whitelist, draft.whitelist_default),
+        rest: draft.rest.unwrap_or(false),
         threads: draft.threads.unwrap_or(DEFAULT_THREADS),
         queue: draft.queue.unwrap_or(DEFAULT_QUEUE),
         timeout: Duration::from_secs(draft.timeout.unwrap_or(DEFAULT_TIMEOUT)),

@@ -2,6 +2,7 @@
 
 mod connections;
 mod rpc;
+mod zmq;
 
 use std::ffi::OsStr;
 
@@ -54,9 +55,9 @@ impl Program for Godwit {
         Some(("the node", NODE));
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];
     const OPTIONS: &'static [&'static [OptionSpec<Self>]] =
-        &[OPTIONS, connections::OPTIONS, rpc::OPTIONS];
+        &[OPTIONS, connections::OPTIONS, rpc::OPTIONS, zmq::OPTIONS];
     const GROUPS: &'static [&'static str] =
-        &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, RPC, IMPORT, UTXO, VERIFY, TESTING];
+        &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, RPC, ZMQ, IMPORT, UTXO, VERIFY, TESTING];
     const ELSEWHERE: &'static [(&'static str, &'static str)] =
         &[("keys", "godwit-signer"), ("psbt", "godwit-signer")];
     const OTHER_LINES: OtherLines = OtherLines::Known(&[
@@ -78,6 +79,7 @@ impl Program for Godwit {
 const VALIDATION: &str = "Options of the node and of import";
 const CONNECTIONS: &str = "Options of the node";
 const RPC: &str = "Options of the node's RPC server";
+const ZMQ: &str = "Options of the node's notifications";
 const IMPORT: &str = "Options of import";
 const UTXO: &str = "Options of utxo load";
 const VERIFY: &str = "Options of verify";

@@ -10,6 +10,8 @@ mod http;
 mod imitation;
 mod indexes;
 mod methods;
+mod rest;
+mod zmq;
 
 use std::ffi::OsStr;
 

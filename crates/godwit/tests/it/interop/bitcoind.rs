@@ -35,7 +35,7 @@ pub(super) fn start(start: &Start<'_>) -> Option<ForeignNode> {
     let mut command = Command::new(program);
     command.args(["-chain=regtest", "-server=1", "-printtoconsole=0", "-par=1"]);
     command.args(["-dnsseed=0", "-fixedseeds=0", "-listenonion=0", "-natpmp=0"]);
-    command.args(["-debug=net", "-debug=cmpctblock", "-assumevalid=0"]);
+    command.args(["-debug=net", "-debug=cmpctblock", "-assumevalid=0", "-rest=1"]);
     // On by default on regtest, and -loadblock of a whole chain fails in it.
     command.arg("-checkblockindex=0");
     command.arg(format!("-datadir={}", datadir.display()));

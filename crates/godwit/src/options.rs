@@ -51,6 +51,8 @@ pub struct Config {
     pub scrub: bool,
     /// `-reindex` and `-reindex-chainstate`.
     pub rebuild: Rebuild,
+    /// `-handedover`
+    pub handed_over: bool,
     /// `-scriptengine`, `-crosscheck` and `-lanes`.
     pub scripts: ScriptOptions,
     /// The RPC server of a node, unless there is to be none.
@@ -103,12 +105,17 @@ pub enum Command {
         /// `-audit`
         audit: bool,
     },
+    /// `hand-over`
+    HandOver {
+        /// `-to`: Bitcoin Core's data directory.
+        to: PathBuf,
+    },
 }
 
 impl Command {
     /// Whether the command takes long, and leaves something behind when it is interrupted.
     pub fn is_long(&self) -> bool {
-        self.validates() || matches!(self, Self::Verify { .. })
+        self.validates() || matches!(self, Self::Verify { .. } | Self::HandOver { .. })
     }
 
     /// Whether the command connects new blocks.

@@ -44,6 +44,7 @@ pub(super) fn resolve(
         CommandName::Node => rpc::resolve(std::mem::take(&mut draft.rpc), network),
         _ => None,
     };
+    let handed_over = draft.files.handed_over;
     let params = params(network, &draft);
     let scripts = scripts(&draft);
     let flush_interval = draft.flush_interval.filter(|seconds| *seconds > 0);
@@ -57,6 +58,7 @@ pub(super) fn resolve(
         prune_bytes,
         scrub,
         rebuild,
+        handed_over,
         scripts,
         rpc,
         command,
@@ -188,6 +190,11 @@ fn command(
         CommandName::UtxoStats => Command::UtxoStats,
         CommandName::Verify => {
             Command::Verify { repair: draft.files.repair, audit: draft.files.audit }
+        }
+        CommandName::HandOver => {
+            let missing =
+                || Problem::NoValue { option: "to", placeholder: "DIR" }.on_command_line();
+            Command::HandOver { to: draft.files.hand_over_to.ok_or_else(missing)? }
         }
         CommandName::UtxoDump => Command::UtxoDump { file: file() },
         CommandName::UtxoLoad => Command::UtxoLoad { file: file(), expected: draft.utxo_hash },

@@ -55,6 +55,8 @@ pub struct Config {
     pub scrub: bool,
     /// `-reindex` and `-reindex-chainstate`.
     pub rebuild: Rebuild,
+    /// `-handedover`
+    pub handed_over: bool,
     /// `-scriptengine`, `-crosscheck` and `-lanes`.
     pub scripts: ScriptOptions,
     /// The RPC server of a node, unless there is to be none.
@@ -121,6 +123,11 @@ pub enum Command {
     },
     /// `verify`
     Verify(VerifyOptions),
+    /// `hand-over`
+    HandOver {
+        /// `-to`: Bitcoin Core's data directory.
+        to: PathBuf,
+    },
 }
 
 /// What `verify` does besides reading.
@@ -135,7 +142,7 @@ pub struct VerifyOptions {
 impl Command {
     /// Whether the command takes long, and leaves something behind when it is interrupted.
     pub fn is_long(&self) -> bool {
-        self.validates() || matches!(self, Self::Verify(_))
+        self.validates() || matches!(self, Self::Verify(_) | Self::HandOver { .. })
     }
 
     /// Whether the command connects new blocks.

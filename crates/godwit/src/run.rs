@@ -13,7 +13,7 @@ use crate::failure::{Failure, Fatal};
 use crate::logging::{self, Console};
 use crate::options::{Command, Config, Environment, Invocation, parse};
 use crate::process::StopFlag;
-use crate::{import, node, utxo, verdicts, verify};
+use crate::{hand_over, import, node, utxo, verdicts, verify};
 
 /// Why a run could not start.
 #[derive(Debug)]
@@ -80,6 +80,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         .mode(0o700)
         .create(&dir)
         .map_err(|error| StartError::Directory(dir.clone(), error))?;
+    hand_over::check_source(config, &dir)?;
     let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
     let stop = if config.command.is_long() { StopFlag::install() } else { StopFlag::end_at_once() };
     let stop = stop.map_err(StartError::Signals)?;
@@ -102,6 +103,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         Command::UtxoDump { file } => utxo::dump(config, file),
         Command::UtxoLoad { file, expected } => utxo::load(config, file, expected.as_ref()),
         Command::Verify(options) => verify::run(config, *options, &bars, &stop),
+        Command::HandOver { to } => hand_over::run(config, to, &bars, &stop),
     };
     result.map_err(|failure| failure.with_remedy(&dir))
 }

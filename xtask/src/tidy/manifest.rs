@@ -31,6 +31,7 @@ const KEYS: &str = "godwit-keys";
 const PROGRAM: &str = "godwit-program";
 const RPC: &str = "godwit-rpc";
 const API: &str = "godwit-api";
+const HANDOVER: &str = "godwit-handover";
 const CLI: &str = "godwit-cli";
 const NODE: &str = "godwit";
 const SIGNER: &str = "godwit-signer";
@@ -76,7 +77,7 @@ const ROOMS: &[Room] = &[
     Room { name: PROGRAM, may_use: &[PRIMITIVES], tests_may_use: &[] },
     Room {
         name: NODE,
-        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN, INDEX, P2P, SECRET, PROGRAM, API],
+        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN, INDEX, P2P, SECRET, PROGRAM, API, HANDOVER],
         tests_may_use: &[FAULT_DISK, KEYS, SIGNER, SIM, TESTDATA, RPC, CLI],
     },
     Room { name: RPC, may_use: &[], tests_may_use: &[TESTDATA] },
@@ -85,6 +86,7 @@ const ROOMS: &[Room] = &[
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN, INDEX, P2P, SECRET, RPC],
         tests_may_use: &[],
     },
+    Room { name: HANDOVER, may_use: &[STREAM, PRIMITIVES, STORE, CHAIN], tests_may_use: &[SIM] },
     Room { name: CLI, may_use: &[PRIMITIVES, PROGRAM, RPC], tests_may_use: &[] },
     Room {
         name: SIGNER,
@@ -113,7 +115,7 @@ const ROOMS: &[Room] = &[
 /// Outside crates that only the named rooms may ship (their tests excepted).
 const WALLS: &[(&str, &[&str])] = &[
     ("bitcoinkernel", &[ENGINE, RIVALS]),
-    ("libbitcoinkernel-sys", &[ENGINE]),
+    ("libbitcoinkernel-sys", &[ENGINE, HANDOVER]),
     ("bitcoin", &[SIM, RIVALS, KEYS, SIGNER, FUZZ]),
     ("hyper", &[API]),
     ("tokio", &[API]),
@@ -124,8 +126,8 @@ const WALLS: &[(&str, &[&str])] = &[
 const APART: &[(&str, &[&str])] = &[
     (NODE, KEYS_AND_THEIR_PARTS),
     // Variable time is for public data.
-    (SIGNER, &[VERIFY]),
-    (CLI, &[CHAIN, STORE, INDEX, P2P, API, ENGINE]),
+    (SIGNER, &[VERIFY, HANDOVER]),
+    (CLI, &[CHAIN, STORE, INDEX, P2P, API, ENGINE, HANDOVER]),
 ];
 
 const KEYS_AND_THEIR_PARTS: &[&str] = &[

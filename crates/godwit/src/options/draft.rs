@@ -45,7 +45,7 @@ pub(super) struct ScriptsDraft {
 }
 
 /// The part of the draft that concerns the files of the data directory.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(super) struct FilesDraft {
     pub(super) prune_mib: Option<u64>,
     pub(super) scrub: Option<bool>,
@@ -54,6 +54,8 @@ pub(super) struct FilesDraft {
     pub(super) repair: bool,
     pub(super) audit: bool,
     pub(super) indexes: IndexOptions,
+    pub(super) hand_over_to: Option<PathBuf>,
+    pub(super) handed_over: bool,
 }
 
 /// The part of the draft that concerns memory, in MiB.

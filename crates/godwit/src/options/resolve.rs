@@ -49,6 +49,7 @@ pub(super) fn resolve(
         _ => None,
     };
     let zmq = zmq::resolve(&draft.zmq);
+    let handed_over = draft.files.handed_over;
     let params = params(network, &draft);
     let scripts = scripts(&draft);
     let flush_interval = draft.flush_interval.filter(|seconds| *seconds > 0);
@@ -63,6 +64,7 @@ pub(super) fn resolve(
         indexes,
         scrub,
         rebuild,
+        handed_over,
         scripts,
         rpc,
         zmq,
@@ -216,6 +218,11 @@ fn command(
         CommandName::Verify => {
             let (repair, audit) = (draft.files.repair, draft.files.audit);
             Command::Verify(VerifyOptions { repair, audit })
+        }
+        CommandName::HandOver => {
+            let missing =
+                || Problem::NoValue { option: "to", placeholder: "DIR" }.on_command_line();
+            Command::HandOver { to: draft.files.hand_over_to.ok_or_else(missing)? }
         }
         CommandName::UtxoDump => Command::UtxoDump { file: file() },
         CommandName::UtxoLoad => Command::UtxoLoad { file: file(), expected: draft.utxo_hash },

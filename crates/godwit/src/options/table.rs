@@ -1,6 +1,7 @@
 //! The tables of the node's commands and options.
 
 mod connections;
+mod hand_over;
 mod rpc;
 mod zmq;
 
@@ -42,6 +43,7 @@ pub(super) enum CommandName {
     UtxoDump,
     UtxoLoad,
     Verify,
+    HandOver,
 }
 
 impl Program for Godwit {
@@ -55,9 +57,20 @@ impl Program for Godwit {
         Some(("the node", NODE));
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];
     const OPTIONS: &'static [&'static [OptionSpec<Self>]] =
-        &[OPTIONS, connections::OPTIONS, rpc::OPTIONS, zmq::OPTIONS];
-    const GROUPS: &'static [&'static str] =
-        &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, RPC, ZMQ, IMPORT, UTXO, VERIFY, TESTING];
+        &[OPTIONS, connections::OPTIONS, rpc::OPTIONS, zmq::OPTIONS, hand_over::OPTIONS];
+    const GROUPS: &'static [&'static str] = &[
+        GENERAL,
+        NETWORK,
+        VALIDATION,
+        CONNECTIONS,
+        RPC,
+        ZMQ,
+        IMPORT,
+        UTXO,
+        VERIFY,
+        HAND_OVER,
+        TESTING,
+    ];
     const ELSEWHERE: &'static [(&'static str, &'static str)] =
         &[("keys", "godwit-signer"), ("psbt", "godwit-signer")];
     const OTHER_LINES: OtherLines = OtherLines::Known(&[
@@ -83,6 +96,7 @@ const ZMQ: &str = "Options of the node's notifications";
 const IMPORT: &str = "Options of import";
 const UTXO: &str = "Options of utxo load";
 const VERIFY: &str = "Options of verify";
+const HAND_OVER: &str = "Options of hand-over, and of what comes after it";
 const TESTING: &str = "Options for tests";
 
 /// The command that runs when none is named.
@@ -103,7 +117,8 @@ const COMMANDS: &[CommandSpec<Godwit>] = &[
         count: 1..=usize::MAX,
         help: "Validate the blocks of PATHs and add them to the chain in the data directory. PATH \
                is a block file in Bitcoin Core's framing or the blocks directory of a Bitcoin Core \
-               data directory. Blocks may come in any order.",
+               data directory. Blocks may come in any order. If PATH is a Bitcoin Core data directory itself, \
+               its coins are compared with those that its blocks give; the exit code is 2 if they differ.",
     },
     CommandSpec {
         command: CommandName::UtxoStats,
@@ -135,6 +150,15 @@ const COMMANDS: &[CommandSpec<Godwit>] = &[
         help: "Read everything that is stored and compare it with what was written. Print each damage and what \
                repairs it, and the MuHash of the coins. Changes nothing without -repair. The exit code is 5 \
                if damage is left or -audit refutes something, and 1 if -audit can prove nothing.",
+    },
+    CommandSpec {
+        command: CommandName::HandOver,
+        words: "hand-over",
+        operands: "",
+        count: 0..=0,
+        help: "Make a data directory on which bitcoind starts at once, at the same block, without reindexing. \
+               Block and undo files are shared by both directories (hard links), coins and index are written in \
+               Bitcoin Core's format. Continues nothing: after an interruption the same command begins anew.",
     },
 ];
 

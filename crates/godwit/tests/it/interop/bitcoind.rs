@@ -86,7 +86,7 @@ impl ForeignNode {
 
 /// `stats` of godwit describe the coins that bitcoind has.
 #[track_caller]
-fn assert_same_coins(stats: &Value, bitcoind: &ForeignNode) {
+pub(super) fn assert_same_coins(stats: &Value, bitcoind: &ForeignNode) {
     let (muhash, serialized) = (bitcoind.coins("muhash"), bitcoind.coins("hash_serialized_3"));
     for name in ["height", "bestblock", "txouts", "bogosize", "muhash"] {
         assert_eq!(stats[name], muhash[name], "{name}");

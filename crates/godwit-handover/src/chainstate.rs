@@ -254,7 +254,7 @@ impl Chainstate {
             insert_coin(&mut share.muhash, &outpoint, &coin);
             add_to_digest(&mut digest, key, value.as_slice());
             share.coins += 1;
-            if share.coins % LOOK_EVERY == 0 && stop.load(Ordering::Relaxed) {
+            if share.coins.is_multiple_of(LOOK_EVERY) && stop.load(Ordering::Relaxed) {
                 return Err(HandOverError::Stopped);
             }
             cursor.step();
@@ -299,7 +299,12 @@ mod tests {
         let outpoint = OutPoint { txid: Txid::from_bytes(txid), vout: n * 977 };
         (
             outpoint,
-            Coin { value: i64::from(n) * 1_000, script_pubkey, height: n, coinbase: n % 2 == 0 },
+            Coin {
+                value: i64::from(n) * 1_000,
+                script_pubkey,
+                height: n,
+                coinbase: n.is_multiple_of(2),
+            },
         )
     }
 

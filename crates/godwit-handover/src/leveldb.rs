@@ -212,6 +212,9 @@ impl Drop for Database {
     }
 }
 
+/// Key and value, in the memory of LevelDB until the cursor moves.
+pub(crate) type Record<'cursor> = (&'cursor [u8], &'cursor [u8]);
+
 /// A place in a database as it was when the cursor was made. Stays on one thread.
 pub(crate) struct Cursor<'db> {
     raw: NonNull<RawCursor>,
@@ -220,7 +223,7 @@ pub(crate) struct Cursor<'db> {
 
 impl Cursor<'_> {
     /// Key and value here; `None` behind the last record.
-    pub(crate) fn entry(&self) -> Result<Option<(&[u8], &[u8])>, LevelDbError> {
+    pub(crate) fn entry(&self) -> Result<Option<Record<'_>>, LevelDbError> {
         let (mut key, mut key_len, mut value, mut value_len) =
             (std::ptr::null(), 0, std::ptr::null(), 0);
         // SAFETY: a cursor of an open database; the four places are written if there is an entry.

@@ -54,8 +54,11 @@ impl Fatal for WasHandedOver {
 
 /// Refuses a directory that was handed over, unless the command reads alone or the user insists.
 pub(crate) fn check_source(config: &Config, dir: &Path) -> Result<(), Failure> {
-    let only_reads =
-        matches!(config.command, Command::HandOver { .. } | Command::Verify { repair: false, .. });
+    let only_reads = match &config.command {
+        Command::HandOver { .. } => true,
+        Command::Verify(options) => !options.repair,
+        _ => false,
+    };
     match only_reads || config.handed_over || !dir.join(HANDED_OVER).exists() {
         true => Ok(()),
         false => Err(WasHandedOver(dir.to_owned()).into()),

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use godwit_consensus::RejectReason;
-use godwit_primitives::{Block, Coin, OutPoint, Txid};
+use godwit_primitives::{Block, OutPoint, Txid};
 use godwit_sim::rng::Rng;
-use godwit_store::utxo::{CompressedCoins, Taken, UtxoStore};
+use godwit_store::utxo::{CompressedCoins, Taken};
 
 use super::sealed_windows::{CHAIN, Timed};
 use super::*;
@@ -148,11 +148,6 @@ fn first_spend(blocks: &[Vec<u8>]) -> (usize, OutPoint) {
     panic!("the plan has spends")
 }
 
-fn give_back(coins: &mut UtxoStore, key: &godwit_store::utxo::HashedOutPoint, coin: &Coin) {
-    let Coin { value, script_pubkey, height, coinbase } = coin;
-    coins.add(key, *value, script_pubkey, *height, *coinbase, false);
-}
-
 /// In a memtable, where both looks find it: the block that created the coin says what it was.
 #[test]
 fn c15_a_coin_that_changed_in_memory_ends_the_node_and_fails_no_block() {
@@ -175,7 +170,7 @@ fn c15_a_coin_that_changed_in_memory_ends_the_node_and_fails_no_block() {
             "height" => other.height -= 1,
             _ => other.coinbase = true,
         }
-        give_back(&mut timed.chain.coins, &key, &other);
+        timed.chain.coins.add(&key, &other, false);
         timed.give_all(&blocks[spender..=spender]);
         let header: BlockHeader = SpanReader::new(&blocks[spender]).get().expect("a header");
         let id = timed.chain.index.find(&header.block_hash()).expect("it was given");

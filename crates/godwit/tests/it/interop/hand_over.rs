@@ -79,7 +79,7 @@ impl Directory {
         let height = chain.summary.height + 1;
         let (left, end) = (from(chain.tip(), height, 1, 2), from(chain.tip(), height, 2, 3));
         let aside = from(&chain.blocks[chain.blocks.len() - 5], height - 4, 3, 2);
-        let mut import = |name: &str, blocks: &[Vec<u8>]| {
+        let import = |name: &str, blocks: &[Vec<u8>]| {
             let path = node.beside(name);
             write_dat(&path, blocks);
             node.run(&[&"import", &path])

@@ -25,7 +25,7 @@ const EXCEPTIONS: &[Exception] = &[
     Exception {
         crate_name: "godwit-chain",
         name: "Chain",
-        methods: 75,
+        methods: 76,
         fields: 16,
         why: "its step carries what leaves one station to the next; a third are the crate's interface, one line each",
     },

@@ -26,21 +26,24 @@ pub(super) struct Opened {
     filters: Option<FilterIndexWriter>,
 }
 
-/// An index that cannot be opened is left out: the node runs without it. With `-reindex` it is built again,
-/// as in Core.
-fn opened<I: Index>(
-    is_wanted: bool,
-    is_cleared: bool,
-    open: impl FnOnce() -> Result<I, IndexError>,
-) -> Option<I> {
+/// What becomes of an index that is there.
+#[derive(Clone, Copy)]
+enum Contents {
+    Kept,
+    /// With `-reindex` it is built again, as in Core.
+    Cleared,
+}
+
+/// An index that cannot be opened is left out: the node runs without it.
+fn opened<I: Index>(contents: Contents, open: impl FnOnce() -> Result<I, IndexError>) -> Option<I> {
     let cleared = |mut index: I| {
-        if is_cleared {
-            index.clear()?;
+        match contents {
+            Contents::Kept => {}
+            Contents::Cleared => index.clear()?,
         }
         Ok(index)
     };
-    let index = is_wanted.then(|| open().and_then(cleared))?;
-    index.map_err(|error| log::error!("The {} is off: {error}", I::NAME)).ok()
+    open().and_then(cleared).map_err(|error| log::error!("The {} is off: {error}", I::NAME)).ok()
 }
 
 /// Lets an index follow the chain on a thread of its own.
@@ -57,14 +60,17 @@ impl Opened {
         let disk = StoreDisk::new(Arc::new(RealDisk));
         let dir = config.network_dir().join(INDEXES_DIR);
         let (genesis, secret) = (chain.params().genesis_hash, random_bytes()?);
-        let (wanted, clears) = (config.indexes, config.rebuild == Rebuild::Index);
+        let wanted = config.indexes;
+        let contents = match config.rebuild {
+            Rebuild::Index => Contents::Cleared,
+            _ => Contents::Kept,
+        };
+        let transactions =
+            || opened(contents, || TxIndexWriter::open(&disk, &dir, genesis, secret));
+        let filters = || opened(contents, || FilterIndexWriter::open(&disk, &dir, genesis));
         Ok(Self {
-            transactions: opened(wanted.transactions, clears, || {
-                TxIndexWriter::open(&disk, &dir, genesis, secret)
-            }),
-            filters: opened(wanted.filters, clears, || {
-                FilterIndexWriter::open(&disk, &dir, genesis)
-            }),
+            transactions: wanted.transactions.then(transactions).flatten(),
+            filters: wanted.filters.then(filters).flatten(),
         })
     }
 

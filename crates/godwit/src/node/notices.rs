@@ -56,8 +56,8 @@ impl Left {
         }
     }
 
-    /// Whether a block that was connected is a new tip to others.
-    fn is_new_tip(&mut self, rank: Rank) -> bool {
+    /// A block was connected. Whether it is a new tip to others.
+    fn connect(&mut self, rank: Rank) -> bool {
         let is_better = self.0.is_none_or(|left| rank > left);
         if is_better {
             self.0 = None;
@@ -84,7 +84,7 @@ impl Announcer {
     /// The block was connected.
     pub(super) fn connected(&mut self, chain: &Chain, hash: &BlockHash) {
         let Some(id) = chain.tree().find(hash) else { return };
-        let is_new_tip = self.left.is_new_tip(rank(chain, id));
+        let is_new_tip = self.left.connect(rank(chain, id));
         self.to.tell(Notice::Connected { block: noticed(chain, id), is_new_tip });
     }
 
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn on_the_way_to_a_better_tip_no_block_is_the_tip() {
         let mut left = Left::default();
-        assert!(left.is_new_tip(rank(5, 1)) && left.is_new_tip(rank(6, 2)));
+        assert!(left.connect(rank(5, 1)) && left.connect(rank(6, 2)));
         // Down to 3, up to 7: 6 is as much, and came later.
         [6, 5, 4].into_iter().for_each(|n| left.leave(rank(n, n), false));
-        let tips: Vec<bool> = (4..=8).map(|n| left.is_new_tip(rank(n, 10 + n))).collect();
+        let tips: Vec<bool> = (4..=8).map(|n| left.connect(rank(n, 10 + n))).collect();
         assert_eq!(tips, [false, false, false, true, true]);
     }
 
@@ -123,13 +123,13 @@ mod tests {
     fn of_two_with_equal_work_the_earlier_one_is_better_and_the_same_one_is_not() {
         let mut left = Left::default();
         left.leave(rank(6, 3), false);
-        assert!(!left.is_new_tip(rank(6, 3)) && left.is_new_tip(rank(6, 2)));
+        assert!(!left.connect(rank(6, 3)) && left.connect(rank(6, 2)));
     }
 
     #[test]
     fn an_invalid_tip_is_left_for_good() {
         let mut left = Left::default();
         [6, 5].into_iter().for_each(|n| left.leave(rank(n, n), true));
-        assert!(left.is_new_tip(rank(5, 9)) && left.is_new_tip(rank(6, 10)));
+        assert!(left.connect(rank(5, 9)) && left.connect(rank(6, 10)));
     }
 }

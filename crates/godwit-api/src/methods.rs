@@ -11,7 +11,7 @@ mod descriptors;
 mod difficulty;
 mod generate;
 pub(crate) mod headers;
-mod indexes;
+pub(crate) mod indexes;
 mod memoryless;
 mod network;
 pub(crate) mod output;
@@ -23,7 +23,7 @@ mod search;
 mod stats;
 pub(crate) mod stored;
 mod submit;
-mod transaction;
+pub(crate) mod transaction;
 mod waiting;
 
 use godwit_chain::{BlockUnreadable, Chain, NodeId, Places, StoredBlock};

@@ -4,6 +4,7 @@
 //! for a method's call: it waits in the same queue, runs on the same threads, and its answer counts in the
 //! same memory.
 
+mod indexed;
 mod path;
 
 use godwit_chain::NodeId;
@@ -109,8 +110,11 @@ fn content(call: &mut Call<'_>, asked: Asked, format: Format) -> Result<Content,
         _ => Ok(content),
     };
     match asked {
-        // Neither a mempool nor an index has it.
-        Asked::Transaction(txid) => Err(Refusal::not_found(format!("{txid} not found"))),
+        Asked::Transaction(named) => indexed::transaction(call, &named, format).and_then(known),
+        Asked::Filter(named) => indexed::filter(call, &named, format).and_then(known),
+        Asked::FilterHeaders(from, count) => {
+            indexed::headers(call, from, count, format).and_then(known)
+        }
         Asked::Block(named, detail) => block(call, &named, detail, format).and_then(known),
         Asked::SpentOutputs(named) => spent_outputs(call, &named, format).and_then(known),
         Asked::Headers(from, count) => headers(call, from, count, format).and_then(known),

@@ -32,6 +32,10 @@ const MAX_FILTER: u32 = 1 << 20;
 /// spends, as a rule, 15 MiB; records that are not written yet, and those of blocks that were left.
 pub const FILTER_INDEX_MEMORY: u64 = 16 << 20;
 
+/// Files that the index has open: records, those of blocks that were left, filters, and one that is opened
+/// instead of another. A reader opens one more for as long as it reads.
+pub const FILTER_INDEX_FILES: u64 = 4;
+
 /// What the index has of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
@@ -69,9 +73,11 @@ impl Record {
         })
     }
 
-    /// The place behind its filter.
-    fn end(&self) -> (u32, u32) {
-        (self.file, self.offset + self.len)
+    /// The place behind its filter; `None` where no filter is that long or so far from the beginning.
+    fn end(&self) -> Option<(u32, u32)> {
+        let is_filter = self.len <= MAX_FILTER && self.file < u32::MAX;
+        let end = self.offset.checked_add(self.len).filter(|end| is_filter && *end <= MAX_FILE)?;
+        Some((self.file, end))
     }
 }
 
@@ -156,9 +162,7 @@ impl FilterIndex {
         let Some(record) = self.record(block)? else { return Ok(None) };
         let path = file_path(&self.dir, record.file);
         let damaged = || IndexError::damaged(&path, record.offset.into());
-        if record.len > MAX_FILTER {
-            return Err(damaged());
-        }
+        record.end().ok_or_else(damaged)?;
         let mut bytes = vec![0; record.len as usize];
         let file = self.disk.open(&path, OpenMode::Read)?;
         file.read_exact_at(record.offset.into(), &mut bytes)?;
@@ -257,10 +261,14 @@ fn load(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<State, IndexErro
         Some(best) => decoded(records.find(best)?, dir)?,
         None => None,
     };
-    let mut next = last.map_or((0, 0), |record| record.end());
+    let damaged = || IndexError::damaged(dir, 0);
+    let mut next = match &last {
+        Some(record) => record.end().ok_or_else(damaged)?,
+        None => (0, 0),
+    };
     for record in records.stale() {
-        let record = Record::decode(record).map_err(|_| IndexError::damaged(dir, 0))?;
-        next = next.max(record.end());
+        let record = Record::decode(record).map_err(|_| damaged())?;
+        next = next.max(record.end().ok_or_else(damaged)?);
     }
     let header = last.map_or([0; 32], |record| record.header);
     Ok(State { records, position, next, header })
@@ -320,7 +328,7 @@ impl Index for FilterIndexWriter {
         let record = Record { block: point.hash, hash, header, file, offset, len };
         state.records.push(record.encode().as_slice());
         state.position.push(point);
-        (state.next, state.header) = (record.end(), header);
+        (state.next, state.header) = ((file, offset + len), header);
         Ok(())
     }
 
@@ -346,5 +354,26 @@ impl Index for FilterIndexWriter {
         *self.shared.write() = begin(disk, dir, self.layout)?;
         self.shared.damaged.store(false, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_no_possible_filter_has_no_end() {
+        let end = |file, offset, len| {
+            let zeros = [0; 32];
+            let block = BlockHash::from_bytes(zeros);
+            Record { block, hash: zeros, header: zeros, file, offset, len }.end()
+        };
+        assert_eq!(end(1, 33, 4), Some((1, 37)));
+        assert_eq!(end(0, 7, MAX_FILTER), Some((0, 7 + MAX_FILTER)));
+        assert_eq!(end(0, 7, MAX_FILTER + 1), None);
+        assert_eq!(end(0, MAX_FILE - 4, 4), Some((0, MAX_FILE)));
+        assert_eq!(end(0, MAX_FILE - 4, 5), None);
+        assert_eq!(end(0, u32::MAX, 5), None);
+        assert_eq!(end(u32::MAX, 33, 5), None);
     }
 }

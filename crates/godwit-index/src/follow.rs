@@ -1,10 +1,11 @@
 //! The way of an index along the active chain.
 
+use std::fmt;
 use std::sync::Arc;
 
 use godwit_chain::{BlockReader, BlockUnreadable, Chain, NodeId, Places, StoredBlock};
 use godwit_primitives::{Block, Params};
-use godwit_store::{BlockUndo, ChainPoint};
+use godwit_store::{BlockUndo, ChainPoint, StoreError};
 
 use crate::error::IndexError;
 use crate::position::Position;
@@ -128,13 +129,21 @@ pub enum Outcome {
     Waits,
     /// A block cannot be read at present; if its bytes are damaged, the chain is to be told.
     Unreadable(Option<NodeId>),
+    /// What a block spent cannot be read. Unlike a block, that is not fetched again.
+    LacksUndo,
+}
+
+/// What an index has waited for, and the log has said so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lacked {
+    Block(u32),
+    Undo(u32),
 }
 
 /// An index on its way.
 pub struct Follower<I> {
     index: I,
-    /// What it waits for was said.
-    said: Option<u32>,
+    said: Option<Lacked>,
 }
 
 impl<I: Index> Follower<I> {
@@ -187,12 +196,16 @@ impl<I: Index> Follower<I> {
             }
             Step::Unknown => self.rebuild(),
             Step::Missing { height } => {
-                if self.said.replace(height) != Some(height) {
-                    log::warn!("The {} waits: block {height} is not stored.", I::NAME);
-                }
+                self.say_once(Lacked::Block(height), format_args!("block {height} is not stored"));
                 Ok(Outcome::Waits)
             }
             Step::Blocks(next) => self.go(&next, ends),
+        }
+    }
+
+    fn say_once(&mut self, lacked: Lacked, what: fmt::Arguments<'_>) {
+        if self.said.replace(lacked) != Some(lacked) {
+            log::warn!("The {} waits: {what}.", I::NAME);
         }
     }
 
@@ -207,8 +220,18 @@ impl<I: Index> Follower<I> {
             }
             match read(next, stored.as_ref(), I::WANTS_SPENT) {
                 Ok((block, spent)) => self.index.connect(*point, &block, &spent)?,
-                Err(damaged) => {
+                Err(Unread::Block(damaged)) => {
                     outcome = Outcome::Unreadable(damaged);
+                    break;
+                }
+                Err(Unread::Undo(error)) => {
+                    let height = point.height;
+                    let why = error.map_or_else(String::new, |error| format!(": {error}"));
+                    self.say_once(
+                        Lacked::Undo(height),
+                        format_args!("the undo record of block {height} cannot be read{why}"),
+                    );
+                    outcome = Outcome::LacksUndo;
                     break;
                 }
             }
@@ -228,29 +251,32 @@ impl<I: Index> Follower<I> {
     }
 }
 
-/// A block and, if wanted, what it spent; otherwise the block, if it is its bytes that are damaged.
+/// What of a block cannot be read.
+enum Unread {
+    /// The block itself; if its bytes are damaged, this one.
+    Block(Option<NodeId>),
+    /// What it spent: there is no record, or the record fails.
+    Undo(Option<StoreError>),
+}
+
+/// A block and, if wanted, what it spent.
 fn read(
     next: &NextBlocks,
     stored: Option<&StoredBlock>,
     wants_spent: bool,
-) -> Result<(Block, BlockUndo), Option<NodeId>> {
+) -> Result<(Block, BlockUndo), Unread> {
     let Some(stored) = stored else {
         let genesis = Block::from_bytes(&next.params.genesis_block());
         return Ok((genesis.expect("it is compiled in"), BlockUndo::default()));
     };
     let bytes = next.reader.block(stored).map_err(|unreadable| match unreadable {
-        BlockUnreadable::Damaged(id) => Some(id),
-        BlockUnreadable::Gone => None,
+        BlockUnreadable::Damaged(id) => Unread::Block(Some(id)),
+        BlockUnreadable::Gone => Unread::Block(None),
     })?;
-    let block = Block::decode(bytes).map_err(|_| None)?;
+    let block = Block::decode(bytes).map_err(|_| Unread::Block(None))?;
     if !wants_spent {
         return Ok((block, BlockUndo::default()));
     }
-    match next.reader.undo(stored) {
-        Ok(undo) => undo.map(|undo| (block, undo)).ok_or(None),
-        Err(error) => {
-            log::error!("An undo record cannot be read: {error}");
-            Err(None)
-        }
-    }
+    let undo = next.reader.undo(stored).map_err(|error| Unread::Undo(Some(error)))?;
+    undo.map(|undo| (block, undo)).ok_or(Unread::Undo(None))
 }

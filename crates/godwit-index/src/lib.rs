@@ -10,6 +10,7 @@
 //! Building the indexes in the connector's pipeline would save a second read of each block in the first
 //! sync, and would make the tip's commit, and with it the sync and its faults, depend on them.
 
+mod candidates;
 mod error;
 mod filters;
 mod follow;
@@ -20,12 +21,16 @@ mod txindex;
 
 use std::sync::Arc;
 
+pub use candidates::{Candidate, candidates, transaction_at};
 pub use error::IndexError;
-pub use filters::{BlockFilter, FILTER_INDEX_MEMORY, FilterHashes, FilterIndex, FilterIndexWriter};
+pub use filters::{
+    BlockFilter, FILTER_INDEX_FILES, FILTER_INDEX_MEMORY, FilterHashes, FilterIndex,
+    FilterIndexWriter,
+};
 pub use follow::{Follower, Index, Outcome, Step, next};
 pub use position::Position;
 pub use status::Status;
-pub use txindex::{TX_INDEX_MEMORY, TxIndex, TxIndexWriter, TxPlace};
+pub use txindex::{TX_INDEX_FILES, TX_INDEX_MEMORY, TxIndex, TxIndexWriter, TxPlace};
 
 /// The indexes that a node keeps, for whoever asks.
 #[derive(Clone, Default)]

@@ -247,14 +247,17 @@ impl Records {
         self.pending.clear();
     }
 
-    /// Cuts off the records from this height on, and keeps them as those of blocks that were left. Nothing is
-    /// pending.
+    /// Cuts off the records from this height on, and keeps the latest of them as those of blocks that were
+    /// left. Nothing is pending.
     pub(crate) fn cut(&mut self, len: u32) -> Result<(), IndexError> {
         debug_assert!(self.pending.is_empty());
+        if self.on_disk <= len {
+            return Ok(());
+        }
         let file = self.disk.open(&self.dir.join(STALE), OpenMode::ReadWrite)?;
-        let mut end = self.on_disk;
-        while end > len {
-            let first = end.saturating_sub(PART as u32).max(len);
+        let mut first = self.on_disk.saturating_sub(MAX_STALE as u32).max(len);
+        while first < self.on_disk {
+            let end = self.on_disk.min(first + PART as u32);
             let records = self.range(first, end)?;
             let mut bytes = Vec::new();
             for (height, record) in (first..).zip(&records) {
@@ -263,16 +266,16 @@ impl Records {
                 bytes.extend_from_slice(&checksum(height, record));
             }
             file.write_all_at(self.stale_bytes, &bytes)?;
-            file.sync()?;
             self.stale_bytes += bytes.len() as u64;
             self.stale.extend((first..).zip(records));
-            let excess = self.stale.len().saturating_sub(MAX_STALE);
-            self.stale.drain(..excess);
-            self.active.set_len(self.offset(first))?;
-            self.active.sync()?;
-            self.on_disk = first;
-            end = first;
+            first = end;
         }
+        file.sync()?;
+        let excess = self.stale.len().saturating_sub(MAX_STALE);
+        self.stale.drain(..excess);
+        self.active.set_len(self.offset(len))?;
+        self.active.sync()?;
+        self.on_disk = len;
         Ok(())
     }
 }
@@ -313,4 +316,53 @@ fn read_stale(
     }
     let end = start + (records.len() * stored) as u64;
     Ok((records, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use godwit_fault_disk::FaultDisk;
+
+    use super::*;
+
+    fn hash(height: u32) -> BlockHash {
+        let mut bytes = [7; HASH_SIZE];
+        bytes[..4].copy_from_slice(&height.to_le_bytes());
+        BlockHash::from_bytes(bytes)
+    }
+
+    #[test]
+    fn a_deep_reorganisation_leaves_the_latest_records() {
+        const DEEP: u32 = 1_700;
+        let disk = StoreDisk::new(Arc::new(FaultDisk::new()));
+        let dir = Path::new("/records");
+        disk.create_dir_all(dir).expect("no fault");
+        let layout = Layout { magic: [1; 8], genesis: hash(0), size: HASH_SIZE };
+        let mut records = Records::open(&disk, dir, layout).expect("no fault");
+        for height in 0..DEEP {
+            records.push(hash(height).as_bytes());
+            if records.pending_len() == PART || height + 1 == DEEP {
+                records.write().expect("no fault");
+                records.note_written();
+            }
+        }
+        for kept in [DEEP - 1, 300] {
+            records.cut(kept).expect("no fault");
+            let again = Records::open(&disk, dir, layout).expect("no fault");
+            for records in [&records, &again] {
+                assert_eq!(records.len(), kept);
+                for height in 0..DEEP {
+                    let found = records.find(ChainPoint { hash: hash(height), height });
+                    // The second time, the block that was left first makes place.
+                    let latest = DEEP - 1 - MAX_STALE as u32;
+                    let is_there = match kept {
+                        300 => height < 300 || (latest..DEEP - 1).contains(&height),
+                        _ => true,
+                    };
+                    assert_eq!(found.expect("no damage").is_some(), is_there, "{height}, {kept}");
+                }
+            }
+        }
+    }
 }

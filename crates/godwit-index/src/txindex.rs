@@ -37,6 +37,9 @@ const RUN_ENTRIES: usize = 1 << 18;
 /// What the index takes of memory, with what its thread has under way: entries and their tree, 8 MiB; the
 /// buffers of a merge, 3; a block and its txids, 5.
 pub const TX_INDEX_MEMORY: u64 = 16 << 20;
+/// Files that the index has open: three runs of each size before they are merged, of twelve sizes, of which
+/// the last has 4^11 times 262,144 entries; the fourth one, what is written, and the manifest.
+pub const TX_INDEX_FILES: u64 = 3 * 12 + 3;
 /// Blocks that were left in reorganisations and whose transactions are still found, the latest ones.
 const MAX_STALE: usize = 1_000;
 

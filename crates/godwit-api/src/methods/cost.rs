@@ -43,7 +43,7 @@ pub(crate) fn prevout(coin: &Coin) -> usize {
 }
 
 /// Of a transaction, and of the coins that it spends, if they are told.
-pub(super) fn transaction(tx: TxView<'_>, spent: &[Coin]) -> usize {
+pub(crate) fn transaction(tx: TxView<'_>, spent: &[Coin]) -> usize {
     let inputs: usize = tx
         .inputs()
         .map(|input| INPUT + words(input.script_sig) + HEX * input.script_sig.len())

@@ -2,15 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use godwit_chain::{Chain, Validity};
-use godwit_index::{FilterIndex, IndexError, Indexes, Status, TxIndex, TxPlace};
-use godwit_primitives::{BlockHash, HEADER_SIZE, TxView, Txid};
+use godwit_chain::Validity;
+use godwit_index::{
+    BlockFilter, Candidate, FilterIndex, IndexError, Indexes, Status, TxIndex, candidates,
+    transaction_at,
+};
+use godwit_primitives::{BlockHash, TxView, Txid};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::ChainPoint;
-use godwit_stream::SpanReader;
 
 use super::headers::HeaderFacts;
-use super::{BlockSource, Call, cost, find, parse, source};
+use super::{BlockSource, Call, block_not_found, cost, parse, source};
 
 /// Between two looks whether an index has come to the tip.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -26,7 +28,7 @@ const MAX_FILTER_ROOM: usize = 4 << 20;
 
 /// Waits until an index that was at the tip is there again; whether it is (Core
 /// `BlockUntilSyncedToCurrentChain`).
-pub(super) fn catch_up(call: &Call<'_>, status: &Status) -> Result<bool, RpcError> {
+pub(crate) fn catch_up(call: &Call<'_>, status: &Status) -> Result<bool, RpcError> {
     let deadline = Instant::now() + LONGEST_WAIT;
     while status.is_synced() && Instant::now() < deadline && !(call.is_gone)() {
         let best = status.best();
@@ -51,13 +53,15 @@ fn unreadable(error: &IndexError) -> RpcError {
 }
 
 /// A transaction and where it is.
-pub(super) struct FoundTransaction {
+pub(crate) struct FoundTransaction {
     pub(super) facts: HeaderFacts,
     pub(super) source: BlockSource,
     /// The whole block, whose checksum was right.
     block: Vec<u8>,
     /// Where the transaction begins in it.
     start: usize,
+    /// Its place among the transactions of the block.
+    pub(super) number: usize,
 }
 
 impl FoundTransaction {
@@ -68,63 +72,107 @@ impl FoundTransaction {
         start: usize,
         txid: &Txid,
     ) -> Option<Self> {
-        let found = Self { facts, source, block, start };
-        found.parse().is_some_and(|tx| tx.txid() == *txid).then_some(found)
+        let (number, _) = transaction_at(&block, start).filter(|(_, tx)| tx.txid() == *txid)?;
+        Some(Self { facts, source, block, start, number })
     }
 
-    fn parse(&self) -> Option<TxView<'_>> {
-        TxView::parse(self.block.get(self.start..)?).ok()
+    pub(crate) fn tx(&self) -> TxView<'_> {
+        TxView::parse(&self.block[self.start..]).expect("it was parsed before")
     }
 
-    pub(super) fn tx(&self) -> TxView<'_> {
-        self.parse().expect("it was parsed before")
+    /// Its block.
+    pub(crate) fn block_hash(&self) -> BlockHash {
+        self.facts.hash
     }
-
-    /// Its place among the transactions of the block.
-    pub(super) fn number(&self) -> usize {
-        let mut reader = SpanReader::new(&self.block[HEADER_SIZE..]);
-        let count = reader.compact_size().expect("a stored block");
-        let mut at = HEADER_SIZE + reader.position();
-        let before = (0..count).take_while(|_| {
-            let is_before = at < self.start;
-            if is_before {
-                at += TxView::parse(&self.block[at..]).expect("a stored block").total_size();
-            }
-            is_before
-        });
-        before.count()
-    }
-}
-
-/// Where the block of a place is: of the active chain, and of those that were left.
-fn sources(chain: &Chain, height: u32, others: &[BlockHash]) -> Vec<(HeaderFacts, BlockSource)> {
-    let tree = chain.tree();
-    let active = tree.ancestor(chain.tip(), height);
-    let others = others.iter().filter_map(|hash| tree.find(hash)).filter(|id| Some(*id) != active);
-    let found = active.into_iter().chain(others);
-    found.filter_map(|id| Some((HeaderFacts::of(chain, id), source(chain, id).ok()?))).collect()
 }
 
 /// Looks a transaction up in the index; `None` where there is no index, or it has none such.
-pub(super) fn find_transaction(
+pub(crate) fn find_transaction(
     call: &mut Call<'_>,
     txid: &Txid,
 ) -> Result<Option<FoundTransaction>, RpcError> {
     let Some(index) = call.node.indexes().transactions.clone() else { return Ok(None) };
-    for TxPlace { height, offset, others } in
-        index.find(txid).map_err(|error| unreadable(&error))?
-    {
-        let places = call.node.ask(move |node| sources(node.chain(), height, &others))?;
-        for place in places {
-            call.room.grow(place.1.size() * cost::DECODED)?;
-            // A block that is lost is fetched again, and may be another one than the transaction's.
-            let Ok(block) = call.read(&place.1) else { continue };
-            if let Some(found) = FoundTransaction::at(place, block, offset as usize, txid) {
-                return Ok(Some(found));
-            }
+    let places = index.find(txid).map_err(|error| unreadable(&error))?;
+    let found = call.node.ask(move |node| {
+        let chain = node.chain();
+        let located = |Candidate { block, offset }| {
+            let place = (HeaderFacts::of(chain, block), source(chain, block).ok()?);
+            Some((place, offset as usize))
+        };
+        candidates(chain, &places).into_iter().filter_map(located).collect::<Vec<_>>()
+    })?;
+    for (place, start) in found {
+        call.room.grow(place.1.size() * cost::DECODED)?;
+        // A block that is lost is fetched again, and may be another one than the transaction's.
+        let Ok(block) = call.read(&place.1) else { continue };
+        if let Some(found) = FoundTransaction::at(place, block, start, txid) {
+            return Ok(Some(found));
         }
     }
     Ok(None)
+}
+
+/// Why an index has no filter of a block that there is.
+pub(crate) enum NoFilter {
+    NeverConnected,
+    BeingIndexed,
+    Unexpected,
+}
+
+impl NoFilter {
+    pub(crate) fn text(&self) -> &'static str {
+        match self {
+            Self::NeverConnected => "Filter not found. Block was not connected to active chain.",
+            Self::BeingIndexed => {
+                "Filter not found. Block filters are still in the process of being indexed."
+            }
+            Self::Unexpected => {
+                "Filter not found. This error is unexpected and indicates index corruption."
+            }
+        }
+    }
+}
+
+/// The filter of a block; `None` where there is no such block.
+pub(crate) fn filter_of(
+    call: &mut Call<'_>,
+    index: &FilterIndex,
+    hash: BlockHash,
+) -> Result<Option<Result<BlockFilter, NoFilter>>, RpcError> {
+    let found = call.node.ask(move |node| {
+        let tree = node.chain().tree();
+        let node = tree.node(tree.find(&hash)?);
+        let was_connected = node.validity == Validity::Scripts;
+        Some((ChainPoint { hash, height: node.height }, was_connected))
+    })?;
+    let Some((point, was_connected)) = found else { return Ok(None) };
+    let is_complete = catch_up(call, index.status())?;
+    call.room.grow(MAX_FILTER_ROOM)?;
+    let filter = index.filter(point).map_err(|error| unreadable(&error))?;
+    Ok(Some(filter.ok_or(match (was_connected, is_complete) {
+        (false, _) => NoFilter::NeverConnected,
+        (true, false) => NoFilter::BeingIndexed,
+        (true, true) => NoFilter::Unexpected,
+    })))
+}
+
+/// Headers of the filters of these blocks, which are of the active chain.
+pub(crate) fn filter_headers(
+    call: &Call<'_>,
+    index: &FilterIndex,
+    blocks: &[HeaderFacts],
+) -> Result<Result<Vec<[u8; 32]>, NoFilter>, RpcError> {
+    let is_complete = catch_up(call, index.status())?;
+    let mut headers = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let point = ChainPoint { hash: block.hash, height: block.height };
+        match index.hashes(point).map_err(|error| unreadable(&error))? {
+            Some(hashes) => headers.push(hashes.header),
+            None if is_complete => return Ok(Err(NoFilter::Unexpected)),
+            None => return Ok(Err(NoFilter::BeingIndexed)),
+        }
+    }
+    Ok(Ok(headers))
 }
 
 pub(super) fn block_filter(call: &mut Call<'_>) -> Result<Json, RpcError> {
@@ -141,33 +189,17 @@ pub(super) fn block_filter(call: &mut Call<'_>) -> Result<Json, RpcError> {
         call.node.indexes().filters.clone().ok_or_else(|| {
             refused(code::MISC_ERROR, "Index is not enabled for filtertype basic")
         })?;
-    let (point, was_connected) = call.node.ask(move |node| {
-        let chain = node.chain();
-        let id = find(chain, &hash)?;
-        let node = chain.tree().node(id);
-        let was_connected = node.validity == Validity::Scripts;
-        Ok((ChainPoint { hash, height: node.height }, was_connected))
-    })??;
-    let is_complete = catch_up(call, index.status())?;
-    call.room.grow(MAX_FILTER_ROOM)?;
-    if let Some(filter) = index.filter(point).map_err(|error| unreadable(&error))? {
-        let header = BlockHash::from_bytes(filter.header).to_string();
-        return Ok(Json::object([("filter", Json::hex(&filter.bytes)), ("header", header.into())]));
-    }
-    Err(match (was_connected, is_complete) {
-        (false, _) => refused(
-            code::INVALID_ADDRESS_OR_KEY,
-            "Filter not found. Block was not connected to active chain.",
-        ),
-        (true, false) => refused(
-            code::MISC_ERROR,
-            "Filter not found. Block filters are still in the process of being indexed.",
-        ),
-        (true, true) => refused(
-            code::INTERNAL_ERROR,
-            "Filter not found. This error is unexpected and indicates index corruption.",
-        ),
-    })
+    let found = filter_of(call, &index, hash)?.ok_or_else(block_not_found)?;
+    let filter = found.map_err(|why| {
+        let code = match why {
+            NoFilter::NeverConnected => code::INVALID_ADDRESS_OR_KEY,
+            NoFilter::BeingIndexed => code::MISC_ERROR,
+            NoFilter::Unexpected => code::INTERNAL_ERROR,
+        };
+        refused(code, why.text())
+    })?;
+    let header = BlockHash::from_bytes(filter.header).to_string();
+    Ok(Json::object([("filter", Json::hex(&filter.bytes)), ("header", header.into())]))
 }
 
 pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {

@@ -56,6 +56,14 @@ pub(super) fn transaction(
     json
 }
 
+/// One of a block, as it is told without any coins (Core `TxToUniv` with a hash).
+pub(crate) fn in_block(tx: TxView<'_>, block: BlockHash, network: Network) -> Json {
+    let mut json = transaction(tx, network, None, Detail::Fee, false);
+    json.push("blockhash", block.to_string());
+    json.push("hex", Json::hex(tx.bytes()));
+    json
+}
+
 fn inputs(tx: TxView<'_>, network: Network, spent: Option<&[Coin]>) -> Json {
     let is_coinbase = tx.is_coinbase();
     let mut witnesses = tx.witnesses();
@@ -218,7 +226,7 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     if verbosity <= 0 {
         return Ok(Json::hex(tx.bytes()));
     }
-    let n = if verbosity > 1 { found.number() } else { 0 };
+    let n = if verbosity > 1 { found.number } else { 0 };
     if n > 0 {
         call.room.grow(source.undo_size() * cost::OF_RECORD)?;
     }

@@ -108,6 +108,13 @@ pub(super) struct Named {
     pub(super) text: String,
 }
 
+/// A transaction, and its id as the caller wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NamedTransaction {
+    pub(super) txid: Txid,
+    pub(super) text: String,
+}
+
 /// What is wanted of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
@@ -129,12 +136,15 @@ pub(super) struct Part {
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// As the caller wrote its id.
-    Transaction(String),
+    Transaction(NamedTransaction),
     Block(Named, Detail),
     SpentOutputs(Named),
     /// So many headers of the active chain, from this one on.
     Headers(BlockHash, usize),
+    /// The filter of a block.
+    Filter(Named),
+    /// Headers of filters, of so many blocks of the active chain.
+    FilterHeaders(BlockHash, usize),
     ChainInfo,
     Deployments(Option<BlockHash>),
     MempoolInfo,
@@ -196,8 +206,8 @@ impl Path<'_> {
     pub(super) fn read(&self, body: &[u8]) -> Result<(Asked, Format), Refusal> {
         let asked = match self.resource {
             Resource::Transaction => {
-                hash::<Txid>(self.name)?;
-                Asked::Transaction(self.name.to_owned())
+                let txid = hash(self.name)?;
+                Asked::Transaction(NamedTransaction { txid, text: self.name.to_owned() })
             }
             Resource::Block => Asked::Block(named(self.name)?, Detail::Everything),
             Resource::BlockIds => Asked::Block(named(self.name)?, Detail::Ids),
@@ -207,8 +217,8 @@ impl Path<'_> {
             }
             Resource::SpentOutputs => self.spent_outputs()?,
             Resource::Headers => self.headers()?,
-            Resource::Filter => return Err(self.filter()),
-            Resource::FilterHeaders => return Err(self.filter_headers()),
+            Resource::Filter => self.filter()?,
+            Resource::FilterHeaders => self.filter_headers()?,
             Resource::ChainInfo => self.json_alone().map(|()| Asked::ChainInfo)?,
             Resource::Deployments => self.deployments()?,
             Resource::Mempool => self.mempool()?,
@@ -249,34 +259,29 @@ impl Path<'_> {
         Ok(Asked::Headers(hash(name)?, count))
     }
 
-    /// There is no index of filters.
-    fn filter(&self) -> Refusal {
+    fn filter(&self) -> Result<Asked, Refusal> {
         let [kind, name] = *self.pieces() else {
-            return Refusal::bad(
+            return Err(Refusal::bad(
                 "Invalid URI format. Expected /rest/blockfilter/<filtertype>/<blockhash>",
-            );
+            ));
         };
-        match hash::<BlockHash>(name) {
-            Err(refusal) => refusal,
-            Ok(_) => no_filters(kind),
-        }
+        let named = named(name)?;
+        is_basic(kind).map(|()| Asked::Filter(named))
     }
 
-    fn filter_headers(&self) -> Refusal {
+    fn filter_headers(&self) -> Result<Asked, Refusal> {
         let (kind, count, name) = match *self.pieces() {
             [kind, count, name] => (kind, count.as_bytes().to_vec(), name),
             [kind, name] => (kind, self.count(), name),
             _ => {
-                return Refusal::bad(
+                return Err(Refusal::bad(
                     "Invalid URI format. Expected \
                      /rest/blockfilterheaders/<filtertype>/<blockhash>.<ext>?count=<count>",
-                );
+                ));
             }
         };
-        match in_range(&count).and_then(|_| hash::<BlockHash>(name)) {
-            Err(refusal) => refusal,
-            Ok(_) => no_filters(kind),
-        }
+        let (count, hash) = (in_range(&count)?, hash(name)?);
+        is_basic(kind).map(|()| Asked::FilterHeaders(hash, count))
     }
 
     fn deployments(&self) -> Result<Asked, Refusal> {
@@ -386,11 +391,11 @@ impl Path<'_> {
 /// Of a name, between slashes.
 const MOST_PIECES: usize = 3;
 
-fn no_filters(kind: &str) -> Refusal {
-    Refusal::bad(match kind {
-        "basic" => "Index is not enabled for filtertype basic".to_owned(),
-        _ => format!("Unknown filtertype {kind}"),
-    })
+fn is_basic(kind: &str) -> Result<(), Refusal> {
+    match kind {
+        "basic" => Ok(()),
+        _ => Err(Refusal::bad(format!("Unknown filtertype {kind}"))),
+    }
 }
 
 fn hash<T: FromStr>(text: &str) -> Result<T, Refusal> {

@@ -9,8 +9,10 @@ use godwit_chain::{
 };
 use godwit_fault_disk::FaultDisk;
 use godwit_index::{Follower, Index, IndexError, Outcome, next};
+use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{
-    BlockHash, BlockHeader, MerkleRoot, Network, OutPoint, Params, Transaction, TxIn, TxOut, work,
+    BlockHash, BlockHeader, MerkleRoot, Network, OutPoint, Params, Transaction, TxIn, TxOut,
+    TxView, work,
 };
 use godwit_sim::chain::generate;
 use godwit_sim::plan::ChainPlan;
@@ -91,8 +93,15 @@ pub(crate) fn hash(block: &[u8]) -> BlockHash {
     header(block).block_hash()
 }
 
-/// A block of a coinbase alone, on another one.
-fn empty_block(prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
+/// A block of a coinbase and perhaps one transaction more, which has no witness, on another one.
+pub(crate) fn small_block(
+    parent: &[u8],
+    height: u32,
+    seed: u32,
+    other: Option<TxView<'_>>,
+) -> Vec<u8> {
+    let parent = header(parent);
+    let (prev, time) = (parent.block_hash(), parent.time + 1 + seed);
     let [low, high, ..] = height.to_le_bytes();
     let script_sig = [&[2, low, high, 4][..], &time.to_le_bytes()].concat();
     let input =
@@ -100,10 +109,14 @@ fn empty_block(prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
     let output = TxOut { value: 0, script_pubkey: vec![0x51] };
     let coinbase =
         Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 };
+    let merkle_root = match other {
+        Some(tx) => sha256d(&[coinbase.txid().to_bytes(), tx.txid().to_bytes()].concat()),
+        None => coinbase.txid().to_bytes(),
+    };
     let mut header = BlockHeader {
         version: 0x2000_0000,
         prev_blockhash: prev,
-        merkle_root: MerkleRoot::from_bytes(coinbase.txid().to_bytes()),
+        merkle_root: MerkleRoot::from_bytes(merkle_root),
         time,
         bits: 0x207f_ffff,
         nonce: 0,
@@ -114,8 +127,9 @@ fn empty_block(prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
     }
     let mut bytes: DataStream = DataStream::new();
     bytes.put(&header);
-    bytes.write_compact_size(1);
+    bytes.write_compact_size(1 + u64::from(other.is_some()));
     bytes.put(&coinbase);
+    bytes.write(other.map_or(&[][..], |tx| tx.bytes()));
     bytes.as_slice().to_vec()
 }
 
@@ -126,8 +140,7 @@ pub(crate) fn branch(base: &[Vec<u8>], fork: usize, count: usize, seed: u32) -> 
     (fork + 1..)
         .take(count)
         .map(|height| {
-            let before = header(&parent);
-            parent = empty_block(before.block_hash(), height as u32, before.time + 1 + seed);
+            parent = small_block(&parent, height as u32, seed, None);
             parent.clone()
         })
         .collect()

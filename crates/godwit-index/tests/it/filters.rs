@@ -6,7 +6,7 @@ use std::sync::Arc;
 use godwit_chain::Chain;
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_index::{
-    BlockFilter, FilterIndex, FilterIndexWriter, Follower, INDEXES_DIR, IndexError,
+    BlockFilter, FilterIndex, FilterIndexWriter, Follower, INDEXES_DIR, IndexError, Outcome, next,
 };
 use godwit_primitives::{BlockHash, Network};
 use godwit_store::ChainPoint;
@@ -52,6 +52,38 @@ fn expected(blocks: &[Vec<u8>]) -> Vec<BlockFilter> {
     let filters = filters(&shared, 1, blocks);
     chain.close().expect("no fault");
     filters
+}
+
+/// What nobody makes again the index waits for, without an end and without being built again.
+#[test]
+fn an_index_waits_for_an_undo_record_that_cannot_be_read() {
+    let disk = FaultDisk::new();
+    let mut chain = chain_of(&disk, &BLOCKS);
+    let undo: Vec<_> = (disk.paths().into_iter())
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"rev"))
+        })
+        .collect();
+    assert!(!undo.is_empty(), "{:?}", disk.paths());
+    let sound: Vec<Vec<u8>> =
+        undo.iter().map(|path| disk.contents(path).expect("a file")).collect();
+    for (path, bytes) in undo.iter().zip(&sound) {
+        disk.overwrite(path, vec![0; bytes.len()]);
+    }
+    let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
+    for _ in 0..2 {
+        let step = next(&chain, &follower.position());
+        let outcome = follower.take(step, &|| false).expect("no fault of its own");
+        assert_eq!(outcome, Outcome::LacksUndo);
+        assert!(!shared.status().is_synced());
+    }
+    for (path, bytes) in undo.iter().zip(sound) {
+        disk.overwrite(path, bytes);
+    }
+    follow(&chain, &mut follower).expect("no fault");
+    assert_eq!(filters(&shared, 1, &BLOCKS), expected(&BLOCKS));
+    settle(&mut chain);
+    chain.close().expect("no fault");
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! The transaction index, beside a map of all transactions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use godwit_chain::{Chain, Places};
 use godwit_fault_disk::{Counted, FaultDisk, Survival};
-use godwit_index::{Follower, INDEXES_DIR, IndexError, TxIndex, TxIndexWriter};
-use godwit_primitives::{Block, BlockHash, TxView, Txid};
+use godwit_index::{
+    Candidate, Follower, INDEXES_DIR, IndexError, TxIndex, TxIndexWriter, candidates,
+    transaction_at,
+};
+use godwit_primitives::{Block, BlockHash, Txid};
 use godwit_store::disk::StoreDisk;
 
-use crate::beside::{BLOCKS, DIR, branch, follow, hash, open, settle, submit};
+use crate::beside::{BLOCKS, DIR, branch, follow, hash, open, settle, small_block, submit};
 
 /// So few that the chain's transactions make many runs.
 const RUN: usize = 150;
@@ -27,40 +30,45 @@ fn follower(disk: &FaultDisk, chain: &Chain) -> (Follower<TxIndexWriter>, Arc<Tx
     (Follower::new(writer), shared)
 }
 
-/// Block and bytes of each transaction of blocks: of those after the others, if one is in several.
-fn naive(blocks: &[Vec<u8>]) -> BTreeMap<Txid, (BlockHash, Vec<u8>)> {
+/// Block and bytes of each transaction of blocks: of the one of the active chain that has it, otherwise of
+/// the last one.
+fn naive(chain: &Chain, blocks: &[Vec<u8>]) -> BTreeMap<Txid, (BlockHash, Vec<u8>)> {
+    let mut active = BTreeSet::new();
+    let mut walk = Some(chain.tip());
+    while let Some(id) = walk {
+        let node = chain.tree().node(id);
+        active.insert(node.hash);
+        walk = node.parent();
+    }
     let mut all = BTreeMap::new();
-    for bytes in blocks {
-        let block = Block::from_bytes(bytes).expect("a block");
-        for (txid, tx) in block.view().txids().iter().zip(block.view().txs()) {
-            all.insert(*txid, (block.hash(), tx.bytes().to_vec()));
+    for is_active in [false, true] {
+        for bytes in blocks {
+            let block = Block::from_bytes(bytes).expect("a block");
+            if active.contains(&block.hash()) != is_active {
+                continue;
+            }
+            for (txid, tx) in block.view().txids().iter().zip(block.view().txs()) {
+                all.insert(*txid, (block.hash(), tx.bytes().to_vec()));
+            }
         }
     }
     all
 }
 
-/// What the index leads to, as a caller goes there.
+/// What the index leads to.
 fn look_up(chain: &Chain, index: &TxIndex, txid: &Txid) -> Option<(BlockHash, Vec<u8>)> {
-    let tree = chain.tree();
-    for place in index.find(txid).expect("it can be read") {
-        let active = tree.ancestor(chain.tip(), place.height);
-        let others = place.others.iter().filter_map(|hash| tree.find(hash));
-        for id in active.into_iter().chain(others) {
-            let Some(stored) = Places::of(chain).block(id) else { continue };
-            let bytes = Places::of(chain).reader().block(&stored).expect("it is there");
-            let rest = bytes.as_slice().get(place.offset as usize..);
-            let tx = rest.and_then(|rest| TxView::parse(rest).ok());
-            if let Some(tx) = tx.filter(|tx| tx.txid() == *txid) {
-                return Some((tree.node(id).hash, tx.bytes().to_vec()));
-            }
-        }
-    }
-    None
+    let places = index.find(txid).expect("it can be read");
+    candidates(chain, &places).into_iter().find_map(|Candidate { block, offset }| {
+        let stored = Places::of(chain).block(block)?;
+        let bytes = Places::of(chain).reader().block(&stored).expect("it is there");
+        let (_, tx) = transaction_at(bytes.as_slice(), offset as usize)?;
+        (tx.txid() == *txid).then(|| (chain.tree().node(block).hash, tx.bytes().to_vec()))
+    })
 }
 
 #[track_caller]
 fn is_as(chain: &Chain, index: &TxIndex, blocks: &[Vec<u8>], moment: &str) {
-    for (txid, expected) in naive(blocks) {
+    for (txid, expected) in naive(chain, blocks) {
         assert_eq!(look_up(chain, index, &txid), Some(expected), "{moment}: {txid}");
     }
     let unknown = Txid::from_bytes([9; 32]);
@@ -135,6 +143,51 @@ fn what_a_reorganisation_leaves_is_found_and_what_it_brings_is_found_first() {
     let shared = index(&index_disk, &chain).expect("it opens").shared();
     is_as(&chain, &shared, &all, "opened again");
     chain.close().expect("no fault");
+}
+
+/// Whichever of them has it at the higher byte, or at the greater height.
+#[test]
+fn a_transaction_of_two_branches_is_found_in_the_active_one() {
+    let has_plain = |block: &Vec<u8>| {
+        let block = Block::from_bytes(block).expect("a block");
+        block.view().txs().nth(1).is_some_and(|tx| !tx.has_witness())
+    };
+    let end = BLOCKS.len() - 3;
+    let fork = (128..end).rev().find(|n| has_plain(&BLOCKS[*n])).expect("a block");
+    let known = Block::from_bytes(&BLOCKS[fork]).expect("a block");
+    let tx = known.view().txs().nth(1).expect("it has it");
+    let parent = BLOCKS[fork - 1].clone();
+    for delay in 0..3 {
+        let mut other = vec![parent.clone()];
+        let count = BLOCKS.len() - fork + 1;
+        for n in 0..count {
+            let height = (fork + 1 + n) as u32;
+            let (before, taken) = (&other[other.len() - 1], (n == delay).then_some(tx));
+            other.push(small_block(before, height, 3, taken));
+        }
+        let other = &other[1..];
+        let mut chain = chain_of(&FaultDisk::new(), &BLOCKS);
+        let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
+        let txid = tx.txid();
+        let mut is_found_in = |chain: &Chain, block: &[u8], moment: &str| {
+            follow(chain, &mut follower).expect("no fault");
+            let found = look_up(chain, &shared, &txid).expect("it is there");
+            assert_eq!(found.0, hash(block), "{moment}, {delay}");
+        };
+        is_found_in(&chain, &BLOCKS[fork], "first");
+        other.iter().for_each(|block| _ = submit(&mut chain, block));
+        settle(&mut chain);
+        assert_eq!(chain.tip_point().hash, hash(&other[count - 1]));
+        is_found_in(&chain, &other[delay], "on the other branch");
+        let back = branch(&BLOCKS, BLOCKS.len(), 2, 7);
+        back.iter().for_each(|block| _ = submit(&mut chain, block));
+        settle(&mut chain);
+        assert_eq!(chain.tip_point().hash, hash(&back[1]));
+        is_found_in(&chain, &BLOCKS[fork], "back");
+        let all = [other, &BLOCKS[..], &back[..]].concat();
+        is_as(&chain, &shared, &all, "all");
+        chain.close().expect("no fault");
+    }
 }
 
 /// What the operator takes for invalid is left by the chain, and stays in the index until there is another
@@ -268,7 +321,7 @@ fn a_damaged_index_is_built_again() {
                 None => disk.overwrite(path, bytes[..bytes.len() / 2].to_vec()),
             }
             let (mut again, shared) = follower(&disk, &chain);
-            let all = naive(&BLOCKS);
+            let all = naive(&chain, &BLOCKS);
             let damage = all.keys().find_map(|txid| shared.find(txid).err());
             found += usize::from(damage.is_some());
             assert!(damage.is_none_or(|error| error.is_damage()));

@@ -20,6 +20,9 @@ use crate::process::random_bytes;
 /// Before a block that cannot be read is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// So many times longer before what a block spent is: nothing fetches that again.
+const UNDO_RETRIES: u32 = 60;
+
 /// The indexes that were opened.
 pub(super) struct Opened {
     transactions: Option<TxIndexWriter>,
@@ -128,6 +131,11 @@ fn follow<I: Index>(follower: &mut Follower<I>, seam: &Seam) -> Result<(), Index
                 }
                 // It is fetched again, beside everything else.
                 thread::sleep(RETRY_AFTER);
+            }
+            Outcome::LacksUndo => {
+                for _ in (0..UNDO_RETRIES).take_while(|_| !seam.is_ending()) {
+                    thread::sleep(RETRY_AFTER);
+                }
             }
         }
     }

@@ -10,7 +10,7 @@ use godwit_api::{
     ServerError, ServerMemory, ServerOptions, TipFacts, seam,
 };
 use godwit_chain::{ChainError, Places};
-use godwit_index::Indexes;
+use godwit_index::{FILTER_INDEX_FILES, Indexes, TX_INDEX_FILES};
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::{StoreError, check_unused};
@@ -56,14 +56,21 @@ const WAITING_CONNECTIONS: u64 = 2;
 
 /// What the connections of programs need of the descriptors.
 pub(super) fn most_connections(config: &Config) -> OfPrograms {
-    let published = zmq_descriptors(config);
+    let others = other_descriptors(config);
     match config.rpc {
-        None => OfPrograms { least: published, most: published },
+        None => OfPrograms { least: others, most: others },
         Some(_) => OfPrograms {
-            least: LEAST_CONNECTIONS + WAITING_CONNECTIONS + published,
-            most: MAX_CONNECTIONS as u64 + WAITING_CONNECTIONS + published,
+            least: LEAST_CONNECTIONS + WAITING_CONNECTIONS + others,
+            most: MAX_CONNECTIONS as u64 + WAITING_CONNECTIONS + others,
         },
     }
+}
+
+/// Descriptors of what only some options bring: the indexes, and notifications.
+fn other_descriptors(config: &Config) -> u64 {
+    let transactions = if config.indexes.transactions { TX_INDEX_FILES } else { 0 };
+    let filters = if config.indexes.filters { FILTER_INDEX_FILES } else { 0 };
+    transactions + filters + zmq_descriptors(config)
 }
 
 /// Descriptors of those who publish and of those who subscribed.
@@ -122,7 +129,7 @@ pub(super) fn start(
         threads: rpc.threads,
         queue: rpc.queue,
         timeout: rpc.timeout,
-        connections: connections(max_connections as u64, zmq_descriptors(config)),
+        connections: connections(max_connections as u64, other_descriptors(config)),
         memory: ServerMemory { answers: notices::memory(config).0, requests: memory.requests },
         interfaces: Interfaces { rest: rpc.rest, notifiers: config.zmq.clone() },
         version: env!("CARGO_PKG_VERSION"),

@@ -230,14 +230,33 @@ fn outpoints(chain: &RecentChain, godwit: &Answering<'_>) -> Vec<(String, u32)> 
 
 #[test]
 fn resources_are_answered_as_by_bitcoind() {
+    answers_are_the_same(&[]);
+}
+
+#[test]
+fn resources_of_the_indexes_are_answered_as_by_bitcoind() {
+    answers_are_the_same(&["-txindex", "-blockfilterindex=basic"]);
+}
+
+/// Both with these options.
+fn answers_are_the_same(options: &[&str]) {
     let chain = chain::recent();
-    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
+    let start = bitcoind::Start { chain: Some(chain), options, ..bitcoind::Start::default() };
     let Some(bitcoind) = bitcoind::start(&start) else { return };
     let node = Node::new("regtest");
-    let godwit = Answering::with_chain(&node, chain, &["-rest=1".to_owned()]);
+    let ours: Vec<String> =
+        options.iter().chain(&["-rest=1"]).map(|option| (*option).to_owned()).collect();
+    let godwit = Answering::with_chain(&node, chain, &ours);
     wait_until("the chain is there", || {
         godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
     });
+    for rpc in [&godwit.rpc, &bitcoind.rpc] {
+        wait_until("the indexes are there", || {
+            let told = rpc.call("getindexinfo", &json!([]));
+            let indexes = told.as_object().expect("an object");
+            indexes.len() == options.len() && indexes.values().all(|index| index["synced"] == true)
+        });
+    }
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
 
     // Beside the chain: a stale block, and a header without its block.
@@ -269,9 +288,23 @@ fn resources_are_answered_as_by_bitcoind() {
             format!("/rest/spenttxouts/{hash}.bin"),
             format!("/rest/spenttxouts/{hash}.json"),
             format!("/rest/blockpart/{hash}.bin?offset=81&size=60"),
+            format!("/rest/blockfilter/basic/{hash}.bin"),
+            format!("/rest/blockfilterheaders/basic/{hash}.json?count=2000"),
         ]
     });
     assert_same(ours, theirs, &each.map(|target| (target, Vec::new())).collect::<Vec<_>>());
+
+    let block = godwit.call("getblock", &json!([chain::hash(largest), 1]));
+    let last = godwit.call("getblock", &json!([chain.summary.tip, 1]));
+    let first = godwit.call("getblock", &json!([genesis, 1]));
+    let txids = [block, last, first].into_iter().flat_map(|block| {
+        block["tx"].as_array().expect("a list").iter().take(40).cloned().collect::<Vec<_>>()
+    });
+    let each = txids.flat_map(|txid| {
+        let txid = txid.as_str().expect("an id").to_owned();
+        FORMATS.map(|format| (format!("/rest/tx/{txid}{format}"), Vec::new()))
+    });
+    assert_same(ours, theirs, &each.collect::<Vec<_>>());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The node's interfaces to programs: JSON-RPC over HTTP, as Bitcoin Core speaks it.
+//! The node's interfaces to programs: JSON-RPC over HTTP, as Bitcoin Core speaks it, a page for people,
+//! figures for Prometheus.
 //!
 //! ```text
 //! sockets ── godwit-api: one thread, async ──▶ bounded queue ──▶ godwit-rpc-N: run methods
@@ -29,6 +30,7 @@ mod seam;
 mod server;
 mod stage;
 mod subnet;
+mod sync;
 
 pub use answers::ANSWER_BYTES;
 pub use auth::{Credentials, RpcAuth, RpcAuthError, Whitelist};
@@ -40,5 +42,12 @@ pub use seam::{
     BlockOutcome, MAX_QUESTIONS, NodeState, Overruled, Pruning, Publisher, Question, Questions,
     Reach, Seam, Snapshot, TipFacts, seam,
 };
-pub use server::{BODY_BYTES, MAX_CONNECTIONS, Server, ServerError, ServerOptions, Starting};
+pub use server::{
+    BODY_BYTES, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, PageOptions, Server, ServerError,
+    ServerOptions, Starting,
+};
 pub use subnet::{Subnet, SubnetError};
+pub use sync::{
+    Bottleneck, Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport, SyncStage,
+    SyncWatch, Tip, Verification,
+};

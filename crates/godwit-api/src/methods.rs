@@ -25,6 +25,9 @@ mod submit;
 mod transaction;
 mod waiting;
 
+pub(crate) use difficulty::difficulty;
+pub(crate) use network::{PROTOCOL_VERSION, VERSION};
+
 use godwit_chain::{BlockUnreadable, Chain, NodeId, Places, StoredBlock};
 use godwit_primitives::{BlockHash, Network};
 use godwit_rpc::{Json, RpcError, code};
@@ -164,6 +167,7 @@ pub(crate) fn handler(name: &str) -> Option<Handler> {
         "getrawmempool" => memoryless::raw,
         "getrawtransaction" => transaction::raw,
         "getrpcinfo" => control::rpc_info,
+        "getsyncstatus" => control::sync_status,
         "gettxout" => output::unspent,
         "gettxoutproof" => proof::make,
         "gettxoutsetinfo" => coins::set_info,

@@ -4,6 +4,7 @@
 //! status of answers, the queue of requests.
 
 mod body;
+mod pages;
 mod patient;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -42,6 +43,8 @@ use crate::stage::Stage;
 use crate::subnet::Subnet;
 pub use body::BODY_BYTES;
 use body::{Bodies, Hopeless, Received, receive};
+use pages::Pages;
+pub use pages::{MAX_PAGE_CONNECTIONS, PageOptions};
 use patient::Patient;
 pub(crate) use workers::{AnswerText, Reply, RequestBody};
 use workers::{Job, Workers};
@@ -98,6 +101,7 @@ pub struct ServerOptions {
     pub log_path: PathBuf,
     pub bans: Arc<BanFile>,
     pub log_categories: &'static LogCategories,
+    pub pages: PageOptions,
     /// Set by the method `stop`.
     pub stop: Arc<AtomicBool>,
 }
@@ -107,6 +111,8 @@ pub struct ServerOptions {
 pub enum ServerError {
     /// No address could be listened on.
     Bind(NotBound),
+    /// The address of a page could not: its option.
+    Page(&'static str, NotBound),
     Cookie(CookieError),
     /// No random bytes.
     Random(io::Error),
@@ -120,6 +126,7 @@ impl fmt::Display for ServerError {
             Self::Bind(not_bound) => {
                 write!(f, "the RPC server cannot listen on {not_bound} (-rpcbind, -rpcport)")
             }
+            Self::Page(option, not_bound) => write!(f, "{option} cannot listen on {not_bound}"),
             Self::Cookie(error) => error.fmt(f),
             Self::Random(error) => write!(f, "the system gives no random bytes: {error}"),
             Self::Start(error) => write!(f, "the RPC server cannot start: {error}"),
@@ -132,6 +139,12 @@ impl std::error::Error for ServerError {}
 /// Addresses that could not be listened on, with the reasons.
 #[derive(Debug, Default)]
 pub struct NotBound(Vec<(SocketAddr, io::Error)>);
+
+impl NotBound {
+    fn one(address: SocketAddr, error: io::Error) -> Self {
+        Self(vec![(address, error)])
+    }
+}
 
 impl fmt::Display for NotBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -197,9 +210,10 @@ impl Server {
         };
         let stage = Stage::new("Starting…");
         let answers = Answers::new(options.answer_bytes);
-        let api = Api::new(&stage, &answers, &options);
+        let api = Arc::new(Api::new(&stage, &answers, &options));
+        let pages = Pages::bind(options.pages, &api)?;
         let (jobs, workers) =
-            Workers::start(api, options.threads, options.queue).map_err(ServerError::Start)?;
+            Workers::start(&api, options.threads, options.queue).map_err(ServerError::Start)?;
         let shared = Arc::new(Shared {
             credentials,
             allowed: options.allowed.clone(),
@@ -221,7 +235,10 @@ impl Server {
         let thread = std::thread::Builder::new()
             .name("godwit-api".to_owned())
             .spawn(move || {
-                runtime.block_on(run(listeners, shared, most, stopped));
+                runtime.block_on(async {
+                    pages.spawn(&stopped);
+                    run(listeners, shared, most, stopped).await;
+                });
                 runtime.shutdown_background();
             })
             .map_err(ServerError::Start)?;

@@ -7,6 +7,7 @@ pub mod core;
 mod dns;
 mod driver;
 pub mod index;
+mod overview;
 mod peers_file;
 mod rpc;
 mod setup;

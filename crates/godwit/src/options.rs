@@ -20,7 +20,7 @@ use godwit_primitives::Params;
 use godwit_program::options::{self as tables, OptionsError};
 use godwit_store::Rebuild;
 
-pub use rpc::{Cookie, PlainPassword, RpcOptions};
+pub use rpc::{AskOptions, Cookie, PlainPassword, RpcOptions};
 pub use values::{HostPort, UtxoHash};
 
 /// What a run of the program is to do.
@@ -103,6 +103,8 @@ pub enum Command {
         /// `-audit`
         audit: bool,
     },
+    /// `status`
+    Status(AskOptions),
 }
 
 impl Command {

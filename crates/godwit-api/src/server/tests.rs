@@ -44,6 +44,7 @@ fn node() -> (Seam, Node) {
         pruning: None,
         network_active: true,
         warnings: Vec::new(),
+        sync: Arc::default(),
     };
     let reach = Reach { reachable: Reachable::CLEARNET, clearnet: None, onion: None };
     let (seam, questions, publisher) = seam(Arc::new(params), reach, first);
@@ -81,6 +82,7 @@ pub(crate) fn options() -> ServerOptions {
         log_path: PathBuf::new(),
         bans: Arc::new(BanFile::new(&PathBuf::new())),
         log_categories: &CATEGORIES,
+        pages: PageOptions::default(),
         stop: Arc::default(),
     }
 }

@@ -252,6 +252,12 @@ pub const METHODS: &[Method] = &[
     present(Control, "getrpcinfo", "The calls under way.", &[]),
     present(
         Control,
+        "getsyncstatus",
+        "How far the sync is, when it ends, what holds it up, what a power cut would cost. Not in Bitcoin Core.",
+        &[],
+    ),
+    present(
+        Control,
         "help",
         "The list of methods, or the help of one.",
         &[or("command", Kind::Text, "all", "The method.")],

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
-    BanFile, CookieError, CookieFile, Credentials, MAX_CONNECTIONS, NodeState, Publisher, Question,
-    Questions, Reach, RpcAuth, Server, ServerError, ServerOptions, TipFacts, seam,
+    BanFile, CookieError, CookieFile, Credentials, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS,
+    NodeState, PageOptions, Publisher, Question, Questions, Reach, RpcAuth, Server, ServerError,
+    ServerOptions, SyncReport, TipFacts, seam,
 };
-use godwit_chain::{ChainError, Places};
+use godwit_chain::ChainError;
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::{StoreError, check_unused};
@@ -21,7 +22,7 @@ use crate::failure::{Failure, Fatal};
 use crate::log_format::LOG_FILE;
 use crate::logging::CATEGORIES;
 use crate::memory::{self, MemoryPlan};
-use crate::options::{Config, Cookie, NodeOptions};
+use crate::options::{Config, Cookie, NodeOptions, RpcOptions};
 use crate::process::StopFlag;
 
 /// Questions that are answered before the chain has its turn: each takes microseconds, most of them ...
@@ -30,13 +31,10 @@ const QUESTIONS_AT_ONCE: usize = 32;
 /// ... and behind one that took longer, the next one waits for its turn.
 const ANSWERING: Duration = Duration::from_millis(1);
 
-/// Time between two snapshots where nothing but the clock moved.
-const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
-
 impl Fatal for ServerError {
     fn exit(&self) -> Exit {
         match self {
-            Self::Bind(..) => Exit::CannotListen,
+            Self::Bind(..) | Self::Page(..) => Exit::CannotListen,
             Self::Cookie(CookieError::InUse(dir)) => {
                 ChainError::from(StoreError::Locked { path: dir.clone() }).exit()
             }
@@ -48,23 +46,31 @@ impl Fatal for ServerError {
 /// Connections that the server has however few descriptors there are.
 const LEAST_CONNECTIONS: u64 = 8;
 
-/// Those that wait for a place while the others are served, one at each address.
+/// Those that wait for a place while the others are served, one at each address, and those of pages.
 const WAITING_CONNECTIONS: u64 = 2;
+
+/// Connections of the status page and of metrics, and their two listening sockets.
+fn page_connections(rpc: &RpcOptions) -> u64 {
+    match (rpc.web, rpc.metrics) {
+        (None, None) => 0,
+        _ => MAX_PAGE_CONNECTIONS as u64 + 2,
+    }
+}
 
 /// What the connections of programs need of the descriptors.
 pub(super) fn most_connections(config: &Config) -> OfPrograms {
-    match config.rpc {
+    match &config.rpc {
         None => OfPrograms::default(),
-        Some(_) => OfPrograms {
-            least: LEAST_CONNECTIONS + WAITING_CONNECTIONS,
-            most: MAX_CONNECTIONS as u64 + WAITING_CONNECTIONS,
-        },
+        Some(rpc) => {
+            let beside = WAITING_CONNECTIONS + page_connections(rpc);
+            OfPrograms { least: LEAST_CONNECTIONS + beside, most: MAX_CONNECTIONS as u64 + beside }
+        }
     }
 }
 
 /// Connections for which there are descriptors, beside files and `peers` connections to peers.
-fn connections(peers: u64) -> usize {
-    let beside = descriptors::BESIDE_CONNECTIONS + WAITING_CONNECTIONS;
+fn connections(peers: u64, pages: u64) -> usize {
+    let beside = descriptors::BESIDE_CONNECTIONS + WAITING_CONNECTIONS + pages;
     let others = beside + MAX_ADD_NODE_CONNECTIONS as u64 + peers;
     let most = MAX_CONNECTIONS as u64;
     let spare = descriptors::raise(others + most).saturating_sub(others);
@@ -110,13 +116,14 @@ pub(super) fn start(
         threads: rpc.threads,
         queue: rpc.queue,
         timeout: rpc.timeout,
-        connections: connections(max_connections as u64),
+        connections: connections(max_connections as u64, page_connections(rpc)),
         answer_bytes: memory.answers,
         body_bytes: memory.requests,
         version: env!("CARGO_PKG_VERSION"),
         log_path: dir.join(LOG_FILE),
         bans: Arc::new(BanFile::new(&dir)),
         log_categories: &CATEGORIES,
+        pages: PageOptions { web: rpc.web, metrics: rpc.metrics },
         stop: stop.shared().clone(),
     })?;
     Ok(Some(server))
@@ -127,7 +134,6 @@ pub(super) struct Rpc {
     running: Option<Running>,
     nothing: Receiver<Question>,
     prune_target: Option<u64>,
-    next_snapshot: Duration,
     /// The chain is between two tips, and neither is anything published nor answered.
     between: bool,
 }
@@ -147,6 +153,7 @@ impl Rpc {
         now: Now,
         options: &NodeOptions,
         prune_target: Option<u64>,
+        sync: &Arc<SyncReport>,
     ) -> Self {
         let running = server.map(|server| {
             let reach = Reach {
@@ -154,18 +161,12 @@ impl Rpc {
                 clearnet: options.reach.proxy,
                 onion: options.reach.onion,
             };
-            let first = core.snapshot(now, prune_target, Places::of(core.chain()).bytes_on_disk());
+            let first = core.snapshot(now, prune_target, Arc::clone(sync));
             let (seam, questions, publisher) = seam(core.chain().params().clone(), reach, first);
             server.ready(seam);
             Running { questions, publisher, server }
         });
-        Self {
-            running,
-            nothing: never(),
-            prune_target,
-            next_snapshot: SNAPSHOT_INTERVAL,
-            between: false,
-        }
+        Self { running, nothing: never(), prune_target, between: false }
     }
 
     /// Where methods keep the bans, if there are any.
@@ -188,8 +189,9 @@ impl Rpc {
         running.questions.waiting() > 0
     }
 
-    /// Publishes the state of the node if it is another one.
-    pub(super) fn publish(&mut self, now: Now, core: &NodeCore) {
+    /// Publishes the state of the node if it is another one, with what is told of the sync: that is
+    /// another one once a second.
+    pub(super) fn publish(&mut self, now: Now, core: &NodeCore, sync: &Arc<SyncReport>) {
         let Some(running) = &self.running else { return };
         let before = running.publisher.current();
         let chain = core.chain();
@@ -202,20 +204,8 @@ impl Rpc {
             || best != before.headers
             || core.is_initial_download() != before.initial_download
             || core.network_active() != before.network_active;
-        let due = now.monotonic >= self.next_snapshot;
-        if !moved && !due {
-            return;
-        }
-        let bytes = match due {
-            true => Places::of(chain).bytes_on_disk(),
-            false => before.bytes_on_disk,
-        };
-        if due {
-            self.next_snapshot = now.monotonic + SNAPSHOT_INTERVAL;
-        }
-        let snapshot = core.snapshot(now, self.prune_target, bytes);
-        if snapshot != *before {
-            running.publisher.publish(snapshot);
+        if moved || !Arc::ptr_eq(sync, &before.sync) {
+            running.publisher.publish(core.snapshot(now, self.prune_target, Arc::clone(sync)));
         }
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Draft {
     pub(super) utxo_hash: Option<UtxoHash>,
     pub(super) connections: ConnectionDraft,
     pub(super) rpc: RpcDraft,
+    /// Of the command `status`.
+    pub(super) json: bool,
     pub(super) minimum_chain_work: Option<Work>,
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,

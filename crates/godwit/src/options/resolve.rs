@@ -10,7 +10,7 @@ use godwit_program::options::{Invoked, OptionsError, Problem};
 use godwit_store::Rebuild;
 
 use super::draft::{ConnectionDraft, Draft, MemoryDraft};
-use super::rpc;
+use super::rpc::{self, Place};
 use super::table::{
     CommandName, DEFAULT_MAX_CONNECTIONS, Godwit, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB,
     MIN_PRUNE_MIB,
@@ -36,6 +36,7 @@ pub(super) fn resolve(
         let origin = invoked.origin("reindex-chainstate").expect("its value was given");
         return Err(Problem::OfNoUse { option: "reindex-chainstate", with: "prune" }.at(origin));
     }
+    pages_are_served(&invoked)?;
     let memory = memory(&invoked)?;
     let reachable = reachable(&invoked)?;
     let scrub = invoked.draft.files.scrub.unwrap_or(true);
@@ -61,6 +62,22 @@ pub(super) fn resolve(
         rpc,
         command,
     })
+}
+
+/// Page and metrics are served by the thread of the RPC server.
+fn pages_are_served(invoked: &Invoked<Godwit>) -> Result<(), OptionsError> {
+    let draft = &invoked.draft.rpc;
+    if draft.server != Some(false) || invoked.command != CommandName::Node {
+        return Ok(());
+    }
+    let is_on = |place: &Option<Place>| place.as_ref().is_some_and(|place| *place != Place::Off);
+    for (option, place) in [("web", &draft.web), ("metrics", &draft.metrics)] {
+        if is_on(place) {
+            let origin = invoked.origin(option).expect("its value was given");
+            return Err(Problem::OfNoUse { option, with: "server=0" }.at(origin));
+        }
+    }
+    Ok(())
 }
 
 fn memory(invoked: &Invoked<Godwit>) -> Result<MemoryOptions, OptionsError> {
@@ -184,6 +201,9 @@ fn command(
         CommandName::Import => {
             let (paths, verdicts) = (files.collect(), draft.verdicts);
             Command::Import(ImportOptions { paths, script_threads, stop_at_height, verdicts })
+        }
+        CommandName::Status => {
+            Command::Status(rpc::resolve_asking(draft.rpc, params.network, draft.json))
         }
         CommandName::UtxoStats => Command::UtxoStats,
         CommandName::Verify => {

@@ -1,6 +1,7 @@
 //! The tables of the node's commands and options.
 
 mod connections;
+mod pages;
 mod rpc;
 
 use std::ffi::OsStr;
@@ -41,6 +42,7 @@ pub(super) enum CommandName {
     UtxoDump,
     UtxoLoad,
     Verify,
+    Status,
 }
 
 impl Program for Godwit {
@@ -54,9 +56,9 @@ impl Program for Godwit {
         Some(("the node", NODE));
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];
     const OPTIONS: &'static [&'static [OptionSpec<Self>]] =
-        &[OPTIONS, connections::OPTIONS, rpc::OPTIONS];
+        &[OPTIONS, connections::OPTIONS, rpc::OPTIONS, pages::OPTIONS];
     const GROUPS: &'static [&'static str] =
-        &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, RPC, IMPORT, UTXO, VERIFY, TESTING];
+        &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, RPC, PAGES, IMPORT, UTXO, VERIFY, TESTING];
     const ELSEWHERE: &'static [(&'static str, &'static str)] =
         &[("keys", "godwit-signer"), ("psbt", "godwit-signer")];
     const OTHER_LINES: OtherLines = OtherLines::Known(&[
@@ -78,6 +80,7 @@ impl Program for Godwit {
 const VALIDATION: &str = "Options of the node and of import";
 const CONNECTIONS: &str = "Options of the node";
 const RPC: &str = "Options of the node's RPC server";
+const PAGES: &str = "Options of the status page, metrics and status";
 const IMPORT: &str = "Options of import";
 const UTXO: &str = "Options of utxo load";
 const VERIFY: &str = "Options of verify";
@@ -134,6 +137,14 @@ const COMMANDS: &[CommandSpec<Godwit>] = &[
                repairs it, and the MuHash of the coins. Changes nothing without -repair. The exit code is 5 \
                if damage is left or -audit refutes something, and 1 if -audit can prove nothing.",
     },
+    CommandSpec {
+        command: CommandName::Status,
+        words: "status",
+        operands: "",
+        count: 0..=0,
+        help: "Ask the node that runs on the data directory, and print in four lines how far it is, when the sync \
+               ends, what holds it up and what a power cut would cost.",
+    },
 ];
 
 const VALIDATING: Commands<Godwit> = Commands::Only(&[CommandName::Node, CommandName::Import]);
@@ -141,6 +152,8 @@ const VALIDATING: Commands<Godwit> = Commands::Only(&[CommandName::Node, Command
 const JUDGING: Commands<Godwit> =
     Commands::Only(&[CommandName::Node, CommandName::Import, CommandName::Verify]);
 const OF_NODE: Commands<Godwit> = Commands::Only(&[CommandName::Node]);
+/// The node and who asks it.
+const OF_BOTH_ENDS: Commands<Godwit> = Commands::Only(&[CommandName::Node, CommandName::Status]);
 
 /// In the order in which the help lists them.
 const OPTIONS: &[OptionSpec<Godwit>] = &[

@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak fuzz ifma interop bench bench-import bench-sync bench-ibd bench-verify bench-worst setup
+.PHONY: demo test soak fuzz ifma interop bench bench-import bench-sync bench-ibd bench-core bench-verify bench-worst setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -28,32 +28,39 @@ fuzz: setup
 ifma: setup
 	@tools/test-ifma
 
-# godwit beside bitcoind and three versions of btcd, which are built first; once they are in the cache,
-# `make test` runs these tests too.
+# godwit beside bitcoind and three versions of btcd, which are built first, and heard by pyzmq; once they are
+# in the cache, `make test` runs these tests too.
 interop: setup
 	@tools/build-bitcoind
 	@tools/build-btcd
+	@tools/build-pyzmq
 	cargo test --release --locked -p godwit --test it interop:: -- --nocapture
 
-# The six benchmarks of bitcoin/bitcoin#30987 beside other programs; wants a quiet machine for ten
+# The six benchmarks of bitcoin/bitcoin#30987 beside other programs; wants a quiet machine for fifteen
 # minutes behind the building. Options of godwit-bench go in OPTIONS.
 bench: setup
 	@tools/bench $(OPTIONS)
 
-# Import against Bitcoin Core's bitcoind; wants a quiet machine for three quarters of an hour. Options
+# Import against Bitcoin Core's bitcoind; wants a quiet machine for an hour and a half. Options
 # of import-vs-core go in OPTIONS.
 bench-import: setup
 	cargo build --release --locked --workspace --bins
 	@tools/bench-import $(CARGO_TARGET_DIR)/release $(OPTIONS)
 
-# Download from bitcoinds, against a bitcoind; likewise, for an hour. Options of sync-vs-core go in
+# Which options make bitcoind fastest here: what make bench-import and bench-sync are to give it in
+# -bitcoind-options. Wants a quiet machine for half an hour. Options of core-settings go in OPTIONS.
+bench-core: setup
+	cargo build --release --locked --workspace --bins
+	@tools/bench-core $(CARGO_TARGET_DIR)/release $(OPTIONS)
+
+# Download from bitcoinds, against a bitcoind; likewise, for two hours. Options of sync-vs-core go in
 # OPTIONS.
 bench-sync: setup
 	cargo build --release --locked --workspace --bins
 	@tools/bench-sync $(CARGO_TARGET_DIR)/release $(OPTIONS)
 
 # What wiping freed memory costs over a whole sync, with a bitcoind for comparison; wants a quiet
-# machine for forty minutes. Options of ibd-policies go in OPTIONS.
+# machine for an hour. Options of ibd-policies go in OPTIONS.
 bench-ibd: setup
 	@tools/bench-ibd $(OPTIONS)
 

@@ -11,6 +11,7 @@ mod glossary;
 mod manifest;
 mod named_tests;
 mod paths;
+mod signatures;
 mod sizes;
 mod source;
 
@@ -18,10 +19,6 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
-
-/// The crates whose objects live as long as the process: how large their types are, and which of their files
-/// know each other, is checked.
-const LASTING_CRATES: &[&str] = &["godwit", "godwit-chain", "godwit-p2p", "godwit-store"];
 
 /// A file of the checkout: path relative to the root, with `/`, and its text.
 pub(crate) struct TextFile {
@@ -70,6 +67,7 @@ pub(crate) fn check_tree(root: &Path) -> io::Result<Vec<Finding>> {
         findings.extend(source::check_text(file));
         if file.path.ends_with(".rs") {
             findings.extend(source::check_rust(file));
+            findings.extend(signatures::check(file));
         }
         if file.path.ends_with(".md") {
             findings.extend(figures::check(root, file));

@@ -82,8 +82,8 @@ impl Answers {
 }
 
 impl Room {
-    /// Takes so much more. Whoever needs much takes it at once, and holds nothing while he waits: two that
-    /// wait for each other's part would wait in vain.
+    /// Takes so much more. A call that needs much takes it at once, and holds nothing while it waits: two
+    /// that wait for each other's part would wait in vain.
     ///
     /// # Errors
     ///

@@ -13,6 +13,7 @@ use crate::coin_calls::CoinCalls;
 use crate::log_categories::LogCategories;
 use crate::log_limit::LogLimit;
 use crate::stage::Stage;
+use crate::zmq::Notifier;
 
 /// See the module's documentation.
 pub(crate) struct Api {
@@ -28,14 +29,19 @@ pub(crate) struct Api {
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) active: Mutex<Vec<Active>>,
     pub(crate) next_call: AtomicU64,
-    /// Calls that may wait for blocks or read all coins at once, and those that do: one thread is left for
-    /// the others, if there are several.
-    pub(crate) most_waits: usize,
-    pub(crate) waits: AtomicUsize,
+    pub(crate) waits: Waits,
     pub(crate) coins: CoinCalls,
     pub(crate) bans: Arc<BanFile>,
+    pub(crate) notifiers: Vec<Notifier>,
     pub(crate) log_categories: &'static LogCategories,
     pub(crate) forbidden: LogLimit,
+}
+
+/// Calls that may wait for blocks or read all coins at once, and those that do: one thread is left for the
+/// others, if there are several.
+pub(crate) struct Waits {
+    pub(crate) most: usize,
+    pub(crate) count: AtomicUsize,
 }
 
 /// A call that waits for blocks, or reads all coins.

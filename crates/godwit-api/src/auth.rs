@@ -73,7 +73,7 @@ fn hash(salt: &str, password: &[u8]) -> String {
     HEXLOWER.encode(&hmac.finalize().into_bytes())
 }
 
-/// All users.
+/// The users who may log in.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials(pub Vec<RpcAuth>);
 

@@ -52,7 +52,7 @@ impl CoinCalls {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lines up to sort; `None` while somebody else waits already.
+    /// Lines up to sort; `None` while another call waits already.
     pub(crate) fn queue_to_sort(&self) -> Option<Turn<'_>> {
         let mut turns = self.turns();
         if turns.waits {
@@ -81,8 +81,8 @@ impl CoinCalls {
 }
 
 impl Turn<'_> {
-    /// Whether nobody else sorts now.
-    pub(crate) fn has_come(&mut self) -> bool {
+    /// Begins to sort where no other call does. Whether this one sorts.
+    pub(crate) fn begin(&mut self) -> bool {
         let mut turns = self.calls.turns();
         if !self.sorts && !turns.sorts {
             *turns = Turns { sorts: true, waits: false };
@@ -117,18 +117,18 @@ mod tests {
     fn one_sorts_and_one_waits() {
         let calls = CoinCalls::default();
         let mut first = calls.queue_to_sort().expect("nobody sorts");
-        assert!(first.has_come());
+        assert!(first.begin());
         let gone = calls.queue_to_sort().expect("nobody waits");
         assert!(calls.queue_to_sort().is_none());
         drop(gone);
         let mut second = calls.queue_to_sort().expect("nobody waits any more");
-        assert!(!second.has_come());
+        assert!(!second.begin());
         drop(first);
         assert!(calls.queue_to_sort().is_none(), "it is the turn of the one who waits");
-        assert!(second.has_come() && second.has_come());
+        assert!(second.begin() && second.begin());
         let mut third = calls.queue_to_sort().expect("nobody waits");
-        assert!(!third.has_come() && calls.queue_to_sort().is_none());
+        assert!(!third.begin() && calls.queue_to_sort().is_none());
         drop(second);
-        assert!(third.has_come());
+        assert!(third.begin());
     }
 }

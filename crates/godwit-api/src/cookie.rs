@@ -1,4 +1,4 @@
-//! The file with a password for whoever may read it (`.cookie`).
+//! The file with a password for programs that may read it (`.cookie`).
 //!
 //! It is written beside its place and moved there: a reader finds all of it or nothing. A link that lies in
 //! the way is not followed.
@@ -142,7 +142,7 @@ fn write_password(cookie: &CookieFile, password: &str) -> Result<(u64, u64), Coo
     beside.push(".tmp");
     let beside = PathBuf::from(beside);
     let failed = |error: io::Error| CookieError::File(path.to_owned(), error);
-    // What an earlier run has left, or a link that somebody put there.
+    // What an earlier run has left, or a link that another user put there.
     match std::fs::remove_file(&beside) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -13,11 +13,11 @@ use godwit_rpc::{Json, Method, RpcError, code, find, help_of};
 
 use crate::added_names::AddedNames;
 use crate::answers::{Answers, Room};
-use crate::api::{Active, Api, Waiting};
+use crate::api::{Active, Api, Waiting, Waits};
 use crate::coin_calls::CoinCalls;
 use crate::log_limit::LogLimit;
 use crate::methods::{self, Call};
-use crate::server::{AnswerText, Reply, RequestBody, ServerOptions};
+use crate::server::{AnswerBody, ContentKind, Reply, RequestBody, ServerOptions};
 use crate::stage::Stage;
 
 /// Values of one request at most, those within others included.
@@ -35,7 +35,6 @@ const MAX_LOGGED: usize = 100;
 /// Bytes of an error's text at most: some repeat what the caller sent.
 const MAX_MESSAGE: usize = 16 << 10;
 
-/// Who asks.
 struct Caller<'a> {
     user: &'a str,
     /// Nobody waits for the answer any more.
@@ -181,10 +180,13 @@ impl Api {
             stop: Arc::clone(&options.stop),
             active: Mutex::default(),
             next_call: AtomicU64::new(0),
-            most_waits: options.threads.saturating_sub(1).max(1),
-            waits: AtomicUsize::new(0),
+            waits: Waits {
+                most: options.threads.saturating_sub(1).max(1),
+                count: AtomicUsize::new(0),
+            },
             coins: CoinCalls::default(),
             bans: Arc::clone(&options.bans),
+            notifiers: options.interfaces.notifiers.clone(),
             log_categories: options.log_categories,
             forbidden: LogLimit::default(),
         }
@@ -206,7 +208,7 @@ impl Api {
             Err(error) => Err(error),
             Ok(_) if self.whitelist.excludes(user) => {
                 self.forbidden.warn(|| format!("RPC User {user} not allowed to call any methods"));
-                return Reply { status: FORBIDDEN, text: None };
+                return Reply { status: FORBIDDEN, body: None };
             }
             Ok(json @ Json::Object(_)) => self.single(json, &mut request, &mut caller),
             Ok(Json::List(items)) => self.batch(items, &mut request, &mut caller),
@@ -214,12 +216,12 @@ impl Api {
         };
         let (status, text) = answered
             .unwrap_or_else(|error| (status_of(&error), Some(request.reply(Err(error)).write())));
-        let text = text.map(|mut text| {
+        let body = text.map(|mut text| {
             text.push('\n');
             room.shrink_to(text.capacity());
-            AnswerText { text, _room: room }
+            AnswerBody { kind: ContentKind::Json, bytes: text.into_bytes(), _room: room }
         });
-        Reply { status, text }
+        Reply { status, body }
     }
 
     fn single(
@@ -327,8 +329,8 @@ impl Api {
     ///
     /// There is none.
     pub(crate) fn begin_wait(&self) -> Result<Waiting<'_>, RpcError> {
-        let waiting = Waiting(&self.waits);
-        if self.waits.fetch_add(1, Ordering::SeqCst) >= self.most_waits {
+        let waiting = Waiting(&self.waits.count);
+        if self.waits.count.fetch_add(1, Ordering::SeqCst) >= self.waits.most {
             let text = "Too many calls wait or take long (see -rpcthreads)";
             return Err(RpcError::new(code::LIMIT_EXCEEDED, text));
         }
@@ -356,7 +358,7 @@ fn parse(body: &[u8], room: &mut Room) -> Result<Json, RpcError> {
 
 /// As text, once there is memory for it: that which the method took for its values and their text, if it
 /// took any.
-fn written(reply: &Json, room: &mut Room) -> Result<String, RpcError> {
+pub(crate) fn written(reply: &Json, room: &mut Room) -> Result<String, RpcError> {
     room.cover(reply.written_len())?;
     Ok(reply.write())
 }

@@ -25,12 +25,14 @@ mod dispatch;
 mod log_categories;
 mod log_limit;
 mod methods;
+mod rest;
 mod script;
 mod seam;
 mod server;
 mod stage;
 mod subnet;
 mod sync;
+mod zmq;
 
 pub use answers::ANSWER_BYTES;
 pub use auth::{Credentials, RpcAuth, RpcAuthError, Whitelist};
@@ -43,11 +45,15 @@ pub use seam::{
     Reach, Seam, Snapshot, TipFacts, seam,
 };
 pub use server::{
-    BODY_BYTES, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, PageOptions, Server, ServerError,
-    ServerOptions, Starting,
+    BODY_BYTES, Interfaces, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, PageOptions, Server,
+    ServerError, ServerMemory, ServerOptions, Starting,
 };
 pub use subnet::{Subnet, SubnetError};
 pub use sync::{
     Bottleneck, Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport, SyncStage,
     SyncWatch, Tip, Verification,
+};
+pub use zmq::{
+    DEFAULT_HIGH_WATER_MARK, MAX_ZMQ_SUBSCRIBERS, Notice, NoticedBlock, Notices, Notifier, Topic,
+    Zmq, ZmqAddress, ZmqAddressError, ZmqError,
 };

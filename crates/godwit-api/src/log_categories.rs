@@ -37,11 +37,12 @@ const NAMES: [&str; 29] = [
 ];
 
 /// The category of the lines of a module and those below it; the first that fits counts.
-const MODULES: [(&str, &str); 7] = [
+const MODULES: [(&str, &str); 8] = [
     ("godwit_chain::reads", "blockstorage"),
     ("godwit_chain", "validation"),
     ("godwit_store", "coindb"),
     ("godwit_api::server", "http"),
+    ("godwit_api::zmq", "zmq"),
     ("godwit_api", "rpc"),
     ("godwit_p2p", "net"),
     ("godwit::node", "net"),

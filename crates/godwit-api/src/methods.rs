@@ -1,26 +1,27 @@
 //! The methods.
 
 mod bans;
-mod blocks;
+pub(crate) mod blocks;
 mod chain;
 mod coins;
 mod control;
-mod cost;
+pub(crate) mod cost;
 mod deployments;
 mod descriptors;
 mod difficulty;
 mod generate;
-mod headers;
+pub(crate) mod headers;
+mod indexes;
 mod memoryless;
 mod network;
-mod output;
+pub(crate) mod output;
 mod parse;
 mod peers;
 mod proof;
 mod scripts;
 mod search;
 mod stats;
-mod stored;
+pub(crate) mod stored;
 mod submit;
 mod transaction;
 mod waiting;
@@ -55,12 +56,12 @@ impl Call<'_> {
         self.args.get(n).unwrap_or(&Json::Null)
     }
 
-    fn network(&self) -> Network {
+    pub(crate) fn network(&self) -> Network {
         self.node.params().network
     }
 
     /// Reads a stored block, on this thread.
-    fn read(&self, source: &BlockSource) -> Result<Vec<u8>, RpcError> {
+    pub(crate) fn read(&self, source: &BlockSource) -> Result<Vec<u8>, RpcError> {
         let (reader, stored) = match source {
             BlockSource::Genesis => return Ok(self.node.params().genesis_block()),
             BlockSource::Stored(reader, stored) => (reader, stored),
@@ -84,12 +85,33 @@ pub(crate) enum BlockSource {
     Stored(godwit_chain::BlockReader, StoredBlock),
 }
 
+/// Why a block's bytes are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    NotDownloaded,
+    Pruned,
+    /// They were found to be damaged.
+    Damaged,
+}
+
 /// Where a block's bytes are.
 ///
 /// # Errors
 ///
-/// They are not there.
+/// They are not there, as methods say it.
 fn source(chain: &Chain, id: NodeId) -> Result<BlockSource, RpcError> {
+    block_source(chain, id).map_err(|missing| {
+        let text = match missing {
+            Missing::NotDownloaded => "Block not available (not fully downloaded)",
+            Missing::Pruned => "Block not available (pruned data)",
+            Missing::Damaged => "Block not found on disk",
+        };
+        RpcError::new(code::MISC_ERROR, text)
+    })
+}
+
+/// The same, with the bare reason.
+pub(crate) fn block_source(chain: &Chain, id: NodeId) -> Result<BlockSource, Missing> {
     if id == chain.tree().genesis() {
         return Ok(BlockSource::Genesis);
     }
@@ -97,13 +119,11 @@ fn source(chain: &Chain, id: NodeId) -> Result<BlockSource, RpcError> {
         return Ok(BlockSource::Stored(Places::of(chain).reader(), stored));
     }
     let node = chain.tree().node(id);
-    let text = match node.tx_count {
-        // Its bytes were found to be damaged.
-        _ if node.position.is_some() => "Block not found on disk",
-        0 => "Block not available (not fully downloaded)",
-        _ => "Block not available (pruned data)",
-    };
-    Err(RpcError::new(code::MISC_ERROR, text))
+    Err(match node.tx_count {
+        _ if node.position.is_some() => Missing::Damaged,
+        0 => Missing::NotDownloaded,
+        _ => Missing::Pruned,
+    })
 }
 
 fn block_not_found() -> RpcError {
@@ -116,7 +136,7 @@ fn find(chain: &Chain, hash: &BlockHash) -> Result<NodeId, RpcError> {
 }
 
 /// The block of the active chain at a height that it has.
-fn at_height(chain: &Chain, height: u32) -> NodeId {
+pub(crate) fn at_height(chain: &Chain, height: u32) -> NodeId {
     chain.tree().ancestor(chain.tip(), height).expect("not above the tip")
 }
 
@@ -126,72 +146,84 @@ fn is_active(chain: &Chain, id: NodeId) -> bool {
 
 /// What runs a method of the table.
 pub(crate) fn handler(name: &str) -> Option<Handler> {
+    of_the_chain(name).or_else(|| of_the_node(name))
+}
+
+fn of_the_chain(name: &str) -> Option<Handler> {
     Some(match name {
-        "addnode" => peers::add_node,
-        "clearbanned" => bans::clear,
         "decoderawtransaction" => transaction::decode_raw,
         "decodescript" => scripts::decode_script,
-        "disconnectnode" => peers::disconnect,
         "deriveaddresses" => descriptors::derive,
-        "echo" | "echojson" => control::echo,
         "estimatesmartfee" => memoryless::estimate,
         "generateblock" => generate::block,
         "generatetoaddress" => generate::to_address,
         "generatetodescriptor" => generate::to_descriptor,
-        "getaddednodeinfo" => peers::added_nodes,
-        "getaddrmaninfo" => peers::address_counts,
         "getbestblockhash" => chain::best_block_hash,
         "getblock" => blocks::block,
         "getblockchaininfo" => chain::info,
         "getblockcount" => chain::count,
+        "getblockfilter" => indexes::block_filter,
         "getblockhash" => chain::hash,
         "getblockheader" => headers::header,
         "getblockstats" => stats::block_stats,
         "getchainstates" => chain::states,
         "getchaintips" => chain::tips,
         "getchaintxstats" => chain::tx_stats,
-        "getconnectioncount" => network::connection_count,
         "getdeploymentinfo" => deployments::info,
         "getdescriptorinfo" => descriptors::info,
         "getdifficulty" => difficulty::of_tip,
-        "getindexinfo" => memoryless::index_info,
-        "getmemoryinfo" => control::memory_info,
+        "getindexinfo" => indexes::info,
         "getmempoolentry" => memoryless::entry,
         "getmempoolinfo" => memoryless::info,
         "getmininginfo" => difficulty::mining_info,
-        "getnettotals" => network::totals,
         "getnetworkhashps" => difficulty::network_hashes,
-        "getnetworkinfo" => network::info,
-        "getnodeaddresses" => peers::addresses,
-        "getpeerinfo" => peers::infos,
         "getrawmempool" => memoryless::raw,
         "getrawtransaction" => transaction::raw,
-        "getrpcinfo" => control::rpc_info,
-        "getsyncstatus" => control::sync_status,
         "gettxout" => output::unspent,
         "gettxoutproof" => proof::make,
         "gettxoutsetinfo" => coins::set_info,
         "gettxspendingprevout" => memoryless::spending,
-        "help" => control::help,
         "invalidateblock" => submit::invalidate,
-        "listbanned" => bans::list,
-        "logging" => control::logging,
-        "ping" => peers::ping,
         "reconsiderblock" => submit::reconsider,
-        "rpc.discover" => control::discover,
         "scantxoutset" => search::scan_set,
-        "setban" => bans::set,
-        "setnetworkactive" => network::set_active,
-        "stop" => control::stop,
         "submitblock" => submit::block,
         "submitheader" => submit::header,
         "syncwithvalidationinterfacequeue" => waiting::for_nothing,
-        "uptime" => control::uptime,
         "validateaddress" => scripts::validate_address,
         "verifytxoutproof" => proof::verify,
         "waitforblock" => waiting::for_block,
         "waitforblockheight" => waiting::for_height,
         "waitfornewblock" => waiting::for_new_block,
+        _ => return None,
+    })
+}
+
+fn of_the_node(name: &str) -> Option<Handler> {
+    Some(match name {
+        "addnode" => peers::add_node,
+        "clearbanned" => bans::clear,
+        "disconnectnode" => peers::disconnect,
+        "echo" | "echojson" => control::echo,
+        "getaddednodeinfo" => peers::added_nodes,
+        "getaddrmaninfo" => peers::address_counts,
+        "getconnectioncount" => network::connection_count,
+        "getmemoryinfo" => control::memory_info,
+        "getnettotals" => network::totals,
+        "getnetworkinfo" => network::info,
+        "getnodeaddresses" => peers::addresses,
+        "getpeerinfo" => peers::infos,
+        "getrpcinfo" => control::rpc_info,
+        "getsyncstatus" => control::sync_status,
+        "getzmqnotifications" => control::notifiers,
+        "help" => control::help,
+        "listbanned" => bans::list,
+        "logging" => control::logging,
+        "ping" => peers::ping,
+        "rpc.discover" => control::discover,
+        "setban" => bans::set,
+        "setnetworkactive" => network::set_active,
+        "stop" => control::stop,
+        "uptime" => control::uptime,
         _ => return None,
     })
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use godwit_chain::{Chain, CoinsView, NodeId};
 use godwit_consensus::Reject;
+use godwit_index::Indexes;
 use godwit_p2p::{NodeCommand, Now, Peers, Reachable};
 use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
 use godwit_rpc::{RpcError, code};
@@ -15,13 +16,13 @@ use godwit_stream::PooledStream;
 
 use crate::sync::SyncReport;
 
-/// Questions that wait for the node's thread; whoever has another one waits for a place.
+/// Questions that wait for the node's thread; a method that has another one waits for a place.
 pub const MAX_QUESTIONS: usize = 128;
 
 /// Between two looks of a waiting method whether the node ends.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Between two looks of a waiting method whether somebody still waits for it.
+/// Between two looks of a waiting method whether its client still waits.
 const CALLER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the node's thread lends to a question.
@@ -180,7 +181,7 @@ impl Publisher {
     }
 }
 
-/// Whoever waits is told that nothing will come any more.
+/// Methods that wait are told that nothing will come any more.
 impl Drop for Publisher {
     fn drop(&mut self) {
         self.0.ending.store(true, Ordering::SeqCst);
@@ -196,10 +197,16 @@ pub struct Seam {
     published: Arc<Published>,
     params: Arc<Params>,
     reach: Reach,
+    indexes: Indexes,
 }
 
 /// Both sides; `first` is published to begin with.
-pub fn seam(params: Arc<Params>, reach: Reach, first: Snapshot) -> (Seam, Questions, Publisher) {
+pub fn seam(
+    params: Arc<Params>,
+    reach: Reach,
+    indexes: Indexes,
+    first: Snapshot,
+) -> (Seam, Questions, Publisher) {
     let (sender, receiver) = bounded(MAX_QUESTIONS);
     let published = Arc::new(Published {
         snapshot: Mutex::new(Arc::new(first)),
@@ -207,7 +214,8 @@ pub fn seam(params: Arc<Params>, reach: Reach, first: Snapshot) -> (Seam, Questi
         ending: AtomicBool::new(false),
     });
     let publisher = Publisher(Arc::clone(&published));
-    (Seam { questions: sender, published, params, reach }, Questions(receiver), publisher)
+    let seam = Seam { questions: sender, published, params, reach, indexes };
+    (seam, Questions(receiver), publisher)
 }
 
 fn ending() -> RpcError {
@@ -223,11 +231,17 @@ impl Seam {
         self.reach
     }
 
+    /// The optional indexes that the node keeps.
+    pub(crate) fn indexes(&self) -> &Indexes {
+        &self.indexes
+    }
+
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.published.lock())
     }
 
-    pub(crate) fn is_ending(&self) -> bool {
+    /// Whether the node ends.
+    pub fn is_ending(&self) -> bool {
         self.published.ending.load(Ordering::SeqCst)
     }
 
@@ -243,7 +257,7 @@ impl Seam {
     /// # Errors
     ///
     /// The node ends.
-    pub(crate) fn ask<T: Send + 'static>(
+    pub fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut dyn NodeState) -> T + Send + 'static,
     ) -> Result<T, RpcError> {
@@ -261,7 +275,7 @@ impl Seam {
     /// # Errors
     ///
     /// The node ends.
-    pub(crate) fn post(
+    pub fn post(
         &self,
         question: impl FnOnce(&mut dyn NodeState) + Send + 'static,
     ) -> Result<(), RpcError> {
@@ -283,7 +297,7 @@ impl Seam {
         Ok(answer)
     }
 
-    /// Waits for what the node's thread sends, while somebody waits for that. A question that the thread does
+    /// Waits for what the node's thread sends, while a client waits for that. A question that the thread does
     /// not take any more stays in the queue, and its answer's channel open: hence the looks whether the node
     /// ends.
     pub(crate) fn wait_for<T>(
@@ -298,6 +312,12 @@ impl Seam {
                 Err(_) => return Err(ending()),
             }
         }
+    }
+
+    /// Waits until the tip is another one than this, for a second at most.
+    pub fn wait_for_other_tip(&self, known: BlockHash) {
+        let deadline = Instant::now() + CALLER_INTERVAL;
+        self.wait_until(Some(deadline), &|| false, |snapshot| snapshot.tip.hash != known);
     }
 
     /// Waits until the snapshot is as wanted, the time is over, nobody waits any more or the node ends, and

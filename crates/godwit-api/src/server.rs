@@ -4,6 +4,7 @@
 //! status of answers, the queue of requests.
 
 mod body;
+mod listening;
 mod pages;
 mod patient;
 #[cfg(test)]
@@ -26,7 +27,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
@@ -41,13 +41,15 @@ use crate::log_limit::LogLimit;
 use crate::seam::Seam;
 use crate::stage::Stage;
 use crate::subnet::Subnet;
+use crate::zmq::Notifier;
 pub use body::BODY_BYTES;
-use body::{Bodies, Hopeless, Received, receive};
+use body::{Bodies, Hopeless, MAX_BODY_BYTES, MAX_RESOURCE_BODY_BYTES, Received, receive};
+use listening::{NotBound, bind};
 use pages::Pages;
 pub use pages::{MAX_PAGE_CONNECTIONS, PageOptions};
 use patient::Patient;
-pub(crate) use workers::{AnswerText, Reply, RequestBody};
-use workers::{Job, Workers};
+pub(crate) use workers::{AnswerBody, ContentKind, Reply, RequestBody};
+use workers::{Asked, Job, Workers};
 
 /// Bytes of a request line with its headers (Core `MAX_HEADERS_SIZE`).
 const MAX_HEADER_BYTES: usize = 8192;
@@ -55,13 +57,10 @@ const MAX_HEADER_BYTES: usize = 8192;
 /// Connections that are of use at once.
 pub const MAX_CONNECTIONS: usize = 128;
 
-/// Connections that the system keeps for us to accept.
-const BACKLOG: i32 = 128;
-
 /// A client that has not logged in by then gives its place to others.
 const FIRST_LOGIN: Duration = Duration::from_secs(5);
 
-/// Before a failed login is answered: whoever guesses passwords has to wait.
+/// Before a failed login is answered: a client that guesses passwords has to wait.
 const FAILED_LOGIN: Duration = Duration::from_millis(250);
 
 /// Before the next attempt to accept a connection after one that failed.
@@ -91,19 +90,36 @@ pub struct ServerOptions {
     pub timeout: Duration,
     /// Connections at once; who comes later waits until one ends.
     pub connections: usize,
-    /// Memory of answers that are made or sent.
-    pub answer_bytes: usize,
-    /// Memory of requests that are received or wait.
-    pub body_bytes: usize,
+    pub memory: ServerMemory,
+    pub interfaces: Interfaces,
     /// Version of the program, as `0.1.0`.
     pub version: &'static str,
     /// Where the log is.
     pub log_path: PathBuf,
     pub bans: Arc<BanFile>,
     pub log_categories: &'static LogCategories,
-    pub pages: PageOptions,
     /// Set by the method `stop`.
     pub stop: Arc<AtomicBool>,
+}
+
+/// What there is beside JSON-RPC.
+#[derive(Clone, Debug, Default)]
+pub struct Interfaces {
+    /// Whether REST is answered, to all that may ask, without a login.
+    pub rest: bool,
+    /// What is published, for programs that ask for it.
+    pub notifiers: Vec<Notifier>,
+    /// What people and Prometheus look at.
+    pub pages: PageOptions,
+}
+
+/// Memory of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerMemory {
+    /// Of answers that are made or sent.
+    pub answers: usize,
+    /// Of requests that are received or wait.
+    pub requests: usize,
 }
 
 /// Why there is no server.
@@ -136,26 +152,6 @@ impl fmt::Display for ServerError {
 
 impl std::error::Error for ServerError {}
 
-/// Addresses that could not be listened on, with the reasons.
-#[derive(Debug, Default)]
-pub struct NotBound(Vec<(SocketAddr, io::Error)>);
-
-impl NotBound {
-    fn one(address: SocketAddr, error: io::Error) -> Self {
-        Self(vec![(address, error)])
-    }
-}
-
-impl fmt::Display for NotBound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, (address, error)) in self.0.iter().enumerate() {
-            let comma = if n > 0 { ", " } else { "" };
-            write!(f, "{comma}{address}: {error}")?;
-        }
-        Ok(())
-    }
-}
-
 /// The running server. Dropped, it ends: answers under way are sent, for a second. The node's ends of the
 /// [`seam`](crate::seam()) are to be dropped before, or methods may wait for them.
 pub struct Server {
@@ -174,6 +170,7 @@ struct Shared {
     credentials: Credentials,
     allowed: Vec<Subnet>,
     timeout: Duration,
+    rest: bool,
     connections: Arc<Semaphore>,
     /// Connections that wait for a place.
     waiting: AtomicUsize,
@@ -187,7 +184,7 @@ struct Shared {
 struct Connection {
     peer: SocketAddr,
     stream: Arc<TcpStream>,
-    /// Somebody who may ask has used it.
+    /// A client with a valid login has used it.
     is_known: AtomicBool,
 }
 
@@ -196,7 +193,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// It cannot.
+    /// No address can be bound, the cookie cannot be written, or no thread starts.
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
         let listeners = listen(&options.addresses)?;
         let mut credentials = options.credentials.clone();
@@ -209,18 +206,19 @@ impl Server {
             }
         };
         let stage = Stage::new("Starting…");
-        let answers = Answers::new(options.answer_bytes);
+        let answers = Answers::new(options.memory.answers);
         let api = Arc::new(Api::new(&stage, &answers, &options));
-        let pages = Pages::bind(options.pages, &api)?;
+        let pages = Pages::bind(options.interfaces.pages, &api)?;
         let (jobs, workers) =
             Workers::start(&api, options.threads, options.queue).map_err(ServerError::Start)?;
         let shared = Arc::new(Shared {
             credentials,
             allowed: options.allowed.clone(),
             timeout: options.timeout,
+            rest: options.interfaces.rest,
             connections: Arc::new(Semaphore::new(options.connections)),
             waiting: AtomicUsize::new(0),
-            bodies: Bodies::new(options.body_bytes),
+            bodies: Bodies::new(options.memory.requests),
             jobs,
             wrong_passwords: LogLimit::default(),
             full_queues: LogLimit::default(),
@@ -314,18 +312,6 @@ fn listen(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, Server
         log::warn!("The RPC server does not listen on {not_bound}");
     }
     Ok(listeners)
-}
-
-fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
 }
 
 /// Waits until the server is told to stop, or is gone.
@@ -461,7 +447,7 @@ async fn answer_and_perhaps_close(
     Ok(if shared.waiting.load(Ordering::SeqCst) > 0 { closing(answer) } else { answer })
 }
 
-/// Answers a request. Who has not shown who he is costs no memory and no worker.
+/// Answers a request. Who has not shown who he is costs no memory and no worker, unless REST is answered.
 async fn answer(
     request: Request<Incoming>,
     connection: &Connection,
@@ -470,6 +456,11 @@ async fn answer(
     let known = [Method::GET, Method::POST, Method::HEAD, Method::PUT];
     if !known.contains(request.method()) {
         return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, ""));
+    }
+    if let Some(target) = resource(&request, shared) {
+        connection.is_known.store(true, Ordering::SeqCst);
+        let asked = Asked::Resource { target };
+        return run_job(request, MAX_RESOURCE_BODY_BYTES, asked, connection, shared).await;
     }
     if request.uri() != "/" {
         return Ok(plain(StatusCode::NOT_FOUND, ""));
@@ -490,7 +481,25 @@ async fn answer(
         return Ok(unauthorized());
     };
     connection.is_known.store(true, Ordering::SeqCst);
-    let body = match receive(request.into_body(), &shared.bodies, shared.timeout).await? {
+    run_job(request, MAX_BODY_BYTES, Asked::Calls { user }, connection, shared).await
+}
+
+/// The target of a request for a resource of REST, if that is answered.
+fn resource(request: &Request<Incoming>, shared: &Shared) -> Option<String> {
+    let uri = request.uri();
+    let is_answered = shared.rest && uri.authority().is_none() && Api::is_resource(uri.path());
+    is_answered.then(|| uri.path_and_query().map(ToString::to_string))?
+}
+
+/// Has a worker answer, once the body is there.
+async fn run_job(
+    request: Request<Incoming>,
+    most: u64,
+    asked: Asked,
+    connection: &Connection,
+    shared: &Shared,
+) -> Result<Answer, Hopeless> {
+    let body = match receive(request.into_body(), most, &shared.bodies, shared.timeout).await? {
         Received::Whole(body) => body,
         Received::TooLong => return Ok(closing(plain(StatusCode::PAYLOAD_TOO_LARGE, ""))),
         Received::Broken => return Ok(closing(plain(StatusCode::BAD_REQUEST, ""))),
@@ -500,7 +509,7 @@ async fn answer(
         }
     };
     let (sender, reply) = oneshot::channel();
-    if shared.jobs.try_send(Job { body, user, reply: sender }).is_err() {
+    if shared.jobs.try_send(Job { asked, body, reply: sender }).is_err() {
         shared.full_queues.warn(|| {
             "Request rejected because http work queue depth exceeded, it can be increased with the \
              -rpcworkqueue= setting"
@@ -524,13 +533,18 @@ async fn answer(
 
 fn finished(reply: Reply) -> Answer {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    match reply.text {
+    match reply.body {
         None => plain(status, ""),
-        Some(text) => {
+        Some(body) => {
+            let kind = match body.kind {
+                ContentKind::Json => "application/json",
+                ContentKind::Text => "text/plain",
+                ContentKind::Bytes => "application/octet-stream",
+            };
             // Its memory counts until it is sent.
-            let mut answer = Response::new(Full::new(Bytes::from_owner(text)));
+            let mut answer = Response::new(Full::new(Bytes::from_owner(body)));
             *answer.status_mut() = status;
-            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
             answer
         }
     }

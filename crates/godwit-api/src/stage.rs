@@ -55,7 +55,7 @@ impl Stage {
         drop(self.0.ended.wait_timeout_while(self.lock(), time, awake));
     }
 
-    /// The node.
+    /// The way to the node, once it answers.
     ///
     /// # Errors
     ///

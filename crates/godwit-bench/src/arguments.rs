@@ -8,13 +8,17 @@ use crate::case::Case;
 /// What a wrong command line gets to read, behind the program's name and before the names of its
 /// cases.
 pub const USAGE: &str = "\
--chain=FILE -godwit=BIN -bitcoind=BIN -out=DIR [-rounds=N] [-cases=A,B,...]
+-chain=FILE -godwit=BIN -bitcoind=BIN -rival=BIN -out=DIR [-rounds=N] [-cases=A,B,...]
+[-bitcoind-options=-A=B,-C=D,...]
 
 FILE is a generated chain with its summary beside it (FILE with the ending .json), as
 `godwit-sim generate --plan benchmark --out FILE` writes and prints them; a bitcoin-cli lies beside
-bitcoind. Data directories are made and removed beside FILE. Rounds: 5. Cases, all by default:";
+bitcoind and rival, the bitcoinds of tools/build-bitcoind and tools/build-rival, of which the first runs
+in cases with probes. Options of bitcoind count where it is measured. Data directories are made and removed
+beside FILE. Rounds: 10. Cases, all by default:";
 
-const DEFAULT_ROUNDS: usize = 5;
+/// An even number, so that each program goes first equally often; fewer than six give no interval.
+const DEFAULT_ROUNDS: usize = 10;
 
 /// See [`USAGE`].
 #[derive(Debug, PartialEq)]
@@ -23,8 +27,12 @@ pub struct Arguments {
     pub chain: PathBuf,
     /// The `godwit` program.
     pub godwit: PathBuf,
-    /// The `bitcoind` program.
+    /// The `bitcoind` program as it is.
     pub bitcoind: PathBuf,
+    /// The one that does not look every output up.
+    pub rival: PathBuf,
+    /// What either gets where it is measured.
+    pub bitcoind_options: Vec<String>,
     /// Directory of the report.
     pub out: PathBuf,
     /// Measured imports by each program in each case.
@@ -37,7 +45,9 @@ impl Arguments {
     /// Parses `-name=value` arguments; one or two dashes. `all` are the program's cases. `None` for
     /// anything that [`USAGE`] does not say.
     pub fn parse(all: &[Case], arguments: impl Iterator<Item = OsString>) -> Option<Self> {
-        let (mut chain, mut godwit, mut bitcoind, mut out) = (None, None, None, None);
+        let (mut chain, mut godwit, mut bitcoind, mut rival, mut out) =
+            (None, None, None, None, None);
+        let mut bitcoind_options = Vec::new();
         let (mut rounds, mut cases) = (DEFAULT_ROUNDS, all.to_vec());
         for argument in arguments {
             let (name, value) = split(&argument)?;
@@ -46,6 +56,13 @@ impl Arguments {
                 "chain" => chain = Some(path()?),
                 "godwit" => godwit = Some(path()?),
                 "bitcoind" => bitcoind = Some(path()?),
+                "rival" => rival = Some(path()?),
+                "bitcoind-options" => {
+                    bitcoind_options = value.to_str()?.split(',').map(str::to_owned).collect();
+                    if !bitcoind_options.iter().all(|word| split(OsStr::new(word)).is_some()) {
+                        return None;
+                    }
+                }
                 "out" => out = Some(path()?),
                 "rounds" => rounds = value.to_str()?.parse().ok().filter(|rounds| *rounds > 0)?,
                 "cases" => {
@@ -55,7 +72,16 @@ impl Arguments {
                 _ => return None,
             }
         }
-        Some(Self { chain: chain?, godwit: godwit?, bitcoind: bitcoind?, out: out?, rounds, cases })
+        Some(Self {
+            chain: chain?,
+            godwit: godwit?,
+            bitcoind: bitcoind?,
+            rival: rival?,
+            bitcoind_options,
+            out: out?,
+            rounds,
+            cases,
+        })
     }
 }
 
@@ -73,7 +99,7 @@ pub(crate) fn split(argument: &OsStr) -> Option<(&str, &OsStr)> {
 mod tests {
     use super::*;
 
-    const PATHS: [&str; 4] = ["-chain=a.dat", "--godwit=/b", "-bitcoind=c", "-out=d"];
+    const PATHS: [&str; 5] = ["-chain=a.dat", "--godwit=/b", "-bitcoind=c", "-rival=r", "-out=d"];
 
     fn parse(more: &[&str]) -> Option<Arguments> {
         Arguments::parse(&Case::IMPORT, PATHS.iter().chain(more).map(OsString::from))
@@ -83,7 +109,8 @@ mod tests {
     fn what_is_needed_and_what_has_a_default() {
         let arguments = parse(&[]).unwrap();
         assert_eq!(arguments.godwit, PathBuf::from("/b"));
-        assert_eq!((arguments.rounds, arguments.cases.len()), (5, 4));
+        assert_eq!((arguments.rounds, arguments.cases.len()), (10, 6));
+        assert!(arguments.bitcoind_options.is_empty());
         for missing in 0..PATHS.len() {
             let rest = PATHS.iter().enumerate().filter(|(n, _)| *n != missing);
             assert_eq!(
@@ -98,6 +125,9 @@ mod tests {
         let arguments = parse(&["-rounds=2", "-cases=assumevalid,scripts"]).unwrap();
         assert_eq!(arguments.rounds, 2);
         assert_eq!(arguments.cases, [Case::IMPORT[2], Case::IMPORT[0]]);
+        let arguments = parse(&["-bitcoind-options=-par=3,-prevoutfetchthreads=0"]).unwrap();
+        assert_eq!(arguments.bitcoind_options, ["-par=3", "-prevoutfetchthreads=0"]);
+        assert_eq!(parse(&["-bitcoind-options=par"]), None);
         for wrong in
             ["-rounds=0", "-rounds=x", "-cases=scripts,", "-cases=", "-chain=", "rounds=1", "-x=1"]
         {

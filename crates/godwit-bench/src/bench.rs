@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::harness::Epoch;
-use crate::harness::figures::{Figures, ratio};
+use crate::harness::figures::Figures;
 use crate::interval::Interval;
-use crate::spread::Spread;
 use crate::system::System;
 
 /// Name of the line that is what ships.
@@ -46,7 +45,7 @@ pub struct Fixture {
     pub inputs: usize,
 }
 
-/// Lines that took turns.
+/// Lines that ran in the same rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     pub name: String,
@@ -63,8 +62,9 @@ pub enum Kind {
     Control,
     /// Another program for the same work.
     Rival,
-    /// What the machine can do at most.
-    Limit,
+    /// A part of the work without the rest, or what the machine can do of it.
+    #[serde(alias = "limit")]
+    Reference,
 }
 
 /// One row of the table.
@@ -103,38 +103,39 @@ impl Group {
         self.lines.iter().find(|line| line.name == name)
     }
 
-    /// How many times as long as `ours` `theirs` took for each unit, turn by turn. `None` when one of
-    /// them did not run or they are given per different units.
-    pub fn ratio(&self, theirs: &str, ours: &str) -> Option<Spread> {
-        let (theirs, ours) = (self.line(theirs)?, self.line(ours)?);
-        let side = |line: &'_ Line| line.units_per_iteration;
-        match theirs.unit == ours.unit {
-            true => ratio((&theirs.epochs, side(theirs)), (&ours.epochs, side(ours))),
-            false => None,
-        }
+    /// How many times as long as `ours` `theirs` took for each unit, round by round. `None` when one of
+    /// them did not run, when they are given per different units, and of fewer than six rounds.
+    pub fn ratio(&self, theirs: &str, ours: &str) -> Option<Interval> {
+        let rounds = self.rounds(theirs, ours)?;
+        Interval::of_ratios(&rounds.map(|(theirs, ours)| theirs / ours).collect::<Vec<_>>())
     }
 
-    /// What `more` takes more than `less`, in percent, turn by turn, with what is known of it. `None`
-    /// where [`Self::ratio`] is, and of fewer than six turns.
+    /// What `more` takes more than `less`, in percent; `None` where [`Self::ratio`] is.
     pub fn excess(&self, more: &str, less: &str) -> Option<Interval> {
-        let turns = self.turns(more, less)?;
-        Interval::of_excess(&turns.map(|(more, less)| more / less).collect::<Vec<_>>())
+        let rounds = self.rounds(more, less)?;
+        Interval::of_excess(&rounds.map(|(more, less)| more / less).collect::<Vec<_>>())
     }
 
     /// The same in nanoseconds per unit.
     pub fn difference(&self, more: &str, less: &str) -> Option<Interval> {
-        let turns = self.turns(more, less)?;
-        Interval::of(&turns.map(|(more, less)| more - less).collect::<Vec<_>>())
+        let rounds = self.rounds(more, less)?;
+        Interval::of(&rounds.map(|(more, less)| more - less).collect::<Vec<_>>())
     }
 
-    /// Nanoseconds per unit of both, turn by turn.
-    fn turns(&self, one: &str, other: &str) -> Option<impl Iterator<Item = (f64, f64)>> {
+    /// Whether the epochs of one of these lines differ too much for a figure to be relied on.
+    pub fn is_unstable(&self, lines: [&str; 2]) -> bool {
+        let mut figures = lines.into_iter().filter_map(|name| self.line(name)?.figures());
+        figures.any(|figures| figures.is_unstable())
+    }
+
+    /// Nanoseconds per unit of both, round by round.
+    fn rounds(&self, one: &str, other: &str) -> Option<impl Iterator<Item = (f64, f64)>> {
         let (one, other) = (self.line(one)?, self.line(other)?);
         let per_unit =
             |line: &Line, epoch: &Epoch| epoch.per_iteration() / line.units_per_iteration;
         let pairs = one.epochs.iter().zip(&other.epochs);
-        let turns = pairs.map(move |(a, b)| (per_unit(one, a), per_unit(other, b)));
-        (one.unit == other.unit).then_some(turns)
+        let rounds = pairs.map(move |(a, b)| (per_unit(one, a), per_unit(other, b)));
+        (one.unit == other.unit).then_some(rounds)
     }
 
     /// The line that line `i` is measured by: the one that ships, or in a group of secrets, where plain
@@ -158,9 +159,10 @@ impl Bench {
         self.groups.iter().find(|group| group.name == name)
     }
 
-    /// With [`Bench::figures`] computed: `BENCHMARK.LINE.ns` per unit, and `BENCHMARK.LINE.times`, how
-    /// many times as long as the line it is measured by ([`Group::beside`]) it took; for the other
-    /// policies also `BENCHMARK.LINE.more`, `.more-low` and `.more-high`, percent more with its interval.
+    /// With [`Bench::figures`] computed: `BENCHMARK.LINE.ns` per unit; `BENCHMARK.LINE.times`, how many
+    /// times as long as the line it is measured by ([`Group::beside`]) it took, and the ends of its interval,
+    /// `.times-low` and `.times-high`; for the other policies also `BENCHMARK.LINE.more`, `.more-low` and
+    /// `.more-high`, percent more with its interval.
     pub fn with_figures(mut self) -> Self {
         let mut figures = BTreeMap::new();
         for group in &self.groups {
@@ -174,12 +176,14 @@ impl Bench {
                 }
                 let beside = group.beside(i).map(|beside| &*beside.name);
                 if let Some(times) = beside.and_then(|beside| group.ratio(&line.name, beside)) {
-                    figures.insert(format!("{name}.times"), times.median);
+                    figures.insert(format!("{name}.times"), times.estimate);
+                    figures.insert(format!("{name}.times-low"), times.low);
+                    figures.insert(format!("{name}.times-high"), times.high);
                 }
                 if let Some(more) = group.excess(&line.name, OURS)
                     && line.kind == Kind::Godwit
                 {
-                    figures.insert(format!("{name}.more"), more.middle);
+                    figures.insert(format!("{name}.more"), more.estimate);
                     figures.insert(format!("{name}.more-low"), more.low);
                     figures.insert(format!("{name}.more-high"), more.high);
                 }
@@ -229,7 +233,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn group() -> Group {
-        let mut counted = line("C++ custom, nothing -O2", Kind::Control, &[6, 8, 6]);
+        let mut counted = line("C++ custom, nothing -O2", Kind::Control, &[6, 6, 8, 6, 6, 6]);
         for epoch in &mut counted.epochs {
             epoch.counts = Some(Counts {
                 instructions: 5_000,
@@ -238,11 +242,11 @@ pub(crate) mod tests {
                 branch_misses: 5,
             });
         }
-        let mut by_valgrind = line("godwit, zero-after-free", Kind::Godwit, &[3, 3, 3]);
+        let mut by_valgrind = line("godwit, zero-after-free", Kind::Godwit, &[3, 3, 3, 3, 3, 3]);
         by_valgrind.callgrind = Some(50.0);
         Group {
             name: "DataStreamAlloc".to_owned(),
-            lines: vec![line(OURS, Kind::Godwit, &[2, 2, 3]), by_valgrind, counted],
+            lines: vec![line(OURS, Kind::Godwit, &[2, 2, 2, 2, 2, 3]), by_valgrind, counted],
         }
     }
 
@@ -260,14 +264,17 @@ pub(crate) mod tests {
         let figure = |name: &str| bench.figures.get(name).copied();
         assert_eq!(figure("datastreamalloc.godwit-plain.ns"), Some(2.0));
         assert_eq!(figure("datastreamalloc.godwit-plain.times"), Some(1.0));
-        assert_eq!(figure("datastreamalloc.cpp-custom-nothing-o2.times"), Some(3.0));
+        let times = figure("datastreamalloc.cpp-custom-nothing-o2.times").unwrap();
+        assert!((times - 3.0).abs() < 1e-9, "{times}");
+        let low = figure("datastreamalloc.cpp-custom-nothing-o2.times-low").unwrap();
+        assert!((low - 2.0).abs() < 1e-9, "{low}");
         assert_eq!(figure("datastreamalloc.cpp-custom-nothing-o2.instructions"), Some(5.0));
         assert_eq!(figure("datastreamalloc.godwit-zero-after-free.instructions"), Some(0.5));
         assert_eq!(figure("datastreamalloc.godwit-plain.instructions"), None);
     }
 
     #[test]
-    fn what_a_policy_takes_more_turn_by_turn() {
+    fn what_a_policy_takes_more_round_by_round() {
         let times = |factor: u64| [10, 20, 30, 20, 10, 20].map(|n| n * factor);
         let lines = vec![
             line(OURS, Kind::Godwit, &times(10)),
@@ -277,7 +284,7 @@ pub(crate) mod tests {
         let excess = group.excess("godwit, zero-after-free", OURS).unwrap();
         assert!((excess.low - 10.0).abs() < 1e-9 && (excess.high - 10.0).abs() < 1e-9);
         let difference = group.difference("godwit, zero-after-free", OURS).unwrap();
-        assert_eq!((difference.low, difference.middle, difference.high), (10.0, 20.0, 30.0));
+        assert_eq!((difference.low, difference.estimate, difference.high), (10.0, 20.0, 30.0));
         assert_eq!(group.excess("nobody", OURS), None);
         let figures = bench(vec![group]).figures;
         let more = figures["datastreamalloc.godwit-zero-after-free.more"];
@@ -290,5 +297,7 @@ pub(crate) mod tests {
         group.lines[1].unit = "block".to_owned();
         assert_eq!(group.ratio("godwit, zero-after-free", OURS), None);
         assert_eq!(group.ratio("nobody", OURS), None);
+        group.lines[2].epochs.truncate(5);
+        assert_eq!(group.ratio("C++ custom, nothing -O2", OURS), None, "five rounds");
     }
 }

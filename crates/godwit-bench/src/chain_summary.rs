@@ -47,12 +47,24 @@ pub struct ChainSummary {
 /// Blocks of the same kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
+    /// Name of the mix.
+    #[serde(default)]
+    pub name: String,
+    /// Number of blocks.
+    #[serde(default)]
+    pub blocks: u32,
+    /// Counts over their transactions but coinbases.
+    #[serde(default)]
+    pub counts: Counts,
+    /// Spent coins at most so many blocks old, in percent.
+    #[serde(default)]
+    pub spend_age_percent: Vec<(u32, f64)>,
     /// Height of the first one.
     pub first_height: u32,
 }
 
 /// Counts over transactions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     pub txs: u64,
     pub inputs: u64,
@@ -64,6 +76,9 @@ pub struct Counts {
     /// Inputs by type of the spent output.
     pub input_types: BTreeMap<String, u64>,
 }
+
+/// Ages in blocks up to which spent coins are counted: the generator's classes and two more.
+pub const AGES: [u32; 8] = [0, 1, 6, 20, 144, 1008, 4320, 52_560];
 
 /// Blocks worth two weeks: with so many above it, a block is old enough for `-assumevalid`.
 const TWO_WEEKS: u32 = 2016;

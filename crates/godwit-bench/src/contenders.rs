@@ -1,5 +1,4 @@
-//! Who runs beside godwit in each benchmark: the C++ control, other programs, and what the machine can
-//! do at most.
+//! Who runs beside godwit in each benchmark: the C++ control, other programs, and references.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -16,8 +15,8 @@ use crate::harness::{Subject, known_cost};
 use crate::workloads::coins::{GENERATED, PREPARED, RandomCoins, THRESHOLD};
 use crate::workloads::{Input, Workload, flush};
 
-/// Name of the group of what the machine can do, whatever a benchmark needs of it.
-pub const LIMITS: &str = "Limits";
+/// Name of the group of what parts of the work cost on this machine, whatever a benchmark needs of it.
+pub const REFERENCES: &str = "References";
 
 /// The line of what godwit hashes, beside the library's.
 pub const OWN_HASHING: &str = "godwit's own hashing alone, many in flight";
@@ -45,7 +44,7 @@ impl Contender {
 /// Those who run beside godwit in a workload.
 pub fn beside(workload: Workload, input: &Input) -> Vec<Contender> {
     let mut all = others(workload, input);
-    all.extend(limits_beside(workload, input));
+    all.extend(references_beside(workload, input));
     all
 }
 
@@ -74,8 +73,8 @@ fn others(workload: Workload, input: &Input) -> Vec<Contender> {
     }
 }
 
-/// What the machine can do at most of the same, in the same unit.
-pub(crate) fn limits_beside(workload: Workload, input: &Input) -> Vec<Contender> {
+/// Parts of the same work alone, in the same unit.
+pub(crate) fn references_beside(workload: Workload, input: &Input) -> Vec<Contender> {
     let (block, datadir) = (input.block.as_slice(), &input.datadir);
     match workload {
         Workload::DataStreamAlloc | Workload::DataStreamSerializeScript => vec![copy_cached()],
@@ -94,11 +93,11 @@ pub(crate) fn limits_beside(workload: Workload, input: &Input) -> Vec<Contender>
     }
 }
 
-/// All that the machine can do, behind a loop whose instructions are known.
-pub fn limits() -> Vec<Contender> {
-    let known = Contender::new("loop of two instructions", Kind::Limit, known_cost::subject());
+/// What parts of the work cost, behind a loop whose instructions are known.
+pub fn references() -> Vec<Contender> {
+    let known = Contender::new("loop of two instructions", Kind::Reference, known_cost::subject());
     let mut all = vec![known];
-    all.extend(picked(limits::limit_subjects(), "", Kind::Limit));
+    all.extend(picked(limits::limit_subjects(), "", Kind::Reference));
     all
 }
 
@@ -126,7 +125,7 @@ fn copy_cached() -> Contender {
             black_box(&mut *to);
         }
     });
-    Contender::new("memcpy 8 KiB, in cache", Kind::Limit, subject)
+    Contender::new("memcpy 8 KiB, in cache", Kind::Reference, subject)
 }
 
 fn copy_block(block: &[u8]) -> Contender {
@@ -135,13 +134,13 @@ fn copy_block(block: &[u8]) -> Contender {
         to.copy_from_slice(black_box(&from));
         black_box(&mut to);
     });
-    Contender::new("memcpy of the block", Kind::Limit, subject)
+    Contender::new("memcpy of the block", Kind::Reference, subject)
 }
 
 fn hash_block(block: &[u8]) -> Contender {
     let hash = hash_bytes(block).subject;
     let subject = Subject { unit: "block", units_per_iteration: 1.0, body: hash.body };
-    Contender::new("SHA-256 of the block, one message", Kind::Limit, subject)
+    Contender::new("SHA-256 of the block, one message", Kind::Reference, subject)
 }
 
 fn hash_bytes(bytes: &[u8]) -> Contender {
@@ -149,24 +148,24 @@ fn hash_bytes(bytes: &[u8]) -> Contender {
     let subject = Subject::new("byte", bytes.len() as f64, move || {
         black_box(sha256(black_box(&bytes)));
     });
-    Contender::new("SHA-256 of the block, one message", Kind::Limit, subject)
+    Contender::new("SHA-256 of the block, one message", Kind::Reference, subject)
 }
 
 /// Double SHA-256 of each transaction: by a library, one after the other, and as many at once as godwit
-/// can. No library in this run hashes several messages at once, so the second is no limit of the machine
-/// but godwit's own hashing without the rest.
+/// can. No library in this run hashes several messages at once, so the second is godwit's own hashing without
+/// the rest.
 fn hash_transactions(block: &[u8]) -> [Contender; 2] {
     let block = Block::from_bytes(block).expect("the block decodes");
     let transactions = block.view().txs().map(|tx| tx.bytes().to_vec()).collect();
     let library = limits::transaction_hashes("block", transactions);
-    let library = Contender::of_rivals(&library.name.clone(), Kind::Limit, library);
+    let library = Contender::of_rivals(&library.name.clone(), Kind::Reference, library);
     let mut hashes = vec![[0; 32]; block.view().tx_count()];
     let subject = Subject::new("block", 1.0, move || {
         let transactions: Vec<_> = block.view().txs().map(|tx| tx.bytes()).collect();
         sha256d_many(black_box(&transactions), &mut hashes);
         black_box(&mut hashes);
     });
-    [library, Contender::new(OWN_HASHING, Kind::Limit, subject)]
+    [library, Contender::new(OWN_HASHING, Kind::Reference, subject)]
 }
 
 /// The same coins, of which Core's serialised form is made as a part of the flush: the stores have no
@@ -211,7 +210,7 @@ fn write_and_sync(datadir: &Path, coins: usize, unit: &'static str, units: f64) 
         }
         write_file(&file, &bytes).expect("the disk works");
     });
-    Contender::new("write and fsync of as many bytes", Kind::Limit, subject)
+    Contender::new("write and fsync of as many bytes", Kind::Reference, subject)
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {

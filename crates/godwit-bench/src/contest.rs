@@ -1,5 +1,5 @@
-//! The rounds: each program imports or downloads the same blocks into an empty data directory, in
-//! turns.
+//! The rounds: each program imports or downloads the same blocks into an empty data directory, one after
+//! the other.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,8 @@ use crate::node::{Node, UtxoSet};
 use crate::node_log::LogFacts;
 use crate::programs::{NodeSettings, Programs, last_words};
 use crate::report::Report;
-use crate::rounds::{CaseResult, Round, Run};
+use crate::rounds::{CaseResult, Ratio, Round, Run};
 use crate::servers::Servers;
-use crate::spread::Spread;
 
 /// `-dbcache` in MiB for making the servers' chain, which is not measured.
 const SERVER_IMPORT_MIB: u64 = 450;
@@ -35,19 +34,38 @@ pub fn run(intake: Intake, arguments: &Arguments) -> Result<(), Failure> {
     if intake == Intake::Sync && !chain.is_recent() {
         return Err(Failure::TooOld);
     }
-    let programs =
-        Programs { godwit: arguments.godwit.clone(), bitcoind: arguments.bitcoind.clone() };
-    let versions = (programs.version(Node::Godwit)?, programs.version(Node::Bitcoind)?);
+    let with = |bitcoind: &PathBuf| Programs {
+        godwit: arguments.godwit.clone(),
+        bitcoind: bitcoind.clone(),
+        bitcoind_options: arguments.bitcoind_options.clone(),
+    };
+    let (rival, probing) = (with(&arguments.rival), with(&arguments.bitcoind));
+    let versions = (rival.version(Node::Godwit)?, rival.version(Node::Bitcoind)?);
+    let change = rival.change()?;
     let machine = Machine::here();
     let file_bytes = datadir::read_through(&file)?;
     let work = WorkDir::beside(&file, intake.program())?;
-    let contest = Contest { rounds: arguments.rounds, file, programs, chain: &chain, work: &work };
+    let contest = |programs| Contest {
+        rounds: arguments.rounds,
+        file: file.clone(),
+        programs,
+        chain: &chain,
+        work: &work,
+    };
+    let (contest, probing) = (contest(rival), contest(probing));
     let template = match intake {
         Intake::Sync => Some(contest.make_server(Node::Bitcoind)?),
         Intake::Import => None,
     };
-    let mut report =
-        Report { intake, machine, versions, chain: chain.clone(), file_bytes, results: vec![] };
+    let mut report = Report {
+        intake,
+        machine,
+        versions,
+        change,
+        chain: chain.clone(),
+        file_bytes,
+        results: vec![],
+    };
     for case in &arguments.cases {
         let servers = match (&template, case.source) {
             (Some(template), Source::Peers(count)) => {
@@ -55,6 +73,7 @@ pub fn run(intake: Intake, arguments: &Arguments) -> Result<(), Failure> {
             }
             _ => None,
         };
+        let contest = if case.probes { &probing } else { &contest };
         report.results.push(contest.run_case(case, servers.as_ref())?);
         report.write(&arguments.out)?;
         servers.map_or(Ok(()), Servers::stop)?;
@@ -120,18 +139,30 @@ impl Contest<'_> {
                 self.rounds,
                 round.godwit.measured.seconds,
                 round.bitcoind.measured.seconds,
-                round.ratio()
+                round.ratio(|measured| measured.seconds)
             );
             rounds.push(round);
             set = set.or(sets);
         }
-        let ratio = Spread::of(rounds.iter().map(Round::ratio)).expect("there is a round");
+        let ratio = Ratio::of(&rounds, |measured| measured.seconds).expect("there is a round");
+        let processor = Ratio::of(&rounds, Measured::processor_seconds).expect("there is a round");
         let set = set.expect("the first round looks");
         let assumevalid = assumevalid.to_owned();
-        Ok(CaseResult { case: *case, dbcache, assumevalid, ratio, set, rounds })
+        let bitcoind_options = self.programs.bitcoind_options.clone();
+        let case = *case;
+        Ok(CaseResult {
+            case,
+            dbcache,
+            assumevalid,
+            bitcoind_options,
+            ratio,
+            processor,
+            set,
+            rounds,
+        })
     }
 
-    /// The programs take turns in going first: what the first leaves behind for the second, in the
+    /// The programs alternate in going first: what the first leaves behind for the second, in the
     /// processor or on the disk, then cancels out.
     fn run_round(&self, n: usize, terms: Terms<'_>) -> Result<(Round, Option<UtxoSet>), Failure> {
         let look = n == 0;

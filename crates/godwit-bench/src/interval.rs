@@ -1,21 +1,21 @@
-//! The middle of some differences and what is known of it, without a belief in bell curves: runs that
+//! An estimate of some differences and what is known of it, without a belief in bell curves: runs that
 //! a machine disturbs are rare and far off.
 //!
 //! The estimate is Hodges and Lehmann's: the median of the means of all pairs, each number with itself
 //! among them. Its interval is the one that Wilcoxon's signed-rank test gives: the values which the
 //! test, with its exact distribution, does not refuse. Both assume that differences lie evenly around
-//! their middle, which those of paired runs do when pairs differ by chance alone.
+//! their median, which those of paired runs do when pairs differ by chance alone.
 
 use serde::{Deserialize, Serialize};
 
 /// How sure an interval is at least.
 const CONFIDENCE: f64 = 0.95;
 
-/// A middle with its 95 % interval.
+/// An estimate with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The median of the means of all pairs.
-    pub middle: f64,
+    pub estimate: f64,
     /// Lower end.
     pub low: f64,
     /// Upper end.
@@ -36,19 +36,27 @@ impl Interval {
         means.sort_by(f64::total_cmp);
         let last = means.len() - 1;
         Some(Self {
-            middle: f64::midpoint(means[last / 2], means[last - last / 2]),
+            estimate: f64::midpoint(means[last / 2], means[last - last / 2]),
             low: means[outside],
             high: means[last - outside],
             count: numbers.len(),
         })
     }
 
-    /// Of ratios, as percent more than one: a half and a double lie equally far off.
+    /// Of ratios: a half and a double lie equally far from one.
+    pub fn of_ratios(ratios: &[f64]) -> Option<Self> {
+        Self::of_logarithms(ratios, f64::exp)
+    }
+
+    /// Of ratios, as percent more than one.
     pub fn of_excess(ratios: &[f64]) -> Option<Self> {
+        Self::of_logarithms(ratios, |logarithm| logarithm.exp_m1() * 100.0)
+    }
+
+    fn of_logarithms(ratios: &[f64], back: fn(f64) -> f64) -> Option<Self> {
         let logarithms: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
-        let Self { middle, low, high, count } = Self::of(&logarithms)?;
-        let [middle, low, high] = [middle, low, high].map(|n| n.exp_m1() * 100.0);
-        Some(Self { middle, low, high, count })
+        let Self { estimate, low, high, count } = Self::of(&logarithms)?;
+        Some(Self { estimate: back(estimate), low: back(low), high: back(high), count })
     }
 
     /// Whether zero lies outside.
@@ -95,12 +103,12 @@ mod tests {
     #[test]
     fn an_interval_by_hand() {
         // Six numbers leave no mean outside: the interval is their range. Of the 21 means of 1 to 6
-        // the middle one is 3.5.
+        // the median is 3.5.
         let interval = Interval::of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
-        assert_eq!(interval, Interval { middle: 3.5, low: 1.0, high: 6.0, count: 6 });
+        assert_eq!(interval, Interval { estimate: 3.5, low: 1.0, high: 6.0, count: 6 });
         // Seven leave two: 0, 0.5 below; 6, 5.5 above.
         let interval = Interval::of(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
-        assert_eq!((interval.low, interval.middle, interval.high), (1.0, 3.0, 5.0));
+        assert_eq!((interval.low, interval.estimate, interval.high), (1.0, 3.0, 5.0));
         assert!(interval.is_real());
     }
 
@@ -110,7 +118,7 @@ mod tests {
         let quiet = Interval::of(&numbers).unwrap();
         numbers.push(50.0);
         let disturbed = Interval::of(&numbers).unwrap();
-        assert!((disturbed.middle - quiet.middle).abs() < 0.1, "{disturbed:?}");
+        assert!((disturbed.estimate - quiet.estimate).abs() < 0.1, "{disturbed:?}");
         assert!(disturbed.high < 0.5 && !disturbed.is_real(), "{disturbed:?}");
     }
 
@@ -124,8 +132,11 @@ mod tests {
     #[test]
     fn half_and_double_lie_equally_far_off() {
         let ratios = [0.5, 2.0, 0.5, 2.0, 0.5, 2.0];
-        let Interval { middle, low, high, .. } = Interval::of_excess(&ratios).unwrap();
-        assert!(middle.abs() < 1e-9, "{middle}");
+        let Interval { estimate, low, high, .. } = Interval::of_excess(&ratios).unwrap();
+        assert!(estimate.abs() < 1e-9, "{estimate}");
         assert!((low + 50.0).abs() < 1e-9 && (high - 100.0).abs() < 1e-9, "{low} {high}");
+        let Interval { estimate, low, high, .. } = Interval::of_ratios(&ratios).unwrap();
+        assert!((estimate - 1.0).abs() < 1e-9, "{estimate}");
+        assert!((low - 0.5).abs() < 1e-9 && (high - 2.0).abs() < 1e-9, "{low} {high}");
     }
 }

@@ -40,6 +40,11 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// Seconds of processor time, own code and kernel.
+    pub fn processor_seconds(&self) -> f64 {
+        self.user_seconds + self.system_seconds
+    }
+
     /// Share of all processors' time that everything else took, from 0 to 1.
     pub fn others_share(&self, cores: usize) -> f64 {
         self.others_seconds / (self.seconds * cores as f64)

@@ -70,8 +70,10 @@ mod tests {
             name: "DataStreamAlloc".to_owned(),
             lines: vec![line("godwit, plain", Kind::Godwit, &[40, 40, 80, 80, 50])],
         };
-        let alone =
-            Group { name: "Limits".to_owned(), lines: vec![line("memcpy", Kind::Limit, &[1])] };
+        let alone = Group {
+            name: "References".to_owned(),
+            lines: vec![line("memcpy", Kind::Reference, &[1])],
+        };
         let mut out = String::new();
         write(&mut out, &[bench(vec![group()]), bench(vec![other, alone])]).unwrap();
         assert!(
@@ -83,7 +85,7 @@ mod tests {
         assert!(
             out.contains("| godwit, zero-after-free | 3.00 ns/byte ± 0.0 %; 0.500 ins † | - |")
         );
-        assert!(out.contains("## Limits\n\n| | machine 1 | machine 2 |\n|---|---:|---:|\n"));
+        assert!(out.contains("## References\n\n| | machine 1 | machine 2 |\n|---|---:|---:|\n"));
         assert!(out.contains("| memcpy | - | 1.00 ns/byte ± 0.0 % |"));
         assert_eq!(out.matches("## DataStreamAlloc").count(), 1);
     }

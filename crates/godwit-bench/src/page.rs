@@ -5,10 +5,9 @@ use std::fmt::{self, Write};
 use crate::bench::{Bench, Group, Kind, OURS, SECRETS, slug};
 use crate::duration::duration;
 use crate::interval::Interval;
-use crate::spread::Spread;
 use crate::targets::{self, times_as};
 use crate::workloads::Workload;
-use crate::{shares, table, words};
+use crate::{references, table, words};
 
 /// How long a run with its default options may take.
 const MINUTES: f64 = 15.0;
@@ -27,7 +26,7 @@ pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
         duration(bench.seconds, MINUTES)
     )?;
     write_warnings(out, bench)?;
-    writeln!(out, "## To reach\n")?;
+    writeln!(out, "## Targets\n")?;
     targets::write(out, bench)?;
     writeln!(
         out,
@@ -45,8 +44,8 @@ pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     write_rivals(out, bench)?;
     writeln!(out, "\n## What secrecy costs\n")?;
     write_secrets(out, bench)?;
-    writeln!(out, "\n## How far from what the machine can do\n")?;
-    shares::write(out, bench)?;
+    writeln!(out, "\n## Beside references\n")?;
+    references::write(out, bench)?;
     writeln!(out, "\n## How\n")?;
     write_method(out, bench)
 }
@@ -70,16 +69,19 @@ fn write_group(out: &mut impl Write, group: &Group) -> fmt::Result {
     out.write_char('\n')
 }
 
-/// What the other two policies cost, turn by turn.
+/// What the other two policies cost, round by round.
 fn write_policies(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     writeln!(
         out,
-        "Time more than plain memory's, with the 95 % interval over the turns; *within noise* where that \
-         holds zero.\n"
+        "Time more than plain memory's, with the 95 % interval over the rounds; *within noise* where that \
+         contains zero. *Unstable*: the epochs of one of the lines differ by more than 5 %.\n"
     )?;
     writeln!(out, "| benchmark | barrier-only | zero-after-free |\n|---|---:|---:|")?;
     for group in bench.groups.iter().filter(|group| group.line(OURS).is_some()) {
-        let more = |name| percent(group.excess(name, OURS));
+        let more = |name| {
+            let mark = if group.is_unstable([name, OURS]) { " unstable" } else { "" };
+            percent(group.excess(name, OURS)) + mark
+        };
         let (barrier, zero) = (more("godwit, barrier-only"), more("godwit, zero-after-free"));
         writeln!(out, "| {} | {barrier} | {zero} |", group.name)?;
     }
@@ -88,33 +90,33 @@ fn write_policies(out: &mut impl Write, bench: &Bench) -> fmt::Result {
 
 fn percent(excess: Option<Interval>) -> String {
     let Some(interval) = excess else { return "-".to_owned() };
-    let Interval { middle, low, high, .. } = interval;
+    let Interval { estimate, low, high, .. } = interval;
     match interval.is_real() {
-        true => format!("{middle:+.1} % ({low:+.1}..{high:+.1})"),
-        false => format!("within noise ({low:+.1}..{high:+.1} %)"),
+        true => format!("{estimate:+.1} % ({low:+.1} to {high:+.1})"),
+        false => format!("within noise ({low:+.1} to {high:+.1} %)"),
     }
 }
 
 fn write_rivals(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     writeln!(
         out,
-        "Time as a multiple of godwit's with plain memory, middle turn (least..most).\n"
+        "Time as a multiple of godwit's with plain memory: estimate and 95 % interval over the rounds.\n"
     )?;
     writeln!(out, "| benchmark | other | times |\n|---|---|---:|")?;
     for group in bench.groups.iter().filter(|group| group.line(OURS).is_some()) {
         for line in group.of_kind(Kind::Rival).chain(group.of_kind(Kind::Control)) {
-            let times = cell(group.ratio(&line.name, OURS));
+            let times = cell(group, &line.name, OURS);
             writeln!(out, "| {} | {} | {times} |", group.name, line.name)?;
         }
     }
     Ok(())
 }
 
-/// Locked memory, its keys and encrypted connections beside the plain ones, turn by turn.
+/// Locked memory, its keys and encrypted connections beside the plain ones, round by round.
 fn write_secrets(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     writeln!(
         out,
-        "Time as a multiple of the plain line's, middle turn (least..most). A signature by a locked key \
+        "Time as a multiple of the plain line's: estimate and 95 % interval. A signature by a locked key \
          is made on a stack that is wiped afterwards, and verified before it is given out; the plain one \
          is neither.\n"
     )?;
@@ -122,15 +124,16 @@ fn write_secrets(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     for group in bench.groups.iter().filter(|group| group.name.starts_with(SECRETS)) {
         for pair in group.lines.chunks_exact(2) {
             let [plain, locked] = [&pair[0].name, &pair[1].name];
-            let times = cell(group.ratio(locked, plain));
+            let times = cell(group, locked, plain);
             writeln!(out, "| {} | {locked} | {plain} | {times} |", group.name)?;
         }
     }
     Ok(())
 }
 
-fn cell(spread: Option<Spread>) -> String {
-    spread.map_or_else(|| "-".to_owned(), times_as)
+fn cell(group: &Group, one: &str, other: &str) -> String {
+    let ratio = group.ratio(one, other);
+    ratio.map_or_else(|| "-".to_owned(), |ratio| times_as(group, [one, other], ratio))
 }
 
 fn write_method(out: &mut impl Write, bench: &Bench) -> fmt::Result {
@@ -140,11 +143,14 @@ fn write_method(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     };
     writeln!(
         out,
-        "Lines of one benchmark take turns, one epoch each, another one first in each turn; {} ms for \
+        "Lines of one benchmark run in rounds, one epoch each, in orders in which each has each place and comes \
+         directly behind each other one equally often (Williams's squares); {} ms for \
          each line, all its epochs together, but one iteration an epoch for the flushes, after one that \
-         is not timed. Each policy is a process of its own, the same source built with another allocator behind the product's \
-         streams, and was asked for the allocator's type and searched for the function that wipes before \
-         it ran. {counters} C++ subjects have the flags of Bitcoin Core's build and differ in the \
+         is not timed. Each policy is a program of its own, the same source built with another allocator behind the product's \
+         streams, asked for the allocator's type and searched for the function that wipes before \
+         it ran. Each of its epochs has a new process, behind one that is not timed, so that where one process happens to \
+         lie in memory is not taken for its policy. Intervals are those of Wilcoxon's signed-rank test on the \
+         rounds' ratios, estimates those of Hodges and Lehmann. {counters} C++ subjects have the flags of Bitcoin Core's build and differ in the \
          allocator alone. Every flush ends with its files and directories synced; `{}` adds the same \
          prepared coins in each line; the other stores keep them in Core's serialised form, which is made \
          in the timed body, as is the order of those that want their coins sorted, and need no coins \
@@ -178,8 +184,8 @@ mod tests {
             "- noise",
             "The run took 1.5 minutes (90 s), what was built before it aside; it has 15.",
             "![DataStreamAlloc: nanoseconds of each line](bench-datastreamalloc.svg)",
-            "| DataStreamAlloc | within noise (-9.1..+10.0 %) | +50.0 % (+45.5..+50.0) |",
-            "| DataStreamAlloc | C++ custom | 3.00 (3.00..3.00) |",
+            "| DataStreamAlloc | within noise (-9.1 to +10.0 %) | +50.0 % (+45.5 to +50.0) |",
+            "| DataStreamAlloc | C++ custom | 3.00 (3.00–3.00) |",
             "not measured",
             "| DataStreamAlloc: barrier only | 5.08 | 5.07 | 0.12 |",
         ] {

@@ -17,7 +17,7 @@ const BAR: f64 = 14.0;
 const TOP: f64 = 62.0;
 const FOOT: f64 = 34.0;
 
-/// From this ratio of the slowest middle to the fastest on, bars would not show the fast ones.
+/// From this ratio of the slowest median to the fastest on, bars would not show the fast ones.
 const LOGARITHMIC_FROM: f64 = 8.0;
 
 /// The compiler's option that makes names long, and what it means.
@@ -74,7 +74,7 @@ pub fn write(out: &mut impl Write, group: &Group) -> fmt::Result {
 /// Which colour is what, of the kinds that are there.
 fn write_legend(out: &mut impl Write, rows: &[Row<'_>]) -> fmt::Result {
     let mut x = WIDTH - 12.0;
-    for kind in [Kind::Limit, Kind::Rival, Kind::Control, Kind::Godwit] {
+    for kind in [Kind::Reference, Kind::Rival, Kind::Control, Kind::Godwit] {
         if rows.iter().all(|row| row.line.kind != kind) {
             continue;
         }
@@ -82,7 +82,7 @@ fn write_legend(out: &mut impl Write, rows: &[Row<'_>]) -> fmt::Result {
             Kind::Godwit => "godwit",
             Kind::Control => "C++ control",
             Kind::Rival => "others",
-            Kind::Limit => "limits",
+            Kind::Reference => "references",
         };
         let colour = colour(kind);
         writeln!(
@@ -99,7 +99,7 @@ fn colour(kind: Kind) -> &'static str {
         Kind::Godwit => "#2b6cb0",
         Kind::Control => "#b7791f",
         Kind::Rival => "#9b2c2c",
-        Kind::Limit => "#718096",
+        Kind::Reference => "#718096",
     }
 }
 

@@ -17,8 +17,15 @@ pub const SCRIPT_THREADS: u32 = 2;
 /// What `bitcoind` gets besides what both get. The mempool limit is the lowest it takes: unused
 /// mempool memory is lent to its coins cache, 300 MB by default, so that no `-dbcache` would be
 /// small.
-const BITCOIND_OPTIONS: &[&str] =
-    &["-checkblockindex=0", "-maxmempool=5", "-fixedseeds=0", "-server=0", "-printtoconsole=0"];
+const BITCOIND_OPTIONS: &[&str] = &[
+    // Checks of regtest alone, for tests.
+    "-checkblockindex=0",
+    "-checkmempool=0",
+    "-maxmempool=5",
+    "-fixedseeds=0",
+    "-server=0",
+    "-printtoconsole=0",
+];
 
 /// What it gets for an import: no connection is made or taken.
 const BITCOIND_IMPORT: &[&str] =
@@ -26,6 +33,9 @@ const BITCOIND_IMPORT: &[&str] =
 
 /// What it gets as a peer of this benchmark besides what both get.
 const BITCOIND_PEER: &[&str] = &["-natpmp=0", "-listenonion=0"];
+
+/// Lies beside a bitcoind that was built from changed source: the change.
+const CHANGE: &str = "rival.diff";
 
 /// `-dbcache` in MiB of a server. It reads blocks, not coins.
 const SERVER_MIB: u64 = 4;
@@ -51,6 +61,9 @@ pub struct Programs {
     pub godwit: PathBuf,
     /// `bitcoind`; `bitcoin-cli` lies beside it.
     pub bitcoind: PathBuf,
+    /// What `bitcoind` gets behind everything else where it is measured. Of an option that is given twice it
+    /// takes the last one.
+    pub bitcoind_options: Vec<String>,
 }
 
 impl Programs {
@@ -81,7 +94,7 @@ impl Programs {
             Node::Bitcoind => {
                 let mut command = self.command(node, None, settings);
                 command.args(BITCOIND_OPTIONS).args(BITCOIND_IMPORT);
-                command.arg(option("loadblock", chain));
+                command.arg(option("loadblock", chain)).args(&self.bitcoind_options);
                 command
             }
         }
@@ -98,7 +111,7 @@ impl Programs {
     ) -> Command {
         let mut command = self.command(node, None, settings);
         if node == Node::Bitcoind {
-            command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
+            command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER).args(&self.bitcoind_options);
         }
         command.args(["-dnsseed=0", "-listen=0", "-server=0"]);
         command.args(ports.iter().map(|port| format!("-connect=127.0.0.1:{port}")));
@@ -116,6 +129,15 @@ impl Programs {
         command.args(["-dnsseed=0", "-connect=0", "-listen=1", "-server=0"]);
         command.arg(format!("-bind=127.0.0.1:{port}"));
         command
+    }
+
+    /// What was changed in `bitcoind`'s source before it was built, as a diff; empty where nothing was.
+    pub fn change(&self) -> Result<String, Failure> {
+        let path = self.bitcoind.with_file_name(CHANGE);
+        match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.map_err(|error| Failure::File(path, error)),
+        }
     }
 
     /// First line of what `-version` prints.
@@ -201,7 +223,11 @@ mod tests {
 
     #[test]
     fn both_get_the_same_limits() {
-        let programs = Programs { godwit: "g".into(), bitcoind: "/b/bitcoind".into() };
+        let programs = Programs {
+            godwit: "g".into(),
+            bitcoind: "/b/bitcoind".into(),
+            bitcoind_options: vec!["-par=3".into()],
+        };
         let settings = NodeSettings { datadir: Path::new("/tmp/d"), dbcache: 7, assumevalid: "0" };
         for node in [Node::Godwit, Node::Bitcoind] {
             let import = programs.import(node, &settings, Path::new("c.dat"));
@@ -217,6 +243,12 @@ mod tests {
                 assert!(sync.iter().any(|found| found == word), "{node}: {word}");
             }
             assert!(import.iter().any(|word| word.ends_with("c.dat")), "{node}");
+            for words in [&import, &sync] {
+                let place = |option: &str| words.iter().position(|word| word == option);
+                let own = node == Node::Bitcoind;
+                assert_eq!(place("-par=3") > place("-par=2"), own, "{node}: the last one counts");
+                assert_eq!(place("-checkmempool=0").is_some(), own, "{node}");
+            }
             let peers = sync.iter().filter(|word| word.starts_with("-connect="));
             assert_eq!(peers.count(), 2, "{node}");
             assert_eq!(sync.last().unwrap(), "-stopatheight=9");

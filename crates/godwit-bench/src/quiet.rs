@@ -17,7 +17,7 @@ pub(crate) fn verdict(shares: Spread, run: &str) -> String {
         }
     };
     format!(
-        "Everything else took {:.1} % ({:.1}..{:.1}) of the processors' time during {run}. {verdict}",
+        "Everything else took {:.1} % ({:.1}–{:.1}) of the processors' time during {run}. {verdict}",
         median * 100.0,
         min * 100.0,
         max * 100.0,
@@ -32,7 +32,7 @@ mod tests {
     fn a_busy_machine_is_named() {
         for (max, end) in [(QUIET_SHARE, " quiet."), (QUIET_SHARE + 0.01, " uncertain.**")] {
             let text = verdict(Spread { median: 0.01, min: 0.0, max }, "an import");
-            assert!(text.starts_with("Everything else took 1.0 % (0.0.."), "{text}");
+            assert!(text.starts_with("Everything else took 1.0 % (0.0–"), "{text}");
             assert!(text.contains(" during an import. ") && text.ends_with(end), "{text}");
         }
     }

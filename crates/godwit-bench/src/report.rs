@@ -15,8 +15,10 @@ use crate::machine::Machine;
 use crate::node::Node;
 use crate::programs::{NodeSettings, Programs};
 use crate::quiet;
-use crate::rounds::{CaseResult, Run};
+use crate::real_blocks;
+use crate::rounds::{CaseResult, Ratio, Run};
 use crate::spread::Spread;
+use crate::targets::{times, verdict};
 
 /// Everything that was measured.
 #[derive(Clone, Debug, Serialize)]
@@ -27,6 +29,8 @@ pub struct Report {
     pub machine: Machine,
     /// godwit's version and `bitcoind`'s.
     pub versions: (String, String),
+    /// What was changed in the source of `bitcoind` before it was built, where it does not probe.
+    pub change: String,
     pub chain: ChainSummary,
     pub file_bytes: u64,
     /// Cases that are done.
@@ -61,27 +65,48 @@ impl Report {
     fn write_times(&self, out: &mut String) -> fmt::Result {
         let (ours, theirs) = &self.versions;
         writeln!(out, "{}.\n{ours} against {theirs}.\n", self.machine)?;
-        writeln!(out, "Seconds from start to exit; the coins are then in files.\n")?;
-        writeln!(out, "| case | -dbcache | rounds | godwit | bitcoind | speed | aim |")?;
-        writeln!(out, "| --- | --- | --- | --- | --- | --- | --- |")?;
+        writeln!(
+            out,
+            "Time from start to exit, after which the coins are in files; processor time of all threads. Medians \
+             over the rounds, godwit's and then bitcoind's. A ratio is bitcoind's time over godwit's in the same \
+             round: estimate and 95 % interval (Hodges and Lehmann, Wilcoxon's signed ranks). A target is *met* \
+             when the whole interval lies at or above it, *not met* when it lies below, *open* when it contains \
+             it.\n"
+        )?;
+        writeln!(
+            out,
+            "| case | -dbcache | rounds | s | processor s | peak memory MiB | written MiB | ratio of times | ratio \
+             of processor times | target | |"
+        )?;
+        writeln!(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
         for result in &self.results {
-            let seconds = |node| over(result, node, |run| run.measured.seconds);
-            let (godwit, bitcoind) = (seconds(Node::Godwit), seconds(Node::Bitcoind));
-            let Spread { median, min, max } = result.ratio;
+            let both = |value: fn(&Run) -> f64| {
+                let of = |node| median(result, node, |run| Some(value(run)));
+                format!("{} / {}", of(Node::Godwit), of(Node::Bitcoind))
+            };
             writeln!(
                 out,
-                "| {} | {} MiB | {} | {godwit} | {bitcoind} | **{median:.2}x** ({min:.2}..{max:.2}) | \
-                 {:.1}x |",
+                "| {} | {} MiB | {} | {} | {} | {} | {} | **{}** | {} | {} | {} |",
                 result.case.name,
                 result.dbcache,
                 result.rounds.len(),
-                result.case.aim
+                both(|run| run.measured.seconds),
+                both(|run| run.measured.processor_seconds()),
+                both(|run| mib(run.measured.peak_memory)),
+                both(|run| mib(run.measured.written)),
+                ratio(&result.ratio),
+                ratio(&result.processor),
+                result.case.target.map_or("none".to_owned(), |target| format!("{target}")),
+                match (result.case.target, result.ratio.interval) {
+                    (Some(target), Some(interval)) => verdict(interval, target),
+                    _ => "",
+                }
             )?;
         }
-        writeln!(
-            out,
-            "\nSpeed is bitcoind's time over godwit's in the same round: median (least..most).\n"
-        )?;
+        out.write_char('\n')?;
+        if self.results.iter().any(|result| result.case.probes) {
+            writeln!(out, "{PROBES}\n")?;
+        }
         let rounds = self.results.iter().flat_map(|result| &result.rounds);
         let runs = rounds.flat_map(|round| [&round.godwit, &round.bitcoind]);
         let shares = runs.map(|run| run.measured.others_share(self.machine.cores));
@@ -90,7 +115,7 @@ impl Report {
     }
 
     fn write_costs(&self, out: &mut String) -> fmt::Result {
-        writeln!(out, "## Costs\n\nMedians over the rounds (least..most).\n")?;
+        writeln!(out, "## Costs\n\nMedians over the rounds, with their range.\n")?;
         writeln!(
             out,
             "| case | program | processor s | of it kernel s | peak memory MiB | written MiB | data \
@@ -101,7 +126,7 @@ impl Report {
         writeln!(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |{column}")?;
         for (result, node) in self.rows() {
             let row = |value: fn(&Run) -> f64| over(result, node, value);
-            let processor = row(|i| i.measured.user_seconds + i.measured.system_seconds);
+            let processor = row(|i| i.measured.processor_seconds());
             let kernel = row(|i| i.measured.system_seconds);
             let memory = row(|i| mib(i.measured.peak_memory));
             let written = row(|i| mib(i.measured.written));
@@ -187,10 +212,12 @@ impl Report {
         let share = |count: u64| count as f64 * 100.0 / counts.inputs.max(1) as f64;
         let types = types.iter().map(|(name, count)| format!("{name} {:.1} %", share(**count)));
         writeln!(out, "Inputs: {}.", types.collect::<Vec<_>>().join(", "))?;
+        out.write_char('\n')?;
+        real_blocks::write(out, &self.chain)?;
         if let Some(result) = self.results.first() {
             writeln!(
                 out,
-                "\nAfter the first round of each case both programs' UTXO sets were compared with \
+                "After the first round of each case both programs' UTXO sets were compared with \
                  each other and with the generator's own count: {}.",
                 result.set
             )?;
@@ -201,7 +228,7 @@ impl Report {
     fn write_method(&self, out: &mut String) -> fmt::Result {
         writeln!(
             out,
-            "## How\n\nOne after the other, taking turns in going first, each into an empty data directory on the file system of the chain's file, with a sync \
+            "## How\n\nOne after the other, alternating in going first, each into an empty data directory on the file system of the chain's file, with a sync \
              before. {} `-assumevalid` is 0 where every script is checked, and else names the chain's last full block. bitcoind is built from the source that godwit's script \
              engine comes from, with the same compiler and optimisation. Its mempool limit is the \
              lowest it takes (5 MB), because unused mempool memory is added to its coins cache: \
@@ -210,7 +237,12 @@ impl Report {
              (fsync).\n\n```",
             self.intake.method()
         )?;
-        let programs = Programs { godwit: "godwit".into(), bitcoind: "bitcoind".into() };
+        let options = self.results.first().map(|result| result.bitcoind_options.clone());
+        let programs = Programs {
+            godwit: "godwit".into(),
+            bitcoind: "bitcoind".into(),
+            bitcoind_options: options.unwrap_or_default(),
+        };
         let settings = NodeSettings { datadir: Path::new("DIR"), dbcache: 0, assumevalid: "HASH" };
         for node in [Node::Godwit, Node::Bitcoind] {
             let command = match self.intake {
@@ -223,8 +255,40 @@ impl Report {
             let command = programs.serve(Node::Bitcoind, Path::new("DIR"), 0);
             write_command(out, "Each server: bitcoind", &command)?;
         }
-        writeln!(out, "```")
+        writeln!(out, "```")?;
+        let options = self.results.first().map(|result| &*result.bitcoind_options);
+        write_change(out, &self.change, options.unwrap_or_default())
     }
+}
+
+/// What tells cases with probes from the others.
+const PROBES: &str = "In cases with *probes* bitcoind is built from unchanged source. For each block on regtest, \
+                      signet and testnet4 it looks every output up in its database (BIP30), and on the main \
+                      chain for none between heights 227,931 and 1,983,702: these ratios say what godwit gains \
+                      there, the others what to expect on the main chain. godwit looks every output up in all \
+                      cases, to its disadvantage in those without probes; the seconds are below.";
+
+/// What bitcoind was changed in before it was built, and which of its options were chosen.
+pub(crate) fn write_change(out: &mut String, change: &str, options: &[String]) -> fmt::Result {
+    match options {
+        [] => {}
+        options => writeln!(out, "\nOptions chosen for bitcoind: `{}`.", options.join(" "))?,
+    }
+    match change {
+        "" => Ok(()),
+        change => writeln!(
+            out,
+            "\nbitcoind is built from source with this change (`tools/build-rival`), which ends the look-ups for \
+             BIP30 above the genesis block, as the main chain's parameters end them above block 227,931:\n\n\
+             ```diff\n{change}```"
+        ),
+    }
+}
+
+/// As in `3.10 (3.02–3.20)`.
+fn ratio(ratio: &Ratio) -> String {
+    let Ratio { spread: Spread { median, .. }, interval } = ratio;
+    interval.map_or_else(|| format!("{median:.2}, too few rounds"), times)
 }
 
 fn write_command(out: &mut String, name: &str, command: &Command) -> fmt::Result {
@@ -275,7 +339,7 @@ fn rounded(number: f64) -> String {
 fn over(result: &CaseResult, node: Node, value: impl Fn(&Run) -> f64) -> String {
     let spread = Spread::of(result.rounds.iter().map(|round| value(round.by(node))));
     spread.map_or_else(String::new, |Spread { median, min, max }| {
-        format!("{} ({}..{})", rounded(median), rounded(min), rounded(max))
+        format!("{} ({}–{})", rounded(median), rounded(min), rounded(max))
     })
 }
 
@@ -325,7 +389,9 @@ mod tests {
             case: Case::IMPORT[3],
             dbcache: 7,
             assumevalid: "aa".into(),
-            ratio: Spread::of(rounds.iter().map(Round::ratio)).unwrap(),
+            bitcoind_options: vec![],
+            ratio: Ratio::of(&rounds, |measured| measured.seconds).unwrap(),
+            processor: Ratio::of(&rounds, Measured::processor_seconds).unwrap(),
             set: UtxoSet {
                 height: 9,
                 bestblock: "aa".into(),
@@ -341,10 +407,62 @@ mod tests {
     #[test]
     fn rounds_are_paired_and_spread() {
         let result = result(10);
-        assert_eq!(result.ratio, Spread { median: 2.5, min: 2.0, max: 4.0 });
-        assert_eq!(over(&result, Node::Godwit, |i| i.measured.seconds), "2.00 (1.00..2.00)");
+        assert_eq!(result.ratio.spread, Spread { median: 2.5, min: 2.0, max: 4.0 });
+        assert_eq!(ratio(&result.ratio), "2.50, too few rounds");
+        assert_eq!(over(&result, Node::Godwit, |i| i.measured.seconds), "2.00 (1.00–2.00)");
         assert_eq!(median(&result, Node::Godwit, |i| i.log.bip30_seconds), "not logged");
         assert_eq!(median(&result, Node::Bitcoind, |i| Some(mib(i.measured.written))), "2000");
+    }
+
+    /// A report of one case, whose rounds are as many times those of [`result`].
+    fn report(case: Case, times: usize) -> Report {
+        let mut result = result(10);
+        result.case = case;
+        result.rounds = result.rounds.iter().cloned().cycle().take(3 * times).collect();
+        result.ratio = Ratio::of(&result.rounds, |measured| measured.seconds).unwrap();
+        let results = crate::ibd::results::tests::results(&[[1.0; 3]]);
+        Report {
+            intake: Intake::Import,
+            machine: Machine::here(),
+            versions: ("godwit v0".into(), "Core v0".into()),
+            change: "-old\n+new\n".into(),
+            chain: results.chain,
+            file_bytes: 1 << 20,
+            results: vec![result],
+        }
+    }
+
+    #[test]
+    fn a_target_is_judged_by_the_interval() {
+        for (target, times, cells) in [
+            (2.0, 2, "| **2.83 (2.00–4.00)** | "),
+            (2.1, 2, "| **2.83 (2.00–4.00)** | "),
+            (4.1, 2, "| **2.83 (2.00–4.00)** | "),
+            (2.0, 1, "| **2.50, too few rounds** | "),
+        ] {
+            let case = Case { target: Some(target), ..Case::IMPORT[3] };
+            let text = report(case, times).markdown().unwrap();
+            let row = text.lines().find(|line| line.contains(cells)).expect(&text);
+            let said = match (times, target) {
+                (1, _) => "| 2 |  |",
+                (_, 2.0) => "| 2 | met |",
+                (_, 2.1) => "| 2.1 | open |",
+                _ => "| 4.1 | **not met** |",
+            };
+            assert!(row.ends_with(said), "{row}");
+        }
+    }
+
+    #[test]
+    fn the_change_is_printed_and_probes_are_explained_where_they_are() {
+        let text = report(Case::IMPORT[0], 1).markdown().unwrap();
+        assert!(text.contains("```diff\n-old\n+new\n```"), "{text}");
+        assert!(!text.contains("In cases with *probes*"), "{text}");
+        let text = report(Case::IMPORT[4], 1).markdown().unwrap();
+        assert!(text.contains("In cases with *probes*") && text.contains("| none |  |"), "{text}");
+        let mut out = String::new();
+        write_change(&mut out, "", &["-par=1".to_owned(), "-a=b".to_owned()]).unwrap();
+        assert_eq!(out.trim(), "Options chosen for bitcoind: `-par=1 -a=b`.");
     }
 
     #[test]

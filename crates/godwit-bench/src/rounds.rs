@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::case::Case;
 use crate::datadir::DiskUse;
+use crate::interval::Interval;
 use crate::measured::Measured;
 use crate::node::{Node, UtxoSet};
 use crate::node_log::LogFacts;
@@ -36,10 +37,29 @@ pub struct Round {
     pub bitcoind: Run,
 }
 
+/// `bitcoind`'s figure over godwit's in the same round.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ratio {
+    /// Median and range of the rounds.
+    #[serde(flatten)]
+    pub spread: Spread,
+    /// Estimate and 95 % interval; none of fewer than six rounds.
+    pub interval: Option<Interval>,
+}
+
+impl Ratio {
+    /// Over the rounds; `None` of none.
+    pub fn of(rounds: &[Round], value: fn(&Measured) -> f64) -> Option<Self> {
+        let ratios: Vec<f64> = rounds.iter().map(|round| round.ratio(value)).collect();
+        let spread = Spread::of(ratios.iter().copied())?;
+        Some(Self { spread, interval: Interval::of_ratios(&ratios) })
+    }
+}
+
 impl Round {
-    /// `bitcoind`'s time over godwit's.
-    pub fn ratio(&self) -> f64 {
-        self.bitcoind.measured.seconds / self.godwit.measured.seconds
+    /// `bitcoind`'s figure over godwit's.
+    pub fn ratio(&self, value: fn(&Measured) -> f64) -> f64 {
+        value(&self.bitcoind.measured) / value(&self.godwit.measured)
     }
 
     /// The run of one of the programs.
@@ -59,8 +79,12 @@ pub struct CaseResult {
     pub dbcache: u64,
     /// `-assumevalid`.
     pub assumevalid: String,
-    /// `bitcoind`'s time over godwit's, over the rounds.
-    pub ratio: Spread,
+    /// What `bitcoind` gets besides.
+    pub bitcoind_options: Vec<String>,
+    /// Of the time from start to exit.
+    pub ratio: Ratio,
+    /// Of processor time.
+    pub processor: Ratio,
     /// The coins that both ended with after the first round.
     pub set: UtxoSet,
     pub rounds: Vec<Round>,

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Middle and ends of some numbers.
+/// Median and range of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle one; the mean of the two in the middle of an even number.
+    /// The mean of the two in the middle where their number is even.
     pub median: f64,
     /// The smallest.
     pub min: f64,

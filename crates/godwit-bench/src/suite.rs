@@ -10,12 +10,12 @@ use godwit_primitives::Block;
 use godwit_testdata::{read, shared_data};
 
 use crate::bench::{Bench, Fixture, Group, Kind, Line, OURS};
-use crate::contenders::{self, Contender, LIMITS};
+use crate::contenders::{self, Contender, REFERENCES};
 use crate::harness::callgrind;
-use crate::harness::turns::{EPOCHS, Here};
-use crate::harness::{Counters, Plan, Runner, take_turns};
+use crate::harness::rounds::{EPOCHS, Here};
+use crate::harness::{Counters, Plan, Runner, run_rounds};
 use crate::options::Options;
-use crate::policy_workers::{PolicyWorker, input_options};
+use crate::policy_workers::{NewProcess, PolicyWorker, input_options};
 use crate::secrets;
 use crate::suite_error::SuiteError;
 use crate::system::{self, System};
@@ -46,21 +46,21 @@ pub fn run(options: &Options) -> Result<Bench, SuiteError> {
     eprintln!("{system}");
     let warnings = system::warnings(&datadir.0);
     warnings.iter().for_each(|warning| eprintln!("Warning: {warning}."));
-    let mut workers = match &options.workers {
-        Some(folder) => PolicyWorker::start_all(folder, &block_file, &datadir.0)?,
+    let workers = match &options.workers {
+        Some(folder) => PolicyWorker::find_all(folder, &block_file, &datadir.0)?,
         None => Vec::new(),
     };
     let mut groups = Vec::new();
     for workload in Workload::ALL.into_iter().filter(|workload| options.wants(workload.name())) {
-        groups.push(run_workload(workload, &input, options, &mut workers)?);
+        groups.push(run_workload(workload, &input, options, &workers)?);
     }
     for group in secrets::GROUPS.iter().filter(|group| options.wants(group.name)) {
-        let lines = run_lines(group.name, &mut [], group.lines()?, &plan(options, false))?;
+        let lines = run_lines(group.name, &[], group.lines()?, &plan(options, false))?;
         groups.push(Group { name: group.name.to_owned(), lines });
     }
-    if options.wants(LIMITS) {
-        let lines = run_lines(LIMITS, &mut [], contenders::limits(), &plan(options, false))?;
-        groups.push(Group { name: LIMITS.to_owned(), lines });
+    if options.wants(REFERENCES) {
+        let lines = run_lines(REFERENCES, &[], contenders::references(), &plan(options, false))?;
+        groups.push(Group { name: REFERENCES.to_owned(), lines });
     }
     if options.callgrind && !system.has_counters {
         count_all(&mut groups, &workers, &block_file, &datadir.0);
@@ -87,7 +87,7 @@ pub fn count(
     let mut lines = match Workload::named(benchmark) {
         Some(workload) if line == OURS => vec![ours(workload, &input)],
         Some(workload) => contenders::beside(workload, &input),
-        None if benchmark == LIMITS => contenders::limits(),
+        None if benchmark == REFERENCES => contenders::references(),
         None => match secrets::GROUPS.iter().find(|group| group.name == benchmark) {
             Some(group) => group.lines()?,
             None => Vec::new(),
@@ -114,7 +114,7 @@ fn run_workload(
     workload: Workload,
     input: &Input,
     options: &Options,
-    workers: &mut [PolicyWorker],
+    workers: &[PolicyWorker],
 ) -> Result<Group, SuiteError> {
     let name = workload.name();
     eprintln!("{name}: preparing");
@@ -126,16 +126,16 @@ fn run_workload(
     Ok(Group { name: name.to_owned(), lines })
 }
 
-/// Lets the workers and those of this process take turns.
+/// Lets the workers and those of this process run in balanced rounds.
 fn run_lines(
     benchmark: &str,
-    workers: &mut [PolicyWorker],
+    workers: &[PolicyWorker],
     mut here: Vec<Contender>,
     plan: &Plan,
 ) -> Result<Vec<Line>, SuiteError> {
     let mut lines = Vec::new();
-    for worker in workers.iter_mut() {
-        let (unit, units_per_iteration) = worker.process.prepare(benchmark)?;
+    for worker in workers {
+        let (_, unit, units_per_iteration) = worker.prepared(benchmark)?;
         lines.push(empty_line(worker.line(), Kind::Godwit, unit, units_per_iteration));
     }
     for Contender { name, kind, subject } in &here {
@@ -143,14 +143,14 @@ fn run_lines(
         lines.push(empty_line(name.clone(), *kind, unit, subject.units_per_iteration));
     }
     let mut runners: Vec<Box<dyn Runner + '_>> = Vec::new();
-    for worker in workers.iter_mut() {
-        runners.push(Box::new(&mut worker.process));
+    for worker in workers {
+        runners.push(Box::new(NewProcess::each_epoch(worker, benchmark)));
     }
     for contender in &mut here {
         runners.push(Box::new(Here::new(&mut contender.subject)));
     }
-    let all = take_turns(&mut runners, plan, |turn| {
-        eprintln!("{benchmark}: {turn} of {} turns of {} lines", plan.epochs, lines.len());
+    let all = run_rounds(&mut runners, plan, |round, rounds| {
+        eprintln!("{benchmark}: {round} of {rounds} rounds of {} lines", lines.len());
     })?;
     drop(runners);
     for (line, epochs) in lines.iter_mut().zip(all) {

@@ -122,7 +122,7 @@ pub fn number(n: f64) -> String {
         0.0 => "0".to_owned(),
         small if small < 0.1 => format!("{n:.4}"),
         small if small < 1.0 => format!("{n:.3}"),
-        middle if middle < 10_000.0 => grouped(n, 2),
+        medium if medium < 10_000.0 => grouped(n, 2),
         _ => grouped(n, 0),
     }
 }

@@ -47,9 +47,9 @@ pub const OF_THE_PULL_REQUEST: &str = "\
 pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     writeln!(
         out,
-        "Differences are taken turn by turn. In parentheses stands the 95 % interval of their middle \
-         (Hodges and Lehmann, Wilcoxon's signed ranks); *within noise* is what an interval says that holds \
-         zero.\n"
+        "Differences are taken round by round, with the 95 % interval of their estimate in parentheses \
+         (Hodges and Lehmann, Wilcoxon's signed ranks); *within noise*: the interval contains \
+         zero; *unstable*: the epochs of a line differ by more than 5 %.\n"
     )?;
     for workload in STREAMS {
         let Some(group) = bench.group(workload.name()) else { continue };
@@ -64,7 +64,7 @@ pub fn write(out: &mut impl Write, bench: &Bench) -> fmt::Result {
     writeln!(out, "{OF_THE_PULL_REQUEST}")?;
     writeln!(
         out,
-        "A barrier that runs once for each freed block can not cost instructions for each *byte*. \
+        "A barrier that runs once for each freed block cannot cost instructions for each *byte*. \
          Where the pull request counts five of them with both of its own allocators, and a fraction \
          of one with `std::allocator`, they are libstdc++'s loop that constructs the elements of a \
          vector one by one when its allocator is not `std::allocator`, and the compiler has not turned \
@@ -105,12 +105,13 @@ fn write_matrix(out: &mut impl Write, group: &Group) -> fmt::Result {
 
 fn cell(group: &Group, name: &str) -> String {
     let Some(time) = nanoseconds(group, name) else { return "-".to_owned() };
+    let unstable = if group.is_unstable([name, name]) { " unstable" } else { "" };
     match group.line(name).and_then(Line::instructions) {
         Some((count, by_callgrind)) => {
             let mark = if by_callgrind { " †" } else { "" };
-            format!("{} ({}{mark})", number(time), number(count))
+            format!("{} ({}{mark}){unstable}", number(time), number(count))
         }
-        None => number(time),
+        None => number(time) + unstable,
     }
 }
 
@@ -138,7 +139,7 @@ fn write_control(out: &mut impl Write, group: &Group, level: &str) -> fmt::Resul
     )?;
     // Parts below zero would make shares of more than everything.
     if zeros.low > 0.0 && whole.low > 0.0 {
-        let share = (zeros.middle / whole.middle * 100.0).min(100.0);
+        let share = (zeros.estimate / whole.estimate * 100.0).min(100.0);
         write!(out, " Overwriting is {share:.0} % of it.")?;
     }
     let name = |row: usize| control(ROWS[row].0, level);
@@ -162,7 +163,7 @@ fn doubt(group: &Group, what: &str, difference: Interval, lines: [&str; 2]) -> O
         return None;
     }
     let counts = format!("({} against {} instructions/byte)", number(with), number(without));
-    let slower = difference.middle > 0.0;
+    let slower = difference.estimate > 0.0;
     if (with - without).abs() <= SAME_WORK * without {
         Some(format!(
             " With and without {what} as many instructions are executed {counts}: how fast they run \
@@ -186,10 +187,10 @@ fn doubt(group: &Group, what: &str, difference: Interval, lines: [&str; 2]) -> O
 
 /// A difference, if it is one.
 fn price(interval: Interval) -> String {
-    let Interval { middle, low, high, .. } = interval;
+    let Interval { estimate, low, high, .. } = interval;
     match interval.is_real() {
-        true => format!("{} ({}..{})", number(middle), number(low), number(high)),
-        false => format!("within noise ({}..{})", number(low), number(high)),
+        true => format!("{} ({} to {})", number(estimate), number(low), number(high)),
+        false => format!("within noise ({} to {})", number(low), number(high)),
     }
 }
 
@@ -215,7 +216,7 @@ fn write_godwit(out: &mut impl Write, group: &Group) -> fmt::Result {
             " For every byte that a whole sync of the main chain receives ({:.0} GB), overwriting it \
              once at that price, in the processor's cache, would take {:.0} seconds.\n",
             CHAIN_BYTES / 1e9,
-            zeros.middle * CHAIN_BYTES / 1e9
+            zeros.estimate * CHAIN_BYTES / 1e9
         ),
         false => writeln!(out, "\n"),
     }
@@ -243,15 +244,15 @@ mod tests {
         write(&mut out, &bench(vec![group])).unwrap();
         assert!(
             out.contains(
-                "- C++ -O2, ns/byte: overwriting 20.00 (20.00..20.00), the barrier 10.00 (10.00..10.00), \
-                 not being `std::allocator` 10.00 (10.00..10.00); all three, which is the difference \
-                 between the pull request's two columns, 40.00 (40.00..40.00). Overwriting is 50 % of it."
+                "- C++ -O2, ns/byte: overwriting 20.00 (20.00 to 20.00), the barrier 10.00 (10.00 to 10.00), \
+                 not being `std::allocator` 10.00 (10.00 to 10.00); all three, which is the difference \
+                 between the pull request's two columns, 40.00 (40.00 to 40.00). Overwriting is 50 % of it."
             ),
             "{out}"
         );
-        assert!(
-            out.contains("overwriting 9.00 (9.00..11.00), the barrier within noise (-1.00..1.00).")
-        );
+        assert!(out.contains(
+            "overwriting 9.00 (9.00 to 11.00), the barrier within noise (-1.00 to 1.00)."
+        ));
         assert!(out.contains("in the processor's cache, would take 6840 seconds."), "{out}");
         assert!(out.contains("| std::allocator | 50.00 | 20.00 |"), "{out}");
         assert!(!out.contains("C++ -O3:"), "{out}");

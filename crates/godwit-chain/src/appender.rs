@@ -168,7 +168,7 @@ impl Appender {
         accepted: Accepted,
         sender: Sender,
     ) -> Result<(), StoreError> {
-        if !self.is_another_copy(accepted.id(), sender) {
+        if self.begin_writing(accepted.id(), sender) {
             let place = env.store.reserve_block(accepted.block().view().bytes().len())?;
             self.gather(Append::Block { accepted, sender, place });
         }
@@ -186,22 +186,22 @@ impl Appender {
         if block.view().bytes().len() != place.len as usize {
             return Err(ChainError::DamagedIndex(block.hash()));
         }
-        if !self.is_another_copy(accepted.id(), sender) {
+        if self.begin_writing(accepted.id(), sender) {
             self.gather(Append::Copy { accepted, sender, place });
         }
         Ok(())
     }
 
-    /// Whether the block is being written; then its sender is remembered.
-    fn is_another_copy(&mut self, id: NodeId, sender: Sender) -> bool {
+    /// Whether the block is not being written yet: it is from now on. Otherwise the sender is remembered.
+    fn begin_writing(&mut self, id: NodeId, sender: Sender) -> bool {
         match self.writing.entry(id) {
             Entry::Occupied(mut copies) => {
                 copies.get_mut().push(sender);
-                true
+                false
             }
             Entry::Vacant(first) => {
                 first.insert(Vec::new());
-                false
+                true
             }
         }
     }

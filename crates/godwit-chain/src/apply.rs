@@ -24,8 +24,8 @@ use godwit_consensus::{
     Reject, RejectReason, add_fee, check_coinbase_amount, check_tx_inputs, sequence_locks_met,
     sigop_cost, sigop_cost_within_limit,
 };
-use godwit_primitives::{Amount, Coin, OutPoint, Params, ScriptFlags};
-use godwit_store::utxo::{CoinCode, CompressedCoins, EpochPin, Probe, UtxoStore};
+use godwit_primitives::{Amount, Coin, CoinView, OutPoint, Params, ScriptFlags};
+use godwit_store::utxo::{CoinCode, CompressedCoins, EpochPin, KnownCoin, Probe, UtxoStore};
 
 use crate::structure::Structured;
 use crate::tree::NodeId;
@@ -130,6 +130,11 @@ impl SpentCoins {
         &mut self.coins
     }
 
+    /// That of an input.
+    fn view(&self, input: usize) -> CoinView<'_> {
+        self.coins.view(input).expect("what memory and runs gave are coins")
+    }
+
     /// All of them, in the order of the inputs.
     pub(crate) fn decoded(&self) -> &[Coin] {
         self.decoded.get_or_init(|| {
@@ -175,7 +180,7 @@ impl Resolved {
     }
 
     /// What an output was before this block, if the block created or spent it.
-    pub(crate) fn coin_before(&self, outpoint: &OutPoint) -> Option<Option<Coin>> {
+    pub(crate) fn coin_before(&self, outpoint: &OutPoint) -> Option<KnownCoin> {
         let block = self.block.view();
         let mut inputs = block.txs().skip(1).flat_map(|tx| tx.inputs());
         let spent = inputs.position(|input| input.prevout == *outpoint);
@@ -185,9 +190,10 @@ impl Resolved {
         if let Some(n) = created
             && (outpoint.vout as usize) < block.tx(n).output_count()
         {
-            return Some(None);
+            return Some(KnownCoin::Absent);
         }
-        spent.map(|input| self.spent.compressed().coin(input))
+        let coin = |input| self.spent.compressed().coin(input);
+        spent.map(|input| coin(input).map_or(KnownCoin::Absent, KnownCoin::Unspent))
     }
 
     /// The coins that transaction `tx` spent.
@@ -203,50 +209,52 @@ impl Resolved {
     /// The rules that need coins and no scripts.
     pub(crate) fn check(&self) -> Result<(), Reject> {
         let median_time_past = |height: u32| self.median_times[&height];
-        self.rules.check(&self.block, self.spent.decoded(), &median_time_past)
+        self.rules.check(&self.block, |input| self.spent.view(input), &median_time_past)
     }
 
     /// Those of the first `txs` transactions, one after the other.
     fn check_txs(&self, txs: usize) -> Result<(), Reject> {
         let median_time_past = |height: u32| self.median_times[&height];
-        self.rules.check_txs(&self.block, self.spent.decoded(), &median_time_past, txs).map(drop)
+        let coin = |input| self.spent.view(input);
+        self.rules.check_txs(&self.block, coin, &median_time_past, txs).map(drop)
     }
 }
 
 impl BlockRules {
-    /// The rules that need coins and no scripts, of a block that spends these, in the order of its inputs.
+    /// The rules that need coins and no scripts, of a block that spends these, by the number of the input.
     /// None of them is of a height above the block's.
-    pub(crate) fn check(
+    pub(crate) fn check<'c>(
         &self,
         block: &Structured,
-        coins: &[Coin],
+        coin: impl Fn(usize) -> CoinView<'c>,
         median_time_past: &MedianTimePast<'_>,
     ) -> Result<(), Reject> {
-        let fees = self.check_txs(block, coins, median_time_past, block.view().tx_count())?;
-        check_coinbase_amount(block.view().tx(0), fees, self.height, &self.params)
+        let fees = self.check_txs(block, coin, median_time_past, block.view().tx_count())?;
+        check_coinbase_amount(&block.tx_facts()[0], fees, self.height, &self.params)
     }
 
     /// Those of the first `txs` transactions, one after the other; their fees.
-    fn check_txs(
+    fn check_txs<'c>(
         &self,
         block: &Structured,
-        coins: &[Coin],
+        coin: impl Fn(usize) -> CoinView<'c>,
         median_time_past: &MedianTimePast<'_>,
         txs: usize,
     ) -> Result<Amount, Reject> {
         let Self { height, flags, sequence_locks, prev_median_time_past, .. } = *self;
-        let (mut fees, mut sigops) = (0, 0);
-        for (n, tx) in block.view().txs().take(txs).enumerate() {
+        let (mut fees, mut sigops, mut coins) = (0, 0, Vec::new());
+        for (n, (tx, facts)) in block.view().txs().zip(block.tx_facts()).take(txs).enumerate() {
             let first = &block.first_inputs()[n..];
-            let coins = &coins[first[0] as usize..first[1] as usize];
+            coins.clear();
+            coins.extend((first[0] as usize..first[1] as usize).map(&coin));
             if n > 0 {
-                fees = add_fee(fees, check_tx_inputs(tx, coins, height)?)?;
+                fees = add_fee(fees, check_tx_inputs(tx, facts, &coins, height)?)?;
                 if sequence_locks {
                     let prev = prev_median_time_past;
-                    sequence_locks_met(tx, coins, height, prev, median_time_past)?;
+                    sequence_locks_met(tx, facts, &coins, height, prev, median_time_past)?;
                 }
             }
-            sigops += sigop_cost(tx, coins, flags);
+            sigops += sigop_cost(tx, facts, &coins, flags);
             sigop_cost_within_limit(sigops)?;
         }
         Ok(fees)

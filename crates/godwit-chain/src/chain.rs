@@ -438,9 +438,13 @@ impl Chain {
             any = true;
             match retired {
                 Retired::Recorded(recorded) => self.connect(&recorded),
-                Retired::TakenBack(id, reject) => {
+                Retired::TakenBack(resolved, reject) => {
                     self.durability.note_taken_back(&self.index, self.window.applied());
-                    self.reject(id, reject)?;
+                    let id = resolved.id();
+                    match self.goal.doubted() == Some(id) {
+                        true => self.window.confirm(&self.env, &self.index, &resolved, reject),
+                        false => self.reject(id, reject)?,
+                    }
                 }
             }
         }
@@ -492,6 +496,9 @@ impl Chain {
         if let Some((id, reject)) = self.window.take_refused() {
             self.reject(id, reject)?;
             return Ok(true);
+        }
+        if self.window.has_refused() {
+            return Ok(false);
         }
         let applied = self.window.applied();
         let Some(target) = self.goal.target(&self.index, applied) else { return Ok(false) };
@@ -578,9 +585,9 @@ impl Chain {
     }
 }
 
-/// A reader found the bytes of a stored block damaged: they are fetched again, if somebody fetches. One that
-/// was written again is not served, and nothing more: a reader's wish is no reason to end, nor to fetch it
-/// over and over.
+/// A reader found the bytes of a stored block damaged: they are fetched again, if the driver fetches.
+/// One that was written again is not served, and nothing more: a reader's wish is no reason to end, nor
+/// to fetch it over and over.
 pub fn note_damaged(chain: &mut Chain, id: NodeId) {
     if chain.goal.copies_come() && !chain.index.damaged.was_rewritten(id) {
         chain.lose(id);

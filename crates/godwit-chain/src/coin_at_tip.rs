@@ -1,4 +1,4 @@
-//! One coin as of the tip, for whoever asks the node.
+//! One coin as of the tip, for RPC methods.
 //!
 //! The store's coins are those of the last block that is applied, which may lie above the tip. What the
 //! blocks between did to this coin is undone: of those that concern it, the lowest decides.
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use godwit_primitives::{Coin, OutPoint};
 use godwit_store::StoreError;
-use godwit_store::utxo::{HashedOutPoint, Layers, UtxoHasher, UtxoStore, unsealed_coin};
+use godwit_store::utxo::{HashedOutPoint, KnownCoin, Layers, UtxoHasher, UtxoStore, unsealed_coin};
 
 use crate::apply::Resolved;
 use crate::window::Window;
@@ -21,13 +21,13 @@ pub enum CoinAtTip {
 }
 
 /// Blocks and layers of one moment, and the coin that is to be looked for. Keeps memory and files while it
-/// lives. The blocks are searched where there is time for it: on the thread of whoever asks.
+/// lives. The blocks are searched where there is time for it: on the thread of the method that asks.
 pub struct CoinBelow {
     /// Those above the tip, from the lowest up.
     above: Vec<Arc<Resolved>>,
     outpoint: OutPoint,
     /// What memory knows of it, as of the last of these blocks.
-    known: Option<Option<Coin>>,
+    known: Option<KnownCoin>,
     layers: Arc<Layers>,
     key: HashedOutPoint,
 }
@@ -41,7 +41,7 @@ impl CoinAtTip {
     ) -> Self {
         let key = hasher.hash(*outpoint);
         match (window.above_tip(), unsealed_coin(coins, &key)) {
-            (above, Some(known)) if above.is_empty() => Self::Known(known),
+            (above, Some(known)) if above.is_empty() => Self::Known(known.unspent()),
             (above, known) => {
                 let (outpoint, layers) = (*outpoint, coins.layers());
                 Self::Below(CoinBelow { above, outpoint, known, layers, key })
@@ -59,7 +59,7 @@ impl CoinBelow {
     pub fn read(self) -> Result<Option<Coin>, StoreError> {
         let before = self.above.iter().find_map(|block| block.coin_before(&self.outpoint));
         if let Some(known) = before.or(self.known) {
-            return Ok(known);
+            return Ok(known.unspent());
         }
         let mut found = Vec::new();
         self.layers.get_many(&[self.key], &mut found)?;

@@ -1,7 +1,7 @@
 //! The coins of a block that is the tip, to be read on another thread while the chain goes on.
 //!
-//! Whoever wants them waits until they are in runs alone: the memtable is sealed for him, as it is when
-//! memory is short, and when the seal is committed, he gets what the store has on disk. So the reader keeps
+//! A reader waits until they are in runs alone: the memtable is sealed for it, as it is when memory is
+//! short, and when the seal is committed, it gets what the store has on disk. So the reader keeps
 //! files and no memory, and nothing of a block whose scripts have not passed is in them.
 
 use std::path::Path;

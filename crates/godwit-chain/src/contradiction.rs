@@ -2,7 +2,7 @@
 //!
 //! It must not happen: one of the two is wrong. Then neither is believed, the node ends, and this file in
 //! the network's directory says what it was about. As long as the file is there, Core's engine judges
-//! alone: whoever has read it removes it.
+//! alone: an operator who has read it removes it.
 
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,6 @@ use crate::structure::Structured;
 pub struct Contradiction {
     /// The block that has it.
     pub block: BlockHash,
-    /// Its transaction.
     pub txid: Txid,
     /// Its index there.
     pub input: usize,

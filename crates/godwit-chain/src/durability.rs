@@ -4,8 +4,8 @@
 //! block whose coins it completes, when the run is written and that block is connected: so no commit names
 //! a coin of a block whose scripts have not passed. Where such a block is taken back instead, the seal is
 //! given up; its run stays, and the next seal, which says what was taken back, is committed with both. A
-//! flush starts when memory is short, before a power cut would cost too much ([`writing`]), and for whoever
-//! wants to read the coins of the tip ([`crate::coins_view`]). A
+//! flush starts when memory is short, before a power cut would cost too much ([`writing`]), and for
+//! readers of the coins of the tip ([`crate::coins_view`]). A
 //! *checkpoint* commits the block index and the verified height alone: it costs a few syncs, and after a
 //! crash the blocks above the last flush are applied again from godwit's own files without running their
 //! scripts again. It is due a while after the first thing that is not durable ([`pace`]), whether or not

@@ -27,7 +27,6 @@ pub(crate) struct Environment {
     /// The keyed hash of the coins store.
     pub(crate) hasher: UtxoHasher,
     pub(crate) executor: Arc<dyn Executor>,
-    /// Worker threads.
     pub(crate) workers: usize,
     pub(crate) memory: Memory,
     /// Once it is set, jobs that have not started do nothing.

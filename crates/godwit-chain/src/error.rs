@@ -37,6 +37,8 @@ pub enum ChainError {
     /// A block could not be taken back: its undo record is not what was written, and cannot be made again,
     /// because not all blocks are stored that created what it spent.
     LostUndo { hash: BlockHash, height: u32, path: PathBuf, offset: u64 },
+    /// A coin that a refused block spends is not the one that its block created: memory cannot be trusted.
+    ChangedCoin(OutPoint),
     /// A stored coin is not what was written, though its block's checksum holds.
     DamagedCoin(OutPoint),
     /// The chain with the most work leaves the active one below the blocks that pruning kept, which
@@ -78,6 +80,12 @@ impl fmt::Display for ChainError {
                 f,
                 "block {hash} changed in memory while it was judged: the memory of this machine cannot be \
                  trusted"
+            ),
+            Self::ChangedCoin(OutPoint { txid, vout }) => write!(
+                f,
+                "the coin {txid}:{vout} is not the one that its block created: the memory of this machine cannot \
+                 be trusted. What is stored may be right: start again, and if that ends so too, `godwit verify \
+                 -audit` tells"
             ),
             Self::Contradiction(hash, reject) => write!(
                 f,

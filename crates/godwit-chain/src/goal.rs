@@ -21,7 +21,7 @@ pub(crate) struct Goal {
     assume_valid: Option<BlockHash>,
     /// Whether scripts run, as last logged.
     said: Option<bool>,
-    /// Somebody fetches blocks that are lost.
+    /// The driver fetches blocks that are lost.
     copies_come: bool,
     /// The block that gets a second look, and what the first one found.
     second_look: Option<(NodeId, Reject)>,

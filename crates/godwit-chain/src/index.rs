@@ -100,7 +100,7 @@ pub(crate) struct BlockIndex {
 }
 
 impl BlockIndex {
-    /// Genesis alone.
+    /// An index that knows nothing but the genesis block.
     fn new(params: Arc<Params>) -> Self {
         let tree = HeaderTree::new(params.genesis);
         let tip = tree.genesis();

@@ -331,6 +331,7 @@ impl<'a> Blocks<'a> {
     ) -> Result<(), ChainError> {
         let bytes: u64 = undo.iter().map(|(block, _)| u64::from(block.position.len)).sum();
         let few = bytes <= UNDO_BYTES;
+        let remedy = self.undo_remedy(few);
         let restored = match self.repair && few && !undo.is_empty() {
             true => {
                 let damaged = undo.iter().map(|(block, _)| *block).collect();
@@ -345,7 +346,7 @@ impl<'a> Blocks<'a> {
                 incomplete.extend(block.undo.filter(|_| !restored).map(|undo| undo.file));
                 continue;
             };
-            found.remedy = self.undo_remedy(restored, few);
+            found.remedy = if restored { Remedy::Done } else { remedy };
             watch.found(found);
         }
         let still_short: BTreeSet<u32> = self
@@ -357,7 +358,8 @@ impl<'a> Blocks<'a> {
             .collect();
         for file in undo_files {
             let left = incomplete.contains(&file.number) || still_short.contains(&file.number);
-            watch.found(shortened(file, self.undo_remedy(self.repair && !left, few)));
+            let restored = self.repair && !left;
+            watch.found(shortened(file, if restored { Remedy::Done } else { remedy }));
         }
         Ok(())
     }
@@ -389,12 +391,11 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// What repairs an undo record that was made again or not; `few`: those that are damaged can be.
-    fn undo_remedy(&self, restored: bool, few: bool) -> Remedy {
-        match (restored, self.repair) {
-            (true, _) => Remedy::Done,
-            (false, false) if few && self.inspection.has_whole_history() => Remedy::Repair,
-            (false, _) => self.inspection.index_remedy(),
+    /// What repairs undo records that were not made again; `few`: they can be.
+    fn undo_remedy(&self, few: bool) -> Remedy {
+        match !self.repair && few && self.inspection.has_whole_history() {
+            true => Remedy::Repair,
+            false => self.inspection.index_remedy(),
         }
     }
 

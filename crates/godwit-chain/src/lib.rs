@@ -17,6 +17,7 @@ mod apply;
 mod chain;
 mod coin_at_tip;
 mod coins_view;
+mod confirm;
 mod contradiction;
 mod durability;
 mod ending;

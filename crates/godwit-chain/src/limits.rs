@@ -73,6 +73,10 @@ pub(crate) const AHEAD_JOBS: usize = 2 * AHEAD_BLOCKS;
 /// Coins that one job searches for at a second look, with a read for each in every run.
 pub(crate) const SEARCHED_COINS: usize = 256;
 
+/// Blocks that are read at most to compare coins of a block that was refused twice with what they created:
+/// half a minute's work for a worker, for which a bad block has to have its proof of work.
+pub(crate) const CONFIRMED_BLOCKS: usize = 4096;
+
 /// Blocks applied whose scripts still run or whose undo records are on their way to the disk.
 pub(crate) const WINDOW_BLOCKS: usize = 32;
 
@@ -128,8 +132,16 @@ pub(crate) const SCRUB_ROTTEN: usize = 1024;
 /// The one job that reads the tip back, to disconnect it.
 const DISCONNECT_JOBS: usize = 1;
 
-const URGENT: usize =
-    DECODE_JOBS + READ_JOBS + IMPORT_JOBS as usize + AHEAD_JOBS + RECOVERY_JOBS + DISCONNECT_JOBS;
+/// The one job that compares coins of a block that was refused twice.
+const CONFIRM_JOBS: usize = 1;
+
+const URGENT: usize = DECODE_JOBS
+    + READ_JOBS
+    + IMPORT_JOBS as usize
+    + AHEAD_JOBS
+    + RECOVERY_JOBS
+    + DISCONNECT_JOBS
+    + CONFIRM_JOBS;
 
 /// Another block is applied while [`SCRIPT_PARTS`] are not reached, and has so many more at most.
 const SCRIPTS: usize = SCRIPT_PARTS + MAX_PARTS;

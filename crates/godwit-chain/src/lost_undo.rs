@@ -4,7 +4,7 @@
 //! A transaction's id commits to its outputs, and a block's place says the rest of a coin: so what is found
 //! is what was spent. Of two transactions of one id (the pairs of BIP30) the one that is met first is
 //! meant, since it had overwritten the other. A block on the way that is damaged itself is fetched again, if
-//! somebody does, and the search begins anew; where one was pruned, there is no way back.
+//! the driver fetches, and the search begins anew; where one was pruned, there is no way back.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl LostUndo {
 
     /// Says now and then how far the search is.
     pub(crate) fn report_progress(&mut self, index: &BlockIndex, now: Duration) {
-        if self.is_report_due(now) {
+        if self.take_due_report(now) {
             log::info!(
                 "Looking for what block {} spent: {} coins are not found, down to height {}.",
                 self.records.first().map_or(BlockHash::ZERO, |record| index.node(record.id).hash),
@@ -133,7 +133,8 @@ impl LostUndo {
         }
     }
 
-    fn is_report_due(&mut self, now: Duration) -> bool {
+    /// Whether a report is due; then the next one is an interval later.
+    fn take_due_report(&mut self, now: Duration) -> bool {
         let is_due = now.saturating_sub(*self.reported.get_or_insert(now)) >= PROGRESS_INTERVAL;
         if is_due {
             self.reported = Some(now);
@@ -208,7 +209,7 @@ mod tests {
         let chain = chain(&godwit_fault_disk::FaultDisk::new());
         let mut lost = LostUndo::new(chain.tip(), BTreeSet::new());
         let reported: Vec<u64> =
-            (7..200).filter(|now| lost.is_report_due(Duration::from_secs(*now))).collect();
+            (7..200).filter(|now| lost.take_due_report(Duration::from_secs(*now))).collect();
         assert_eq!(reported, [67, 127, 187]);
     }
 }

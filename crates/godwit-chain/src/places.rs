@@ -1,4 +1,4 @@
-//! Where things are, for whoever reads them on another thread: the chain's own touches no disk for that.
+//! Where things are, for readers on other threads: the chain's own touches no disk for that.
 
 use godwit_primitives::OutPoint;
 

@@ -1,5 +1,5 @@
 //! Reads stored blocks for peers, on workers, so that a slow disk does not hold up connecting; and for
-//! whoever asks the node, on the asking thread ([`BlockReader`]).
+//! RPC methods, on the thread of the method ([`BlockReader`]).
 //!
 //! What goes to a peer is what was written, or nothing: a peer would take a block that a disk has damaged
 //! for an attack of ours. The checksum in the index tells. A block that schema 1 has stored has none; it is

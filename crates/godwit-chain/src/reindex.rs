@@ -13,7 +13,10 @@
 //! Blocks are indexed in the order of the files, and commits on the way name those that are done
 //! ([`COMMIT_BYTES`]): a start that ends before the last one, by a signal or a power cut, leaves the rest to
 //! the next start. Until the last commit the database says that its index is not whole. A block whose parent
-//! is not stored, as those are that overtook another one in a download, is fetched again.
+//! is not stored, as those are that overtook another one in a download, is fetched again, unless the headers
+//! in between are known ([`headers`]).
+
+mod headers;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -35,6 +38,8 @@ use crate::own_block::has_coins_of;
 use crate::shares::in_shares;
 use crate::structure::Received;
 use crate::tree::{NodeId, Validity};
+
+use headers::{judge_headers, mend_headers};
 
 /// Bytes of blocks that are read and checked at once.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -111,7 +116,11 @@ pub(crate) fn reindex(
         found.len(),
         index.tree().stored()
     );
-    let without_place = place_headers(&mut index, found, ANY_TIME);
+    judge_headers(&mut index);
+    let mut without_place = place_headers(&mut index, found, ANY_TIME);
+    if without_place > 0 {
+        without_place = mend_headers(&mut index, found);
+    }
     if without_place > 0 {
         log::warn!("{without_place} blocks have no parent among them, and are fetched again.");
     }

@@ -11,7 +11,7 @@
 //! 4. What it finds goes the way of what others find: a block of coins is repaired when it is read, a
 //!    block is lost ([`Event::Lost`](crate::Event::Lost)), parity, control files and `xor.dat` are written
 //!    again. The coins of undo records are searched for at the end of the pass ([`undo`]), as slowly.
-//!    The rest is told, and ends nothing: whoever needs what is damaged finds out.
+//!    The rest is told, and ends nothing: the next reader of what is damaged finds out.
 //! 5. What is pruned or merged away meanwhile is not there any more, which is no damage. A run that a
 //!    merge has replaced is not read, though until the next commit of coins a restart may need it, and
 //!    repair it then.

@@ -11,13 +11,14 @@
 //!   all runs without what memory holds of them ([`Search`]), a share at a time, and Core's engine
 //!   alone runs its scripts. Blocks above it wait meanwhile, and everything else goes on.
 //!
-//! What memtables hold is believed at both looks, since there is no second copy of it; but where a coin is
-//! in a file as well, it is taken as it was written there first: if a memtable was sealed meanwhile, the
-//! coins of a block that is taken back are given back to memory as the first look had read them. If runs
+//! What memtables hold is believed at both looks, since there is no second copy of it; coins of a block that
+//! both refuse are therefore compared with the blocks that created them ([`crate::confirm`]). But where a
+//! coin is in a file as well, it is taken as it was written there first: if a memtable was sealed meanwhile,
+//! the coins of a block that is taken back are given back to memory as the first look had read them. If runs
 //! were merged since, too, which takes longer than a block is in the window, nothing has such a coin as it
 //! was.
 //!
-//! One look more for a block costs whoever sends bad ones as much proof of work as before: a block that
+//! One look more for a block costs a peer that sends bad ones as much proof of work as before: a block that
 //! failed is refused by its hash.
 
 use std::cmp::Reverse;

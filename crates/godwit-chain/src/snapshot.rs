@@ -254,8 +254,7 @@ impl Chain {
                 let possible = coin.height <= base_height && money_range(coin.value);
                 let Some(vout) = vout.filter(|_| possible) else { return Err(reader.malformed()) };
                 let hashed: HashedOutPoint = hasher.hash(OutPoint { txid, vout });
-                let script = &coin.script_pubkey;
-                self.coins.add(&hashed, coin.value, script, coin.height, coin.coinbase, true);
+                self.coins.add(&hashed, &coin, true);
                 self.make_room()?;
             }
             left -= count;

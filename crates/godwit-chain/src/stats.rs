@@ -125,12 +125,17 @@ impl CoinsView {
 }
 
 impl Chain {
+    /// Flushes, and counts and hashes the coins at the tip as a set: totals, and `muhash` as in
+    /// [`UtxoStats`].
+    pub fn coins_muhash(&mut self) -> Result<(Totals, [u8; 32]), ChainError> {
+        self.flush()?;
+        muhash_totals(&self.coins.layers(), self.env.workers, &AtomicBool::default())
+    }
+
     /// Flushes and takes the statistics of the coins at the tip.
     pub fn utxo_stats(&mut self) -> Result<UtxoStats, ChainError> {
-        self.flush()?;
-        let layers = self.coins.layers();
-        let (totals, muhash) = muhash_totals(&layers, self.env.workers, &AtomicBool::default())?;
-        let hash_serialized = hash_serialized(&layers)?;
+        let (totals, muhash) = self.coins_muhash()?;
+        let hash_serialized = hash_serialized(&self.coins.layers())?;
         Ok(UtxoStats { tip: self.tip_point(), totals, muhash, hash_serialized })
     }
 }

@@ -108,7 +108,7 @@ pub struct ConnectedTotals {
 /// Where the connector's time went, and the time of other threads that the chain waits for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageTimes {
-    /// Contextual rules.
+    /// Checking the rules that depend on the place of a block.
     pub accept: Duration,
     /// Resolving and applying coins.
     pub apply: Duration,

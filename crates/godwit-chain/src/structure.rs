@@ -10,7 +10,8 @@ use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
 use godwit_consensus::{
-    PlaceFacts, Reject, SignetSpend, check_block, check_witnesses, is_time_locked,
+    PlaceFacts, Reject, SignetSpend, TxFacts, check_and_sum_up_block, check_witnesses,
+    is_time_locked,
 };
 use godwit_primitives::coin::is_unspendable;
 use godwit_primitives::network::Params;
@@ -37,7 +38,7 @@ pub struct Structured {
     first_inputs: Vec<u32>,
     /// Inputs that are locked until some time after their coins were created (BIP68).
     time_locked: Vec<u32>,
-    /// All outputs.
+    /// Keys of all outputs, in their order.
     creates: Vec<HashedOutPoint>,
     /// Each output as it is stored; absent, if it cannot be spent.
     outputs: CompressedCoins,
@@ -45,6 +46,7 @@ pub struct Structured {
     created: Vec<u32>,
     /// Outputs of the coinbase.
     coinbase_outputs: usize,
+    tx_facts: OnceLock<Vec<TxFacts>>,
     place_facts: OnceLock<PlaceFacts>,
     /// Holds the reader's byte budget until the block leaves memory.
     permit: Option<Permit>,
@@ -109,7 +111,7 @@ impl Structured {
         keys.first_inputs.push(input);
         let Keys { spends, inside, first_inputs, time_locked, creates, outputs, own } = keys;
         let coinbase_outputs = view.tx(0).output_count();
-        let (created, place_facts) = (own.left(), OnceLock::new());
+        let (created, tx_facts, place_facts) = (own.left(), OnceLock::new(), OnceLock::new());
         Self {
             block,
             spends,
@@ -120,6 +122,7 @@ impl Structured {
             outputs,
             created,
             coinbase_outputs,
+            tx_facts,
             place_facts,
             permit,
         }
@@ -179,6 +182,12 @@ impl Structured {
         self.place_facts.get_or_init(|| PlaceFacts::of(self.view()))
     }
 
+    /// What the rules over coins ask of each transaction by itself. The worker that checked it has found
+    /// that.
+    pub(crate) fn tx_facts(&self) -> &[TxFacts] {
+        self.tx_facts.get_or_init(|| self.view().txs().map(TxFacts::of).collect())
+    }
+
     /// Coins that it spends and does not create, in the order of its inputs.
     pub(crate) fn spends(&self) -> &[HashedOutPoint] {
         &self.spends
@@ -209,7 +218,6 @@ impl Structured {
         &self.time_locked
     }
 
-    /// All outputs.
     pub(crate) fn creates(&self) -> &[HashedOutPoint] {
         &self.creates
     }
@@ -225,10 +233,10 @@ impl Structured {
         &self.created
     }
 
-    /// Memory that the block takes: the buffer of its bytes, 12 and a txid for each transaction, what the
-    /// coins store has to know.
+    /// Memory that the block takes: the buffer of its bytes, 12, a txid and its facts for each transaction,
+    /// what the coins store has to know.
     pub(crate) fn memory(&self) -> usize {
-        const TRANSACTION: usize = 12 + 32;
+        const TRANSACTION: usize = 12 + 32 + size_of::<TxFacts>();
         let keys = (self.spends.capacity() + self.creates.capacity()) * size_of::<HashedOutPoint>();
         let numbers = self.first_inputs.capacity() + self.time_locked.capacity();
         let numbers = (numbers + self.created.capacity()) * size_of::<u32>();
@@ -300,16 +308,20 @@ pub fn structure(
         Ok(checked) => checked,
         Err(error) => return Received::Unjudged(error),
     };
-    if let Err(reject) = checked {
-        return Received::Malformed { header: *block.header(), hash: block.hash(), reject };
-    }
-    let block = Structured::new(block, hasher, permit);
+    let tx_facts = match checked {
+        Ok(tx_facts) => tx_facts,
+        Err(reject) => {
+            return Received::Malformed { header: *block.header(), hash: block.hash(), reject };
+        }
+    };
+    let mut block = Structured::new(block, hasher, permit);
+    block.tx_facts = tx_facts.into();
     // Here, on a worker, and not where the block's place becomes known.
     block.place_facts();
     Received::Structured(Arc::new(block))
 }
 
-/// The structural rules (Core `CheckBlock`).
+/// The structural rules (Core `CheckBlock`), and the facts of each transaction.
 ///
 /// # Errors
 ///
@@ -317,7 +329,7 @@ pub fn structure(
 pub(crate) fn check_alone(
     block: BlockView<'_>,
     params: &Params,
-) -> Result<Result<(), Reject>, ScriptError> {
+) -> Result<Result<Vec<TxFacts>, Reject>, ScriptError> {
     let engine = Cell::new(None);
     let solution = |spend: &SignetSpend<'_>| {
         check_solution(spend).unwrap_or_else(|error| {
@@ -325,7 +337,7 @@ pub(crate) fn check_alone(
             false
         })
     };
-    let checked = check_block(block, params, solution);
+    let checked = check_and_sum_up_block(block, params, solution);
     engine.into_inner().map_or(Ok(checked), Err)
 }
 

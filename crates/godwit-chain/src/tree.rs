@@ -128,7 +128,7 @@ pub struct HeaderTree {
     nodes: Nodes,
     chain_work: ChainWork,
     by_hash: HashTable<NodeId>,
-    /// Whoever mines headers does not know where they go in the table.
+    /// Unknown to a peer, which could otherwise mine headers that collide in the table.
     hash_keys: RandomState,
     best_header: NodeId,
     /// Those without children.

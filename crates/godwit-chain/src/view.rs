@@ -80,7 +80,7 @@ impl Chain {
         self.goal.connect_known_only();
     }
 
-    /// Tells the chain that whoever drives it fetches what [`Event::Lost`] names: a stored block that is
+    /// Tells the chain that its driver fetches what [`Event::Lost`] names: a stored block that is
     /// damaged does not end the chain then.
     pub fn expect_copies(&mut self) {
         self.goal.expect_copies();

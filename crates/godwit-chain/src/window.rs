@@ -25,12 +25,15 @@ use std::sync::{Arc, Once};
 
 use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
 use godwit_primitives::network::Deployment;
+use godwit_store::StoreError;
+use godwit_store::exec::Priority;
 use godwit_store::utxo::{Layers, UtxoStore};
 
 pub(crate) use disconnecting::Disconnect;
 use disconnecting::{Disconnecting, Reading};
 
 use crate::apply::{Below, BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
+use crate::confirm::Confirmation;
 use crate::contradiction::Contradiction;
 use crate::environment::Environment;
 use crate::error::ChainError;
@@ -75,6 +78,8 @@ pub(crate) enum Answer {
     Verified(Vec<(u64, Outcome)>),
     /// The tip, read back to be disconnected under this token.
     Read(u64, Result<Reading, ReadError>),
+    /// Coins of the block that was refused twice are compared.
+    Confirmed(Result<Box<Confirmation>, StoreError>),
 }
 
 /// What became of the first block of the window.
@@ -82,7 +87,7 @@ pub(crate) enum Retired {
     /// It is on top of the tip and is to be connected.
     Recorded(Recorded),
     /// It breaks a rule: it and the blocks above it were taken back.
-    TakenBack(NodeId, Reject),
+    TakenBack(Arc<Resolved>, Reject),
 }
 
 /// See the module's documentation.
@@ -93,6 +98,8 @@ pub(crate) struct Window {
     /// A block that could not be applied. It is judged when the window is empty: if an ancestor
     /// turns out to be invalid, it gets no verdict of its own.
     refused: Option<(NodeId, Reject)>,
+    /// Its coins are being compared with their creators, because it was refused twice.
+    confirming: bool,
     /// The branch to switch to, once it and the way to it were found to be stored, and how often
     /// blocks had been pruned by then.
     checked_branch: Option<(NodeId, u32)>,
@@ -116,7 +123,7 @@ impl Window {
         job_sender: JobSender<Answer>,
     ) -> Self {
         let store = Arc::clone(&env.store);
-        // One file, whoever finds the first.
+        // One file, whichever worker finds the first.
         let once = Once::new();
         let record = move |contradiction: &Contradiction| {
             once.call_once(|| contradiction.record(store.disk(), store.dir()));
@@ -131,6 +138,7 @@ impl Window {
             blocks: VecDeque::new(),
             applied,
             refused: None,
+            confirming: false,
             checked_branch: None,
             disconnecting: None,
             reading: false,
@@ -196,14 +204,49 @@ impl Window {
             || self.verifier.jobs_out() >= SCRIPT_PARTS
     }
 
-    /// Whether a block was refused, and the blocks below it are still verified.
+    /// Whether a block was refused, and the blocks below it are still verified, or its coins compared.
     pub(crate) fn has_refused(&self) -> bool {
-        self.refused.is_some()
+        self.refused.is_some() || self.confirming
     }
 
-    /// Takes the block that was refused, once everything below it is connected.
+    /// Takes the block that was refused, once everything below it is connected and its coins are compared.
     pub(crate) fn take_refused(&mut self) -> Option<(NodeId, Reject)> {
-        if self.blocks.is_empty() { self.refused.take() } else { None }
+        if self.blocks.is_empty() && !self.confirming { self.refused.take() } else { None }
+    }
+
+    /// Has the coins compared with their creators of a block that was refused twice, before that is believed.
+    pub(crate) fn confirm(
+        &mut self,
+        env: &Environment,
+        index: &BlockIndex,
+        resolved: &Resolved,
+        reject: Reject,
+    ) {
+        self.refused = Some((resolved.id(), reject));
+        self.confirming = true;
+        self.go_on_confirming(env, Box::new(Confirmation::new(index, resolved)));
+    }
+
+    fn go_on_confirming(&self, env: &Environment, confirmation: Box<Confirmation>) {
+        let (store, hasher) = (Arc::clone(&env.store), env.hasher);
+        self.job_sender.run(Priority::Urgent, "confirm", move || {
+            Answer::Confirmed(confirmation.go_on(&store, &hasher).map(Box::new))
+        });
+    }
+
+    fn confirmed(
+        &mut self,
+        env: &Environment,
+        confirmation: Box<Confirmation>,
+    ) -> Result<(), ChainError> {
+        if let Some(outpoint) = confirmation.wrong() {
+            return Err(ChainError::ChangedCoin(outpoint));
+        }
+        self.confirming = !confirmation.is_done();
+        if self.confirming {
+            self.go_on_confirming(env, confirmation);
+        }
+        Ok(())
     }
 
     /// Applies a block to the coins and starts its verification, or takes note that it is refused. Its
@@ -280,6 +323,7 @@ impl Window {
             Answer::Read(token, read) => {
                 return self.read_answered(env, index, layers, token, read);
             }
+            Answer::Confirmed(compared) => self.confirmed(env, compared?)?,
         }
         Ok(None)
     }
@@ -345,7 +389,7 @@ impl Window {
                 self.take_back(index, coins, &front.resolved)?;
                 // A refused block above it gets no verdict.
                 self.refused = None;
-                Ok(Some(Retired::TakenBack(front.resolved.id(), reject)))
+                Ok(Some(Retired::TakenBack(front.resolved, reject)))
             }
             Progress::Failed(VerifyError::Engine(error)) => Err(ChainError::Engine(error)),
             Progress::Failed(VerifyError::Undo(error)) => Err(error.into()),

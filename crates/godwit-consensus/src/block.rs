@@ -12,7 +12,8 @@ use crate::prev_context::PrevContext;
 use crate::reject::{Reject, RejectReason, ensure};
 use crate::script::HeightPush;
 use crate::signet::{SignetSpend, signet_spend};
-use crate::tx::{LockTimes, check_and_count};
+use crate::tx::{LockTimes, check_and_sum_up};
+use crate::tx_facts::TxFacts;
 use crate::witness::check_witnesses;
 
 /// The rules that need nothing but the block (Core `CheckBlock`). `verify_solution` runs the script
@@ -23,6 +24,15 @@ pub fn check_block(
     params: &Params,
     verify_solution: impl FnOnce(&SignetSpend<'_>) -> bool,
 ) -> Result<(), Reject> {
+    check_and_sum_up_block(block, params, verify_solution).map(drop)
+}
+
+/// [`check_block`], and the facts of each transaction: one walk over the block's bytes gives both.
+pub fn check_and_sum_up_block(
+    block: BlockView<'_>,
+    params: &Params,
+    verify_solution: impl FnOnce(&SignetSpend<'_>) -> bool,
+) -> Result<Vec<TxFacts>, Reject> {
     check_header(&block.hash(), block.header(), params)?;
     signed_on_signet(block, params, verify_solution)?;
     transactions_match_header(block)?;
@@ -102,13 +112,14 @@ fn only_first_is_coinbase(block: BlockView<'_>) -> Result<(), Reject> {
 /// operations (`bad-blk-sigops`).
 ///
 /// One pass over the block's bytes; a transaction's reason still goes before that of the sum.
-fn transactions_are_valid(block: BlockView<'_>) -> Result<(), Reject> {
+fn transactions_are_valid(block: BlockView<'_>) -> Result<Vec<TxFacts>, Reject> {
     let mut fingerprints = Vec::new();
-    let mut sigops = 0;
-    for tx in block.txs() {
-        sigops += check_and_count(tx, &mut fingerprints)?;
-    }
-    ensure(sigops * WITNESS_SCALE_FACTOR <= MAX_BLOCK_SIGOPS_COST, RejectReason::BadBlkSigops)
+    let facts: Vec<TxFacts> =
+        block.txs().map(|tx| check_and_sum_up(tx, &mut fingerprints)).collect::<Result<_, _>>()?;
+    let sigops: u64 = facts.iter().map(|facts| u64::from(facts.own_sigops)).sum();
+    let cost = sigops * WITNESS_SCALE_FACTOR;
+    ensure(cost <= MAX_BLOCK_SIGOPS_COST, RejectReason::BadBlkSigops)?;
+    Ok(facts)
 }
 
 /// Each transaction's lock time is reached at the block's height and at its time, or the median time

@@ -15,11 +15,11 @@
 //!    [`script_check_reason`](crate::script_check_reason) says that they need not run.
 
 use godwit_primitives::network::{Deployment, Params};
-use godwit_primitives::{Amount, BlockHash, COIN, ScriptFlags, TxView, money_range};
+use godwit_primitives::{Amount, BlockHash, COIN, ScriptFlags, money_range};
 
 use crate::limits::{BIP34_IMPLIES_BIP30_LIMIT, MAX_BLOCK_SIGOPS_COST};
 use crate::reject::{Reject, RejectReason, ensure};
-use crate::tx::value_out;
+use crate::tx_facts::TxFacts;
 
 /// What a block's miner may create: 50 bitcoin, halved every
 /// [`subsidy_halving_interval`](Params::subsidy_halving_interval) blocks, in whole satoshi; nothing
@@ -129,13 +129,13 @@ pub fn sigop_cost_within_limit(cost: u64) -> Result<(), Reject> {
 
 /// A coinbase creates at most the subsidy and the fees of its block (`bad-cb-amount`).
 pub fn check_coinbase_amount(
-    coinbase: TxView<'_>,
+    coinbase: &TxFacts,
     fees: Amount,
     height: u32,
     params: &Params,
 ) -> Result<(), Reject> {
     let limit = fees + block_subsidy(height, params);
-    ensure(value_out(coinbase) <= limit, RejectReason::BadCbAmount)
+    ensure(coinbase.value_out <= limit, RejectReason::BadCbAmount)
 }
 
 #[cfg(test)]

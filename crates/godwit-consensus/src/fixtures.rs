@@ -4,8 +4,8 @@ use godwit_primitives::merkle::{merkle_root, witness_merkle_root};
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{
-    Amount, Block, BlockHash, BlockHeader, COIN, Coin, MerkleRoot, OutPoint, Transaction, TxIn,
-    TxOut, TxView, Txid,
+    Amount, Block, BlockHash, BlockHeader, COIN, Coin, CoinView, MerkleRoot, OutPoint, Transaction,
+    TxIn, TxOut, TxView, Txid,
 };
 use godwit_stream::DataStream;
 
@@ -49,6 +49,10 @@ pub(crate) fn coin(value: Amount, height: u32) -> Coin {
 
 pub(crate) fn coin_of(value: Amount, height: u32, script: &[u8]) -> Coin {
     Coin { value, script_pubkey: script.iter().copied().collect(), height, coinbase: false }
+}
+
+pub(crate) fn views(coins: &[Coin]) -> Vec<CoinView<'_>> {
+    coins.iter().map(CoinView::from).collect()
 }
 
 pub(crate) fn bytes(tx: &Transaction) -> Vec<u8> {

@@ -32,11 +32,12 @@ mod sequence_lock;
 mod signet;
 mod sigops;
 mod tx;
+mod tx_facts;
 mod verdict;
 mod witness;
 
 pub use assume_valid::{AssumedBlock, ScriptCheckContext, ScriptCheckReason, script_check_reason};
-pub use block::{PlaceFacts, check_block, contextual_check_block};
+pub use block::{PlaceFacts, check_and_sum_up_block, check_block, contextual_check_block};
 pub use connect::{
     add_fee, check_coinbase_amount, enforces_bip30, is_bip30_repeat, is_bip30_unspendable,
     script_flags, sigop_cost_within_limit,
@@ -56,5 +57,6 @@ pub use sequence_lock::{is_time_locked, sequence_locks_met};
 pub use signet::{SOLUTION_FLAGS, SignetSpend, signet_spend};
 pub use sigops::{legacy_sigop_count, sigop_cost};
 pub use tx::{check_transaction, check_tx_inputs};
+pub use tx_facts::TxFacts;
 pub use verdict::Verdict;
 pub use witness::{check_witnesses, commitment_output};

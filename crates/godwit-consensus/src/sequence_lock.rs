@@ -2,11 +2,10 @@
 //!
 //! Source: Core `consensus/tx_verify.cpp` (`CalculateSequenceLocks`, `EvaluateSequenceLocks`).
 
-use std::borrow::Borrow;
-
-use godwit_primitives::{Coin, TxView};
+use godwit_primitives::{CoinView, TxView};
 
 use crate::reject::{Reject, RejectReason, ensure};
+use crate::tx_facts::TxFacts;
 
 const DISABLE_FLAG: u32 = 1 << 31;
 const TYPE_FLAG: u32 = 1 << 22;
@@ -37,21 +36,18 @@ impl SequenceLock {
 
 /// BIP68: an input whose sequence number has bit 31 clear, in a transaction of version 2 or above,
 /// is locked until the spent output is that many blocks or that many times 512 seconds (bit 22) old.
-fn sequence_lock<C: Borrow<Coin>>(
+fn sequence_lock(
     tx: TxView<'_>,
-    coins: &[C],
+    coins: &[CoinView<'_>],
     median_time_past: &dyn Fn(u32) -> u32,
 ) -> SequenceLock {
     let mut lock = SequenceLock::OPEN;
-    // The version is unsigned here: a negative one is above 2.
-    if tx.version() < 2 {
-        return lock;
-    }
+    let version = tx.version();
     for (input, coin) in tx.inputs().zip(coins) {
-        if input.sequence & DISABLE_FLAG != 0 {
+        if !is_locked(version, input.sequence) {
             continue;
         }
-        let created = coin.borrow().height;
+        let created = coin.height;
         let value = i64::from(input.sequence & VALUE_MASK);
         if input.sequence & TYPE_FLAG != 0 {
             let since = i64::from(median_time_past(created.saturating_sub(1)));
@@ -66,21 +62,32 @@ fn sequence_lock<C: Borrow<Coin>>(
 /// BIP68: whether an input of a transaction of this version is locked for a time, so that
 /// [`sequence_locks_met`] asks for the median time past below its coin.
 pub fn is_time_locked(version: u32, sequence: u32) -> bool {
-    version >= 2 && sequence & DISABLE_FLAG == 0 && sequence & TYPE_FLAG != 0
+    is_locked(version, sequence) && sequence & TYPE_FLAG != 0
+}
+
+/// BIP68: whether an input of a transaction of this version has a relative lock time. The version is
+/// unsigned here: a negative one is above 2.
+pub(crate) fn is_locked(version: u32, sequence: u32) -> bool {
+    version >= 2 && sequence & DISABLE_FLAG == 0
 }
 
 /// BIP68: the relative lock times of a transaction's inputs are reached (`bad-txns-nonfinal`). The
 /// block is at `height`, its predecessor has the median time past `prev_median_time_past`.
 ///
-/// `coins` are those that the inputs spend, in their order; `median_time_past(h)` is that of the
-/// block at height `h` of the same chain, asked for the block before the one that created a coin.
-pub fn sequence_locks_met<C: Borrow<Coin>>(
+/// `facts` are the transaction's own, `coins` those that the inputs spend, in their order;
+/// `median_time_past(h)` is that of the block at height `h` of the same chain, asked for the block before
+/// the one that created a coin.
+pub fn sequence_locks_met(
     tx: TxView<'_>,
-    coins: &[C],
+    facts: &TxFacts,
+    coins: &[CoinView<'_>],
     height: u32,
     prev_median_time_past: u32,
     median_time_past: &dyn Fn(u32) -> u32,
 ) -> Result<(), Reject> {
+    if !facts.is_locked {
+        return Ok(());
+    }
     let lock = sequence_lock(tx, coins, median_time_past);
     ensure(lock.is_met(height, prev_median_time_past), RejectReason::TxnsNonfinal)
 }

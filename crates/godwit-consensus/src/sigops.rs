@@ -3,9 +3,7 @@
 //! Source: Core `script/script.cpp` (`GetSigOpCount`), `consensus/tx_verify.cpp`
 //! (`GetTransactionSigOpCost`), `script/interpreter.cpp` (`CountWitnessSigOps`).
 
-use std::borrow::Borrow;
-
-use godwit_primitives::{Coin, ScriptFlags, TxView, WitnessView};
+use godwit_primitives::{CoinView, Lock, ScriptFlags, TxView, WitnessView};
 
 use crate::limits::{MAX_PUBKEYS_PER_MULTISIG, WITNESS_SCALE_FACTOR};
 use crate::script::{
@@ -13,6 +11,7 @@ use crate::script::{
     OP_DUP, OP_EQUAL, OP_EQUALVERIFY, OP_HASH160, OP_INVALIDOPCODE, is_pay_to_script_hash,
     last_push, next_op, witness_program,
 };
+use crate::tx_facts::TxFacts;
 
 /// How the keys of a CHECKMULTISIG are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,38 +64,66 @@ pub(crate) fn output_sigops(script_pubkey: &[u8]) -> u64 {
 
 /// The cost of the signature operations of `tx`: 4 for each in its own scripts and in scripts behind
 /// P2SH (BIP16), 1 for each behind a version 0 witness program (BIP141). Of a coinbase only its own
-/// scripts count. `coins` are those that the inputs spend, in their order.
-pub fn sigop_cost<C: Borrow<Coin>>(tx: TxView<'_>, coins: &[C], flags: ScriptFlags) -> u64 {
-    let own = legacy_sigop_count(tx) * WITNESS_SCALE_FACTOR;
-    if tx.is_coinbase() || !flags.contains(ScriptFlags::P2SH) {
+/// scripts count. `facts` are its own, `coins` those that the inputs spend, in their order.
+pub fn sigop_cost(
+    tx: TxView<'_>,
+    facts: &TxFacts,
+    coins: &[CoinView<'_>],
+    flags: ScriptFlags,
+) -> u64 {
+    let own = u64::from(facts.own_sigops) * WITNESS_SCALE_FACTOR;
+    if !flags.contains(ScriptFlags::P2SH) || tx.is_coinbase() {
         return own;
     }
     let witness_counts = flags.contains(ScriptFlags::WITNESS);
-    let mut cost = own;
+    let hidden = |coin: &CoinView<'_>| match coin.lock {
+        Lock::Key => Some(0),
+        Lock::ScriptHash => None,
+        Lock::Script(script) if is_pay_to_script_hash(script) => None,
+        Lock::Script(script) if witness_counts => program_sigops(script),
+        Lock::Script(_) => Some(0),
+    };
+    // Of most transactions the coins alone say how many there are.
+    match coins.iter().map(hidden).sum::<Option<u64>>() {
+        Some(hidden) => own + hidden,
+        None => own + hidden_sigop_cost(tx, coins, witness_counts),
+    }
+}
+
+/// As [`sigop_cost`], of the scripts that input scripts and witnesses reveal.
+fn hidden_sigop_cost(tx: TxView<'_>, coins: &[CoinView<'_>], witness_counts: bool) -> u64 {
+    let mut cost = 0;
     for ((input, witness), coin) in tx.inputs().zip(tx.witnesses()).zip(coins) {
-        let script_pubkey = &coin.borrow().script_pubkey[..];
-        if is_pay_to_script_hash(script_pubkey) {
-            let Some(redeem_script) = last_push(input.script_sig) else { continue };
-            cost += count_sigops(redeem_script, Multisig::Pushed) * WITNESS_SCALE_FACTOR;
-            if witness_counts {
-                cost += witness_sigops(redeem_script, witness);
+        let program = match coin.lock {
+            Lock::Key => continue,
+            Lock::Script(script) if !is_pay_to_script_hash(script) => script,
+            Lock::Script(_) | Lock::ScriptHash => {
+                let Some(redeem_script) = last_push(input.script_sig) else { continue };
+                cost += count_sigops(redeem_script, Multisig::Pushed) * WITNESS_SCALE_FACTOR;
+                redeem_script
             }
-        } else if witness_counts {
-            cost += witness_sigops(script_pubkey, witness);
+        };
+        if witness_counts {
+            cost += witness_sigops(program, witness);
         }
     }
     cost
 }
 
+/// [`witness_sigops`], where they do not depend on the witness.
+fn program_sigops(script: &[u8]) -> Option<u64> {
+    match witness_program(script) {
+        Some((0, program)) if program.len() == 20 => Some(1),
+        Some((0, program)) if program.len() == 32 => None,
+        _ => Some(0),
+    }
+}
+
 /// One for P2WPKH, those of the last witness item for P2WSH, none for other versions and lengths.
 fn witness_sigops(script: &[u8], witness: WitnessView<'_>) -> u64 {
-    match witness_program(script) {
-        Some((0, program)) if program.len() == 20 => 1,
-        Some((0, program)) if program.len() == 32 => {
-            witness.items().last().map_or(0, |script| count_sigops(script, Multisig::Pushed))
-        }
-        _ => 0,
-    }
+    program_sigops(script).unwrap_or_else(|| {
+        witness.items().last().map_or(0, |script| count_sigops(script, Multisig::Pushed))
+    })
 }
 
 #[cfg(test)]

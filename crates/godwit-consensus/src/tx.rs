@@ -2,15 +2,15 @@
 //!
 //! Source: Core `consensus/tx_check.cpp`, `consensus/tx_verify.cpp`.
 
-use std::borrow::Borrow;
-
-use godwit_primitives::{Amount, Coin, MAX_MONEY, OutPoint, TxView, money_range};
+use godwit_primitives::{Amount, CoinView, MAX_MONEY, OutPoint, TxView, money_range};
 
 use crate::limits::{
     COINBASE_MATURITY, LOCKTIME_THRESHOLD, MAX_BLOCK_WEIGHT, WITNESS_SCALE_FACTOR,
 };
 use crate::reject::{Reject, RejectReason, ensure};
-use crate::sigops::{input_sigops, output_sigops};
+use crate::sequence_lock::is_locked;
+use crate::sigops::{input_sigops, legacy_sigop_count, output_sigops};
+use crate::tx_facts::TxFacts;
 
 /// The sequence number that takes no part in lock times.
 const SEQUENCE_FINAL: u32 = 0xffff_ffff;
@@ -18,25 +18,44 @@ const SEQUENCE_FINAL: u32 = 0xffff_ffff;
 /// Up to this many inputs every pair is compared, beyond them they are sorted.
 const COMPARED_INPUTS: usize = 16;
 
-/// The rules that need nothing but the transaction (Core `CheckTransaction`).
-pub fn check_transaction(tx: TxView<'_>) -> Result<(), Reject> {
-    check_and_count(tx, &mut Vec::new()).map(|_| ())
+impl TxFacts {
+    /// Those of a transaction that has passed [`check_transaction`]. Of another one whose outputs sum up to
+    /// more than an amount can be, the sum is the largest amount.
+    pub fn of(tx: TxView<'_>) -> Self {
+        let value_out =
+            tx.outputs().fold(0, |sum: Amount, output| sum.saturating_add(output.value));
+        let version = tx.version();
+        Self {
+            value_out,
+            own_sigops: legacy_sigop_count(tx) as u32,
+            is_locked: tx.inputs().any(|input| is_locked(version, input.sequence)),
+        }
+    }
 }
 
-/// [`check_transaction`], and [`legacy_sigop_count`](crate::legacy_sigop_count): one walk over the
-/// transaction's bytes gives both. `fingerprints` is room that is used again for each transaction.
-pub(crate) fn check_and_count(tx: TxView<'_>, fingerprints: &mut Vec<u64>) -> Result<u64, Reject> {
+/// The rules that need nothing but the transaction (Core `CheckTransaction`).
+pub fn check_transaction(tx: TxView<'_>) -> Result<(), Reject> {
+    check_and_sum_up(tx, &mut Vec::new()).map(drop)
+}
+
+/// [`check_transaction`], and [`TxFacts::of`]: one walk over the transaction's bytes gives both.
+/// `fingerprints` is room that is used again for each transaction.
+pub(crate) fn check_and_sum_up(
+    tx: TxView<'_>,
+    fingerprints: &mut Vec<u64>,
+) -> Result<TxFacts, Reject> {
     has_inputs_and_outputs(tx)?;
     fits_a_block(tx)?;
-    let created = output_amounts_in_range(tx)?;
-    let spent = take_fingerprints(tx, fingerprints);
+    let mut facts = TxFacts { value_out: 0, own_sigops: 0, is_locked: false };
+    output_amounts_in_range(tx, &mut facts)?;
+    take_fingerprints(tx, fingerprints, &mut facts);
     // An outpoint of zeros and ones is rare enough to look again.
     let may_be_null = fingerprints.contains(&fingerprint(&OutPoint::NULL));
     inputs_differ(tx, fingerprints)?;
     if may_be_null {
         if tx.is_coinbase() { coinbase_script_length(tx) } else { no_null_outpoint(tx) }?;
     }
-    Ok(created + spent)
+    Ok(facts)
 }
 
 /// A transaction has inputs (`bad-txns-vin-empty`) and outputs (`bad-txns-vout-empty`).
@@ -53,32 +72,30 @@ fn fits_a_block(tx: TxView<'_>) -> Result<(), Reject> {
 }
 
 /// An output is neither negative (`bad-txns-vout-negative`) nor above the money limit
-/// (`bad-txns-vout-toolarge`), nor is their sum (`bad-txns-txouttotal-toolarge`, CVE-2010-5139). Gives
-/// the signature operations of the output scripts.
-fn output_amounts_in_range(tx: TxView<'_>) -> Result<u64, Reject> {
-    let mut total: Amount = 0;
-    let mut sigops = 0;
+/// (`bad-txns-vout-toolarge`), nor is their sum (`bad-txns-txouttotal-toolarge`, CVE-2010-5139). Adds up
+/// the outputs and the signature operations of their scripts.
+fn output_amounts_in_range(tx: TxView<'_>, facts: &mut TxFacts) -> Result<(), Reject> {
     for output in tx.outputs() {
         ensure(output.value >= 0, RejectReason::VoutNegative)?;
         ensure(output.value <= MAX_MONEY, RejectReason::VoutTooLarge)?;
         // Both are at most the money limit, twice which fits.
-        total += output.value;
-        ensure(money_range(total), RejectReason::TxoutTotalTooLarge)?;
-        sigops += output_sigops(output.script_pubkey);
+        facts.value_out += output.value;
+        ensure(money_range(facts.value_out), RejectReason::TxoutTotalTooLarge)?;
+        facts.own_sigops += output_sigops(output.script_pubkey) as u32;
     }
-    Ok(sigops)
+    Ok(())
 }
 
-/// Puts the fingerprints of what the inputs spend into `fingerprints`; gives the signature operations
-/// of the input scripts.
-fn take_fingerprints(tx: TxView<'_>, fingerprints: &mut Vec<u64>) -> u64 {
-    let mut sigops = 0;
+/// Puts the fingerprints of what the inputs spend into `fingerprints`; adds up the signature operations of
+/// the input scripts, and looks for relative lock times.
+fn take_fingerprints(tx: TxView<'_>, fingerprints: &mut Vec<u64>, facts: &mut TxFacts) {
+    let version = tx.version();
     fingerprints.clear();
     fingerprints.extend(tx.inputs().map(|input| {
-        sigops += input_sigops(input.script_sig);
+        facts.own_sigops += input_sigops(input.script_sig) as u32;
+        facts.is_locked |= is_locked(version, input.sequence);
         fingerprint(&input.prevout)
     }));
-    sigops
 }
 
 /// No two inputs of a transaction spend the same output (`bad-txns-inputs-duplicate`,
@@ -153,33 +170,32 @@ impl LockTimes {
 /// The rules for a transaction, not a coinbase, over the coins that it spends; its fee (Core
 /// `CheckTxInputs`).
 ///
-/// `coins` are those that the inputs spend, in their order, up to the first that does not exist.
-/// `height` is that of the block. The transaction has passed [`check_transaction`].
-pub fn check_tx_inputs<C: Borrow<Coin>>(
+/// `facts` are its own. `coins` are those that the inputs spend, in their order, up to the first that does
+/// not exist. `height` is that of the block. The transaction has passed [`check_transaction`].
+pub fn check_tx_inputs(
     tx: TxView<'_>,
-    coins: &[C],
+    facts: &TxFacts,
+    coins: &[CoinView<'_>],
     height: u32,
 ) -> Result<Amount, Reject> {
     inputs_exist(tx, coins)?;
     let mut value_in: Amount = 0;
     for coin in coins {
-        let coin: &Coin = coin.borrow();
         is_mature(coin, height)?;
         value_in = add_input_value(value_in, coin.value)?;
     }
-    let value_out = value_out(tx);
-    covers_outputs(value_in, value_out)?;
-    fee_in_range(value_in - value_out)
+    covers_outputs(value_in, facts.value_out)?;
+    fee_in_range(value_in - facts.value_out)
 }
 
 /// An input spends an output that exists and is unspent (`bad-txns-inputs-missingorspent`).
-fn inputs_exist<C>(tx: TxView<'_>, coins: &[C]) -> Result<(), Reject> {
+fn inputs_exist(tx: TxView<'_>, coins: &[CoinView<'_>]) -> Result<(), Reject> {
     ensure(coins.len() >= tx.input_count(), RejectReason::InputsMissingOrSpent)
 }
 
 /// An output of a coinbase is spent 100 blocks later at the earliest
 /// (`bad-txns-premature-spend-of-coinbase`).
-fn is_mature(coin: &Coin, height: u32) -> Result<(), Reject> {
+fn is_mature(coin: &CoinView<'_>, height: u32) -> Result<(), Reject> {
     let depth = i64::from(height) - i64::from(coin.height);
     let mature = !coin.coinbase || depth >= i64::from(COINBASE_MATURITY);
     ensure(mature, RejectReason::PrematureSpendOfCoinbase)
@@ -203,11 +219,6 @@ fn covers_outputs(value_in: Amount, value_out: Amount) -> Result<(), Reject> {
 fn fee_in_range(fee: Amount) -> Result<Amount, Reject> {
     ensure(money_range(fee), RejectReason::FeeOutOfRange)?;
     Ok(fee)
-}
-
-/// The sum of the outputs of a transaction that has passed [`check_transaction`].
-pub(crate) fn value_out(tx: TxView<'_>) -> Amount {
-    tx.outputs().map(|output| output.value).sum()
 }
 
 #[cfg(test)]

@@ -49,7 +49,6 @@ fn masked<const N: usize>(bytes: [u8; N], bits: u8) -> [u8; N] {
 }
 
 impl HostRange {
-    /// One host.
     pub fn of_host(host: Host) -> Self {
         Self { first: host, bits: address_bits(&host).unwrap_or(0) }
     }
@@ -145,7 +144,6 @@ impl Bans {
         self.bans.remove(range).is_some()
     }
 
-    /// Forgets all.
     pub fn clear(&mut self) {
         self.bans.clear();
     }

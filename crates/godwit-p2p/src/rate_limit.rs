@@ -174,7 +174,7 @@ impl UploadTarget {
         self.sent >= limit.saturating_sub(reserve)
     }
 
-    /// For whoever asks.
+    /// For RPC methods.
     pub(crate) fn status(&self, now: Duration) -> UploadStatus {
         let Some(target) = self.limit else { return UploadStatus::default() };
         let end = self.start.map_or(now + UPLOAD_CYCLE, |start| start.saturating_add(UPLOAD_CYCLE));

@@ -13,7 +13,6 @@ pub(crate) const NETWORK_LIMITED_MIN_BLOCKS: u32 = 288;
 pub struct Services(pub u64);
 
 impl Services {
-    /// Nothing.
     pub const NONE: Self = Self(0);
     /// All blocks.
     pub const NETWORK: Self = Self(1);

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// Protocol version.
+/// The version of SOCKS.
 const VERSION: u8 = 5;
 /// Version of the subprotocol of username and password.
 const AUTH_VERSION: u8 = 1;

@@ -62,7 +62,7 @@ enum Wire {
 pub enum Protocol {
     /// Not known yet, or the two sides have not agreed on keys.
     Detecting,
-    /// In plain.
+    /// Not encrypted.
     V1,
     /// Encrypted; the other side has shown that it has the same keys.
     V2 {

@@ -9,7 +9,7 @@ use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanRead
 use smallvec::SmallVec;
 
 use crate::{Amount, OutPoint};
-use compress::{compress_amount, decode_script, decompress_amount, encode_script};
+use compress::{compress_amount, decode_script, decompress_amount, encode_script, read_lock};
 
 /// An output script. Every standard form but uncompressed P2PK and bare multisig fits without an
 /// allocation.
@@ -65,6 +65,56 @@ impl Coin {
         let mut reader = SpanReader::new(bytes);
         let coin = Coin::decode(&mut reader)?;
         if reader.is_empty() { Ok(coin) } else { Err(DecodeError::TrailingBytes) }
+    }
+}
+
+/// A coin where it lies, in either of its forms: what the rules about amounts, lock times and signature
+/// operations ask of it, for which no script has to be put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoinView<'a> {
+    /// Value in satoshi.
+    pub value: Amount,
+    /// Height of the block that created it.
+    pub height: u32,
+    /// Whether a coinbase created it.
+    pub coinbase: bool,
+    /// What must be satisfied.
+    pub lock: Lock<'a>,
+}
+
+/// The script of a coin, as far as it is at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock<'a> {
+    /// This script.
+    Script(&'a [u8]),
+    /// That of P2SH, of some hash.
+    ScriptHash,
+    /// That of P2PKH or P2PK, of some key, or an empty one.
+    Key,
+}
+
+impl<'a> CoinView<'a> {
+    /// As [`Coin::from_compressed`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Coin::from_compressed`].
+    pub fn from_compressed(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = SpanReader::new(bytes);
+        let code = reader.var_int_u32()?;
+        let value = decompress_amount(reader.var_int()?) as Amount;
+        let lock = read_lock(&mut reader)?;
+        if !reader.is_empty() {
+            return Err(DecodeError::TrailingBytes);
+        }
+        Ok(Self { value, height: code >> 1, coinbase: code & 1 == 1, lock })
+    }
+}
+
+impl<'a> From<&'a Coin> for CoinView<'a> {
+    fn from(coin: &'a Coin) -> Self {
+        let Coin { value, height, coinbase, .. } = *coin;
+        Self { value, height, coinbase, lock: Lock::Script(&coin.script_pubkey) }
     }
 }
 

@@ -94,7 +94,7 @@ impl Manual {
 
     /// First words of the commands that have some.
     fn words(&self) -> Vec<&str> {
-        let word = |(typed, _): &(String, _)| typed.find(" [options]").map(|end| end);
+        let word = |(typed, _): &(String, _)| typed.find(" [options]");
         let mut words: Vec<&str> = Vec::new();
         for command in &self.commands {
             if let Some(end) = word(command) {

@@ -1,7 +1,7 @@
 //! The table of methods.
 //!
-//! Its checklist is the `help` of bitcoind 31.99: each of its methods has a row, present or absent with its
-//! reason.
+//! Its checklist is the `help` of bitcoind 31.99, built with ZeroMQ: each of its methods has a row, present
+//! or absent with its reason.
 
 pub(crate) mod help;
 mod methods;
@@ -24,11 +24,12 @@ pub enum Category {
     Rawtransactions,
     Signer,
     Util,
+    Zmq,
 }
 
 impl Category {
     /// All of them, in the order of `help`.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Blockchain,
         Self::Control,
         Self::Hidden,
@@ -37,6 +38,7 @@ impl Category {
         Self::Rawtransactions,
         Self::Signer,
         Self::Util,
+        Self::Zmq,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -49,6 +51,7 @@ impl Category {
             Self::Rawtransactions => "Rawtransactions",
             Self::Signer => "Signer",
             Self::Util => "Util",
+            Self::Zmq => "Zmq",
         }
     }
 }

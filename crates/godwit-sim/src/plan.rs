@@ -86,6 +86,9 @@ pub struct ChainPlan {
     pub empty_tail: u32,
 }
 
+/// Stretches of the benchmark's chain before the fan-out of its last era.
+const LAST_ERA: usize = 4;
+
 /// Timestamps start in November 2023: past for every machine that runs this.
 pub(crate) const START_TIME: u32 = 1_700_000_000;
 
@@ -158,6 +161,14 @@ impl ChainPlan {
         }
     }
 
+    /// The benchmark's chain with 1,100 empty blocks before the last era, so that this one spends coins
+    /// older than a week as well, as blocks of the main chain do.
+    pub fn aged(seed: u64) -> ChainPlan {
+        let ChainPlan { mut stretches, .. } = ChainPlan::benchmark(seed);
+        stretches.insert(LAST_ERA, Stretch::Mix(&EMPTY, 1_100));
+        ChainPlan { name: "aged", stretches, ..ChainPlan::benchmark(seed) }
+    }
+
     /// The kill tests' chain: a million coins at the end, most of them cheap to make, that grow
     /// beside twenty seconds of script checks, and late blocks that spend many old ones at once.
     pub fn kills(seed: u64) -> ChainPlan {
@@ -186,6 +197,7 @@ impl ChainPlan {
             "demo" => Some(ChainPlan::demo(seed)),
             "kills" => Some(ChainPlan::kills(seed)),
             "benchmark" => Some(ChainPlan::benchmark(seed)),
+            "aged" => Some(ChainPlan::aged(seed)),
             _ => None,
         }
     }
@@ -298,6 +310,19 @@ static SWEEP: Recipe = Recipe {
     name: "sweep",
     inputs: &[(1, (40, 60))],
     outputs: &[(1, (1, 2))],
+    locks: &[(1, Lock::P2pkh)],
+    intra_block: 0,
+    ages: &[],
+    op_return: 0,
+    never_spent: 0,
+    source: Source::Bare,
+};
+
+/// Blocks without transactions, in which coins only grow older.
+static EMPTY: Recipe = Recipe {
+    name: "empty",
+    inputs: &[(1, (0, 0))],
+    outputs: &[(1, (1, 1))],
     locks: &[(1, Lock::P2pkh)],
     intra_block: 0,
     ages: &[],

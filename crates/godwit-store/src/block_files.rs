@@ -173,7 +173,7 @@ impl BlockFiles {
     /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the lengths that
     /// commits have named. Records behind the last one are handed back, a torn tail is cut off; what lies
     /// before a record never is, nor a tail that cannot be read: blocks go to the next file then. A last file
-    /// that is missing or has lost its end gets its length back: whoever reads one of the blocks finds that
+    /// that is missing or has lost its end gets its length back: a reader of one of the blocks finds that
     /// they have rotted, as in any other file.
     ///
     /// # Errors

@@ -141,14 +141,12 @@ impl Db {
     pub(crate) fn create(
         disk: &StoreDisk,
         path: &Path,
-        fill: impl FnOnce(&mut Batch<'_>) -> Result<(), StoreError>,
+        fill: impl FnOnce(&Self) -> Result<(), StoreError>,
     ) -> Result<Self, StoreError> {
         let unfinished = path.with_extension("new");
         let file = disk.open(&unfinished, OpenMode::Truncate)?;
         let db = Self::attach(disk, file, Writes::ToFile)?;
-        let mut batch = db.batch()?;
-        fill(&mut batch)?;
-        batch.commit()?;
+        fill(&db)?;
         drop(db);
         disk.rename(&unfinished, path)?;
         disk.sync_dir(path.parent().expect("a database lies in a directory"))?;

@@ -102,7 +102,7 @@ impl StoreDisk {
     }
 
     /// What has the name now, for reading; it is what is kept open from then on. Where nothing has it,
-    /// whoever reads the file that had it goes on.
+    /// readers of the file that had it go on.
     pub(crate) fn reopen(&self, path: &Path) -> Result<StoreFile, StoreError> {
         let file = self.open(path, OpenMode::Read)?;
         self.cached.replace(path, &file);

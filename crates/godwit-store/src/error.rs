@@ -221,6 +221,8 @@ pub enum Remedy {
     Restart,
     /// The node, when it reads the block.
     Peers,
+    /// The node, from the blocks that created the coins, when it disconnects the block.
+    WhenDisconnected,
     ReindexChainstate,
     Reindex,
     /// `-reindex` where the block files lack blocks.
@@ -236,6 +238,10 @@ impl fmt::Display for Remedy {
             Remedy::Restart => "the next start makes it again from the block files",
             Remedy::Peers => {
                 "the node fetches it again from a peer when it needs it, and sends it to nobody before"
+            }
+            Remedy::WhenDisconnected => {
+                "the node makes it again from the blocks when it disconnects one of these; `godwit -reindex` makes \
+                 all again"
             }
             Remedy::ReindexChainstate => {
                 "`godwit -reindex-chainstate` makes the coins again from the block files"

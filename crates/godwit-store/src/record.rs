@@ -105,6 +105,14 @@ pub struct BlockRecord {
     pub undo: Option<UndoPosition>,
 }
 
+impl BlockRecord {
+    /// What is left when nothing is known of the block but its header.
+    pub(crate) fn header_alone(self) -> Self {
+        let (status, tx_count, sequence) = (BlockStatus::HEADER, 0, 0);
+        Self { status, tx_count, sequence, position: None, checksum: None, undo: None, ..self }
+    }
+}
+
 /// A UTXO set taken over from a snapshot, whose history was not validated by this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssumedSnapshot {

@@ -261,7 +261,7 @@ impl UndoFiles {
     }
 
     /// Opens a file to write to it from `end` on, and cuts off what follows. One that is missing, or has
-    /// lost its end, has lost records: whoever wants one of them finds that it has rotted, which is no reason
+    /// lost its end, has lost records: a reader of one of them finds that it has rotted, which is no reason
     /// to write no others.
     fn open_at(&self, file: u32, end: u64) -> Result<StoreFile, StoreError> {
         let handle = self.disk.open(&self.path(file), OpenMode::ReadWrite)?;

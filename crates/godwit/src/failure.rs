@@ -89,6 +89,7 @@ impl Fatal for ChainError {
             | ChainError::DamagedIndex(_) => Exit::Damaged,
             ChainError::Engine(_)
             | ChainError::ChangedInMemory(_)
+            | ChainError::ChangedCoin(_)
             | ChainError::Spawn(_)
             | ChainError::ForkBelowPruned { .. }
             | ChainError::ForkBelowSnapshot { .. } => Exit::Failure,

@@ -8,6 +8,7 @@ use godwit_store::scan::{BlockFileScanner, SkipReason, SkippedBytes};
 use indicatif::MultiProgress;
 
 use crate::chain_log::{cost_lines, log_disconnected, update_tip};
+use crate::core_sources::CoreSources;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::open::{open_chain, start_options};
@@ -29,14 +30,15 @@ pub(crate) fn run(
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
     let started = Instant::now();
+    let sources = CoreSources::open(config, &options.paths)?;
     let (threads, height) = (options.script_threads.get(), options.stop_at_height);
     let mut chain = open_chain(config, threads, height, start_options(config, bars, stop, None))?;
-    let mut sources = Vec::new();
-    for path in &options.paths {
-        sources.push(BlockFileScanner::open(chain.disk(), path, config.params.magic)?);
+    let mut scanners = Vec::new();
+    for path in sources.paths() {
+        scanners.push(BlockFileScanner::open(chain.disk(), path, config.params.magic)?);
     }
     let mut reporter = Reporter { total_bytes: 0, bad: 0, progress: None };
-    let plan = godwit_chain::plan(&mut chain, sources, &mut reporter, stop.shared())?;
+    let plan = godwit_chain::plan(&mut chain, scanners, &mut reporter, stop.shared())?;
     let best = chain.tree().node(chain.tree().best_header());
     log::info!(
         "Best header {} at height {}; {} blocks of {:.1} MiB to read.",
@@ -55,10 +57,14 @@ pub(crate) fn run(
     let status = *chain.status();
     let tip = chain.tip_point();
     let (flushing, processor) = (Instant::now(), ProcessorTime::now());
-    if summary.stopped {
-        chain.close()?;
-    } else {
-        chain.flush()?;
+    let open = match summary.stopped {
+        true => chain.close().map(|()| None)?,
+        false => chain.flush().map(|()| Some(chain))?,
+    };
+    let (closing, processor) = (flushing.elapsed(), processor.zip(ProcessorTime::now()));
+    let mut comparisons = Vec::new();
+    if let Some(mut chain) = open {
+        comparisons = sources.own_coins(&mut chain)?;
         chain.close()?;
     }
     let report = Report {
@@ -66,23 +72,33 @@ pub(crate) fn run(
         blocks: status.connected.blocks,
         height: tip.height,
         status: &status,
-        closing: flushing.elapsed(),
-        processor: processor.zip(ProcessorTime::now()),
+        closing,
+        processor,
         total: started.elapsed(),
     };
-    for line in report.lines() {
-        log::info!("{line}");
-        // On a terminal, log lines are not shown beside the progress bar, but the user should see
-        // the result.
-        if !bars.is_hidden() {
-            println!("{line}");
+    report.lines().iter().for_each(|line| show(line, bars));
+    if summary.stopped {
+        return Ok(Exit::Interrupted);
+    }
+    let mut exit = if reporter.bad == 0 { Exit::Success } else { Exit::InputRefused };
+    for comparison in comparisons {
+        let Some(compared) = comparison.with_core(threads, bars, stop)? else {
+            return Ok(Exit::Interrupted);
+        };
+        show(&compared.to_string(), bars);
+        if !compared.are_equal() {
+            exit = Exit::InputRefused;
         }
     }
-    Ok(match (summary.stopped, reporter.bad) {
-        (true, _) => Exit::Interrupted,
-        (false, 0) => Exit::Success,
-        (false, _) => Exit::InputRefused,
-    })
+    Ok(exit)
+}
+
+/// Logs a result. On a terminal, log lines are not shown beside the progress bar, but the user should see it.
+fn show(line: &str, bars: &MultiProgress) {
+    log::info!("{line}");
+    if !bars.is_hidden() {
+        println!("{line}");
+    }
 }
 
 struct Reporter {

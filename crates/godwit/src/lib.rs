@@ -2,8 +2,10 @@
 //! entropy, log, signals, sockets — around the crates that do the work.
 
 mod chain_log;
+mod core_sources;
 mod descriptors;
 mod failure;
+mod hand_over;
 mod import;
 pub mod log_format;
 mod logging;

@@ -7,6 +7,7 @@
 //! | peers: what they make the node hold; what it asks of them | 64 MiB; 6.5 MiB for each it connects to |
 //! | blocks that arrive; that wait, with coins; in the window, with coins | 1/32 each, at most 64 MiB |
 //! | programs that ask the node: three quarters for answers, one for requests | 1/32, at most 64 MiB |
+//! | optional indexes | 16 MiB for each |
 //! | buffers of blocks that are idle | 3/64, at most 96 MiB |
 //! | headers and coins | the rest |
 //!
@@ -99,8 +100,14 @@ impl MemoryPlan {
             Command::Node(options) => Some(outbound(options)),
             _ => None,
         };
-        let total = config.memory.total.unwrap_or_else(|| default_total(available));
-        Self::new(total, outbound, config.memory.coins)
+        let indexes = match &config.command {
+            Command::Node(_) => config.indexes.memory(),
+            _ => 0,
+        };
+        let least = MIN_MEMORY + indexes;
+        let total = config.memory.total.unwrap_or_else(|| default_total(available).max(least));
+        let rest = total.saturating_sub(indexes);
+        Self { total, ..Self::new(rest, outbound, config.memory.coins) }
     }
 }
 

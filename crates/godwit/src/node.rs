@@ -7,6 +7,8 @@ pub mod core;
 mod dns;
 mod driver;
 pub mod index;
+mod indexes;
+mod notices;
 mod overview;
 mod peers_file;
 mod rpc;

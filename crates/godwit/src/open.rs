@@ -1,5 +1,6 @@
 //! Opening the chain of a data directory.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use godwit_api::Starting;
@@ -55,6 +56,11 @@ fn indexing(bytes: u64, total: u64) -> String {
         Some(percent) if bytes < total => format!("Indexing block files… ({percent}%)"),
         _ => "Loading block index…".to_owned(),
     }
+}
+
+/// Whether a chain was ever stored in a network's directory.
+pub(crate) fn holds_chain(dir: &Path) -> bool {
+    ["blocks", "utxo", "godwit.redb"].iter().any(|name| dir.join(name).exists())
 }
 
 /// Opens the chain of the configured network.

@@ -8,13 +8,16 @@ mod resolve;
 mod rpc;
 mod table;
 mod values;
+mod zmq;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use godwit_api::Notifier;
 use godwit_chain::ScriptOptions;
+use godwit_index::{FILTER_INDEX_MEMORY, TX_INDEX_MEMORY};
 use godwit_p2p::Reachable;
 use godwit_primitives::Params;
 use godwit_program::options::{self as tables, OptionsError};
@@ -47,14 +50,19 @@ pub struct Config {
     pub flush_interval: Option<u64>,
     /// `-prune` in bytes; `None` keeps every block.
     pub prune_bytes: Option<u64>,
+    pub indexes: IndexOptions,
     /// `-scrub`.
     pub scrub: bool,
     /// `-reindex` and `-reindex-chainstate`.
     pub rebuild: Rebuild,
+    /// `-handedover`
+    pub handed_over: bool,
     /// `-scriptengine`, `-crosscheck` and `-lanes`.
     pub scripts: ScriptOptions,
     /// The RPC server of a node, unless there is to be none.
     pub rpc: Option<RpcOptions>,
+    /// `-zmqpub...`: what a node publishes, and where.
+    pub zmq: Vec<Notifier>,
     pub command: Command,
 }
 
@@ -65,6 +73,23 @@ pub struct MemoryOptions {
     pub total: Option<u64>,
     /// `-dbcache` in bytes, at least 4 MiB; `None`: what the other parts leave.
     pub coins: Option<u64>,
+}
+
+/// The optional indexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexOptions {
+    /// `-txindex`.
+    pub transactions: bool,
+    /// `-blockfilterindex`.
+    pub filters: bool,
+}
+
+impl IndexOptions {
+    /// Bytes of memory that they take together.
+    pub fn memory(self) -> u64 {
+        let of = |on, bytes| if on { bytes } else { 0 };
+        of(self.transactions, TX_INDEX_MEMORY) + of(self.filters, FILTER_INDEX_MEMORY)
+    }
 }
 
 impl Config {
@@ -97,20 +122,29 @@ pub enum Command {
         expected: Option<UtxoHash>,
     },
     /// `verify`
-    Verify {
-        /// `-repair`
-        repair: bool,
-        /// `-audit`
-        audit: bool,
+    Verify(VerifyOptions),
+    /// `hand-over`
+    HandOver {
+        /// `-to`: Bitcoin Core's data directory.
+        to: PathBuf,
     },
     /// `status`
     Status(AskOptions),
 }
 
+/// What `verify` does besides reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VerifyOptions {
+    /// `-repair`
+    pub repair: bool,
+    /// `-audit`
+    pub audit: bool,
+}
+
 impl Command {
     /// Whether the command takes long, and leaves something behind when it is interrupted.
     pub fn is_long(&self) -> bool {
-        self.validates() || matches!(self, Self::Verify { .. })
+        self.validates() || matches!(self, Self::Verify(_) | Self::HandOver { .. })
     }
 
     /// Whether the command connects new blocks.

@@ -55,6 +55,10 @@ pub enum Stage {
     Indexing,
     /// Reading what is stored, to verify it.
     Reading(&'static str),
+    /// Making Bitcoin Core's data directory; of work that is no bytes.
+    HandingOver(&'static str),
+    /// Reading the coins of Bitcoin Core.
+    ReadingCore,
 }
 
 impl fmt::Display for Stage {
@@ -63,6 +67,8 @@ impl fmt::Display for Stage {
             Self::Height(height) => write!(f, "height={height}"),
             Self::Indexing => f.write_str("indexing block files"),
             Self::Reading(what) => write!(f, "reading {what}"),
+            Self::HandingOver(what) => write!(f, "handing over: {what}"),
+            Self::ReadingCore => f.write_str("reading Bitcoin Core's coins"),
         }
     }
 }
@@ -212,7 +218,8 @@ impl Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:.2} %", self.stage, self.percent)?;
-        if let Some(rates) = self.rates {
+        let is_bytes = !matches!(self.stage, Stage::HandingOver(_) | Stage::ReadingCore);
+        if let Some(rates) = self.rates.filter(|_| is_bytes) {
             let megabytes = rates.bytes_per_second / BYTES_PER_MB;
             write!(f, " {:.1} blocks/s {megabytes:.2} MB/s", rates.blocks_per_second)?;
         }

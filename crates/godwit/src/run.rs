@@ -13,7 +13,7 @@ use crate::failure::{Failure, Fatal};
 use crate::logging::{self, Console};
 use crate::options::{Command, Config, Environment, Invocation, parse};
 use crate::process::StopFlag;
-use crate::{import, node, status, utxo, verdicts, verify};
+use crate::{hand_over, import, node, status, utxo, verdicts, verify};
 
 /// Why a run could not start.
 #[derive(Debug)]
@@ -84,6 +84,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         .mode(0o700)
         .create(&dir)
         .map_err(|error| StartError::Directory(dir.clone(), error))?;
+    hand_over::check_source(config, &dir)?;
     let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
     let stop = if config.command.is_long() { StopFlag::install() } else { StopFlag::end_at_once() };
     let stop = stop.map_err(StartError::Signals)?;
@@ -105,7 +106,8 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         Command::UtxoStats => utxo::stats(config),
         Command::UtxoDump { file } => utxo::dump(config, file),
         Command::UtxoLoad { file, expected } => utxo::load(config, file, expected.as_ref()),
-        Command::Verify { repair, audit } => verify::run(config, (*repair, *audit), &bars, &stop),
+        Command::Verify(options) => verify::run(config, *options, &bars, &stop),
+        Command::HandOver { to } => hand_over::run(config, to, &bars, &stop),
         Command::Status(options) => status::run(config, options),
     };
     result.map_err(|failure| failure.with_remedy(&dir))

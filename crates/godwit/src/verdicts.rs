@@ -12,6 +12,7 @@ use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock};
 use indicatif::MultiProgress;
 use serde_json::json;
 
+use crate::core_sources::blocks_of;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::open::{open_chain, start_options};
@@ -51,8 +52,8 @@ pub(crate) fn run(
     // Blocks that an earlier run stored are connected before the first record is submitted.
     chain.settle(seconds_since_1970())?;
     let mut number = 0;
-    for path in &options.paths {
-        let source = BlockFileScanner::open(chain.disk(), path, config.params.magic)?;
+    for path in options.paths.iter().map(|path| blocks_of(config, path)) {
+        let source = BlockFileScanner::open(chain.disk(), &path, config.params.magic)?;
         for found in source.scan() {
             if stop.is_set() {
                 out.flush().map_err(failed)?;

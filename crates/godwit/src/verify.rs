@@ -20,8 +20,8 @@ use crate::descriptors;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::memory::{self, MemoryPlan};
-use crate::open::start_options;
-use crate::options::{Config, UtxoHash};
+use crate::open::{holds_chain, start_options};
+use crate::options::{Config, UtxoHash, VerifyOptions};
 use crate::process::{self, StopFlag};
 use crate::progress::{self, AtRisk, Position, Progress};
 
@@ -43,12 +43,12 @@ impl Fatal for NothingStored {
 
 pub(crate) fn run(
     config: &Config,
-    (repair, audit): (bool, bool),
+    VerifyOptions { repair, audit }: VerifyOptions,
     bars: &MultiProgress,
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
     let dir = config.network_dir();
-    if !["blocks", "utxo", "godwit.redb"].iter().any(|name| dir.join(name).exists()) {
+    if !holds_chain(&dir) {
         return Err(NothingStored(dir).into());
     }
     descriptors::raise(descriptors::BESIDE_CONNECTIONS);

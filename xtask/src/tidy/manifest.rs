@@ -22,6 +22,7 @@ const DISK: &str = "godwit-disk";
 const FAULT_DISK: &str = "godwit-fault-disk";
 const STORE: &str = "godwit-store";
 const CHAIN: &str = "godwit-chain";
+const INDEX: &str = "godwit-index";
 const P2P: &str = "godwit-p2p";
 const SIM: &str = "godwit-sim";
 const TESTDATA: &str = "godwit-testdata";
@@ -31,6 +32,7 @@ const PROGRAM: &str = "godwit-program";
 const RPC: &str = "godwit-rpc";
 const API: &str = "godwit-api";
 const CLIENT: &str = "godwit-client";
+const HANDOVER: &str = "godwit-handover";
 const CLI: &str = "godwit-cli";
 const NODE: &str = "godwit";
 const SIGNER: &str = "godwit-signer";
@@ -62,6 +64,11 @@ const ROOMS: &[Room] = &[
         tests_may_use: &[FAULT_DISK, SIM, TESTDATA],
     },
     Room {
+        name: INDEX,
+        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN],
+        tests_may_use: &[FAULT_DISK, SIM, TESTDATA],
+    },
+    Room {
         name: P2P,
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SECRET],
         tests_may_use: &[TESTDATA],
@@ -71,15 +78,19 @@ const ROOMS: &[Room] = &[
     Room { name: PROGRAM, may_use: &[PRIMITIVES], tests_may_use: &[] },
     Room {
         name: NODE,
-        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN, P2P, SECRET, PROGRAM, RPC, CLIENT, API],
+        may_use: &[
+            STREAM, PRIMITIVES, STORE, CHAIN, INDEX, P2P, SECRET, PROGRAM, RPC, CLIENT, API,
+            HANDOVER,
+        ],
         tests_may_use: &[FAULT_DISK, KEYS, SIGNER, SIM, TESTDATA, CLI],
     },
     Room { name: RPC, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
         name: API,
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN, P2P, SECRET, RPC],
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN, INDEX, P2P, SECRET, RPC],
         tests_may_use: &[],
     },
+    Room { name: HANDOVER, may_use: &[STREAM, PRIMITIVES, STORE, CHAIN], tests_may_use: &[SIM] },
     Room { name: CLIENT, may_use: &[RPC], tests_may_use: &[] },
     Room { name: CLI, may_use: &[PRIMITIVES, PROGRAM, RPC, CLIENT], tests_may_use: &[] },
     Room {
@@ -109,7 +120,7 @@ const ROOMS: &[Room] = &[
 /// Outside crates that only the named rooms may ship (their tests excepted).
 const WALLS: &[(&str, &[&str])] = &[
     ("bitcoinkernel", &[ENGINE, RIVALS]),
-    ("libbitcoinkernel-sys", &[ENGINE]),
+    ("libbitcoinkernel-sys", &[ENGINE, HANDOVER]),
     ("bitcoin", &[SIM, RIVALS, KEYS, SIGNER, FUZZ]),
     ("hyper", &[API]),
     ("tokio", &[API]),
@@ -120,8 +131,8 @@ const WALLS: &[(&str, &[&str])] = &[
 const APART: &[(&str, &[&str])] = &[
     (NODE, KEYS_AND_THEIR_PARTS),
     // Variable time is for public data.
-    (SIGNER, &[VERIFY]),
-    (CLI, &[CHAIN, STORE, P2P, API, ENGINE]),
+    (SIGNER, &[VERIFY, HANDOVER]),
+    (CLI, &[CHAIN, STORE, INDEX, P2P, API, ENGINE, HANDOVER]),
 ];
 
 const KEYS_AND_THEIR_PARTS: &[&str] = &[

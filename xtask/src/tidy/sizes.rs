@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, LASTING_CRATES, TextFile};
+use super::{Finding, TextFile};
 
 /// Methods of a type, those of traits aside.
 const MAX_METHODS: usize = 40;
@@ -23,9 +23,16 @@ struct Exception {
 /// commit why the type should be larger.
 const EXCEPTIONS: &[Exception] = &[
     Exception {
+        crate_name: "godwit-api",
+        name: "SyncReport",
+        methods: 1,
+        fields: 22,
+        why: "all that is told of a sync: each field is one value that page, status and figures show",
+    },
+    Exception {
         crate_name: "godwit-chain",
         name: "Chain",
-        methods: 75,
+        methods: 76,
         fields: 16,
         why: "its step carries what leaves one station to the next; a third are the crate's interface, one line each",
     },
@@ -42,6 +49,20 @@ const EXCEPTIONS: &[Exception] = &[
         methods: 0,
         fields: 18,
         why: "options, of which each is one value of the command line",
+    },
+    Exception {
+        crate_name: "godwit-primitives",
+        name: "Params",
+        methods: 7,
+        fields: 26,
+        why: "the constants of a network, as Bitcoin Core's chainparams.cpp lists them",
+    },
+    Exception {
+        crate_name: "godwit-sim",
+        name: "Session",
+        methods: 31,
+        fields: 20,
+        why: "one simulated peer: its plan, what it was asked and what it has said decide together",
     },
     Exception {
         crate_name: "godwit-store",
@@ -63,11 +84,11 @@ struct Size {
 /// Types that are too large, and exceptions that are larger than what they are for.
 pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for crate_name in LASTING_CRATES {
+    for crate_name in crate_names(files) {
         for ((_, name), size) in sizes(files, crate_name) {
             let exception = EXCEPTIONS
                 .iter()
-                .find(|exception| exception.crate_name == *crate_name && exception.name == name);
+                .find(|exception| exception.crate_name == crate_name && exception.name == name);
             let methods = exception.map_or(MAX_METHODS, |exception| exception.methods);
             let fields = exception.map_or(MAX_FIELDS, |exception| exception.fields);
             for (what, found, most) in
@@ -90,6 +111,13 @@ pub(crate) fn check(files: &[TextFile]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+fn crate_names(files: &[TextFile]) -> BTreeSet<&str> {
+    files
+        .iter()
+        .filter_map(|file| Some(file.path.strip_prefix("crates/")?.split_once("/src/")?.0))
+        .collect()
 }
 
 /// By name, and by module below the crate's root where two modules call a type the same.

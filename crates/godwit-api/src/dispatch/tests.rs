@@ -13,10 +13,15 @@ fn api(answer_bytes: usize, threads: usize) -> (Api, Node) {
     (Api::new(&stage, &answers, &options), node)
 }
 
+fn text_of(reply: Reply) -> String {
+    let text = |body: AnswerBody| String::from_utf8(body.bytes).expect("text");
+    reply.body.map_or_else(String::new, text)
+}
+
 fn ask(api: &Api, body: &str) -> (u16, String) {
     let body = RequestBody { bytes: body.as_bytes().to_vec(), _permit: None };
     let reply = api.answer(body, USER, &|| false);
-    (reply.status, reply.text.map_or_else(String::new, |text| text.text))
+    (reply.status, text_of(reply))
 }
 
 fn code_of(text: &str) -> String {
@@ -111,10 +116,10 @@ fn who_waits_for_all_coins_ends_when_he_is_gone_or_the_node_ends() {
         let bytes = br#"{"method":"gettxoutsetinfo","id":1}"#.to_vec();
         let gone = || is_gone.load(Ordering::SeqCst);
         let reply = api.answer(RequestBody { bytes, _permit: None }, USER, &gone);
-        code_of(&reply.text.map_or_else(String::new, |text| text.text))
+        code_of(&text_of(reply))
     };
     let until = |waiting: usize| {
-        while api.waits.load(Ordering::SeqCst) != waiting {
+        while api.waits.count.load(Ordering::SeqCst) != waiting {
             std::thread::yield_now();
         }
     };
@@ -161,7 +166,7 @@ fn a_search_for_too_much_is_refused() {
     ] {
         assert_eq!(asked(&objects), error.to_string(), "{objects}");
     }
-    assert!(api.coins.search().is_none() && api.waits.load(Ordering::SeqCst) == 0);
+    assert!(api.coins.search().is_none() && api.waits.count.load(Ordering::SeqCst) == 0);
 }
 
 /// The coins never come, because nobody drives the node.

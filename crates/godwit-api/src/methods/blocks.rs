@@ -11,7 +11,7 @@ use super::{BlockSource, Call, cost, find, parse, source};
 
 /// Memory for each byte of a block of which only ids are told, or its own bytes in hexadecimal: they, what
 /// they decode to, a value and its text.
-const PLAIN: usize = 6;
+pub(crate) const PLAIN: usize = 6;
 
 pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let hash: BlockHash = parse::hash(call.arg(0), "blockhash")?;
@@ -21,17 +21,27 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
         let id = find(chain, &hash)?;
         Ok((HeaderFacts::of(chain, id), source(chain, id)?))
     })??;
+    told(call, facts, &source, verbosity)
+}
+
+/// What is told of a block; its bytes, where the verbosity is zero.
+pub(crate) fn told(
+    call: &mut Call<'_>,
+    facts: HeaderFacts,
+    source: &BlockSource,
+    verbosity: i32,
+) -> Result<Json, RpcError> {
     let detail = if verbosity > 2 { Detail::Prevouts } else { Detail::Fee };
     let (block, undo) = match verbosity {
         ..=1 => {
             call.room.grow(source.size() * PLAIN)?;
-            let bytes = call.read(&source)?;
+            let bytes = call.read(source)?;
             if verbosity <= 0 {
                 return Ok(Json::hex(&bytes));
             }
             (decoded(bytes)?, None)
         }
-        _ => with_undo(call, &source, detail)?,
+        _ => with_undo(call, source, detail)?,
     };
     let view = block.view();
     let mut json = facts.to_json();
@@ -89,7 +99,7 @@ fn cost_of(block: &Block, undo: Option<&BlockUndo>, detail: Detail) -> usize {
 
 impl BlockSource {
     /// Bytes of the block; those of genesis do not count.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             Self::Genesis => 0,
             Self::Stored(_, stored) => stored.size(),
@@ -97,7 +107,7 @@ impl BlockSource {
     }
 
     /// Bytes of the record of what it spent.
-    pub(super) fn undo_size(&self) -> usize {
+    pub(crate) fn undo_size(&self) -> usize {
         match self {
             Self::Genesis => 0,
             Self::Stored(_, stored) => stored.undo_size(),

@@ -46,7 +46,7 @@ pub(super) fn view_unless(
     }
 }
 
-/// The same, while somebody waits for the answer.
+/// The same, while the client waits for the answer.
 fn view(call: &Call<'_>) -> Result<CoinsView, RpcError> {
     view_unless(call, &|| false)?.ok_or_else(over)
 }
@@ -128,7 +128,7 @@ fn in_turn<T>(
         RpcError::new(code::LIMIT_EXCEEDED, text)
     })?;
     let _waiting = api.begin_wait()?;
-    while !turn.has_come() {
+    while !turn.begin() {
         check(call)?;
         api.stage.sleep(TURN_INTERVAL);
     }

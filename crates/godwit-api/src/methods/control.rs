@@ -10,6 +10,7 @@ use log::LevelFilter;
 use super::{Call, parse};
 use crate::log_categories::LogCategories;
 use crate::sync::sync_json;
+use crate::zmq::Notifier;
 
 pub(super) fn help(call: &mut Call<'_>) -> Result<Json, RpcError> {
     Ok(match call.arg(0) {
@@ -91,6 +92,18 @@ pub(super) fn rpc_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("active_commands", active.collect()),
         ("logpath", call.api.log_path.display().to_string().into()),
     ]))
+}
+
+/// What is published where, in the order of the topics.
+pub(super) fn notifiers(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let json = |notifier: &Notifier| {
+        Json::object([
+            ("type", format!("pub{}", notifier.topic.name()).into()),
+            ("address", notifier.address.to_string().into()),
+            ("hwm", notifier.high_water_mark.into()),
+        ])
+    };
+    Ok(call.api.notifiers.iter().map(json).collect())
 }
 
 /// Turns categories of the log on and then others off, as far as all of them are known, and lists them.

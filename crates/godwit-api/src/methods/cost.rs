@@ -8,8 +8,8 @@ use crate::script::Ops;
 
 /// Of each byte of a block that is decoded, with the coins that it spent; of each byte of their record beside
 /// that.
-pub(super) const DECODED: usize = 4;
-pub(super) const OF_RECORD: usize = 2;
+pub(crate) const DECODED: usize = 4;
+pub(crate) const OF_RECORD: usize = 2;
 
 /// Of a transaction, an input, an item of its witness, an output, and the output that an input spends: names,
 /// hashes and numbers.
@@ -37,6 +37,11 @@ pub(super) fn locking(script: &[u8]) -> usize {
     words(script) + (HEX + 6) * script.len()
 }
 
+/// Of an output that is spent.
+pub(crate) fn prevout(coin: &Coin) -> usize {
+    PREVOUT + locking(&coin.script_pubkey)
+}
+
 /// Of a transaction, and of the coins that it spends, if they are told.
 pub(super) fn transaction(tx: TxView<'_>, spent: &[Coin]) -> usize {
     let inputs: usize = tx
@@ -46,7 +51,7 @@ pub(super) fn transaction(tx: TxView<'_>, spent: &[Coin]) -> usize {
     let items = tx.witnesses().flat_map(|witness| witness.items());
     let witnesses: usize = items.map(|item| WITNESS_ITEM + HEX * item.len()).sum();
     let outputs: usize = tx.outputs().map(|output| OUTPUT + locking(output.script_pubkey)).sum();
-    let prevouts: usize = spent.iter().map(|coin| PREVOUT + locking(&coin.script_pubkey)).sum();
+    let prevouts: usize = spent.iter().map(prevout).sum();
     TRANSACTION + HEX * tx.total_size() + inputs + witnesses + outputs + prevouts
 }
 

@@ -11,7 +11,7 @@ use godwit_rpc::{Json, RpcError, code};
 use godwit_stream::{DataStream, Encode};
 
 use super::difficulty::next_bits;
-use super::transaction::parse_transaction;
+use super::transaction::{TxForm, parse_transaction};
 use super::{Call, parse};
 use crate::script::Descriptor;
 use crate::script::address::Address;
@@ -205,7 +205,7 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     }
     let mut txs = Vec::new();
     for (text, bytes) in &raw {
-        let tx = parse_transaction(bytes, true, true).ok_or_else(|| {
+        let tx = parse_transaction(bytes, TxForm::Either).ok_or_else(|| {
             let text = format!(
                 "Transaction decode failed for {text}. Make sure the tx has at least one input."
             );

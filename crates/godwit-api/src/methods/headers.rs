@@ -9,10 +9,10 @@ use super::{Call, find, parse};
 
 /// What the index knows of a block, at one moment.
 #[derive(Clone, Copy)]
-pub(super) struct HeaderFacts {
+pub(crate) struct HeaderFacts {
     pub(super) hash: BlockHash,
-    pub(super) header: BlockHeader,
-    pub(super) height: u32,
+    pub(crate) header: BlockHeader,
+    pub(crate) height: u32,
     pub(super) tx_count: u32,
     median_time: u32,
     chain_work: Work,
@@ -22,11 +22,17 @@ pub(super) struct HeaderFacts {
 }
 
 impl HeaderFacts {
-    pub(super) fn of(chain: &Chain, id: NodeId) -> Self {
+    pub(crate) fn of(chain: &Chain, id: NodeId) -> Self {
+        let tree = chain.tree();
+        let is_active = super::is_active(chain, id);
+        let next = tree.ancestor(chain.tip(), tree.node(id).height + 1).filter(|_| is_active);
+        Self::with_place(chain, id, is_active, next)
+    }
+
+    /// Of a block of which it is known whether it is in the active chain, and what follows there.
+    fn with_place(chain: &Chain, id: NodeId, is_active: bool, next: Option<NodeId>) -> Self {
         let (tree, node) = (chain.tree(), chain.tree().node(id));
         let tip = tree.node(chain.tip());
-        let is_active = super::is_active(chain, id);
-        let next = tree.ancestor(chain.tip(), node.height + 1).filter(|_| is_active);
         Self {
             hash: node.hash,
             header: node.header,
@@ -43,7 +49,7 @@ impl HeaderFacts {
     }
 
     /// What `getblock` tells of every block as well.
-    pub(super) fn to_json(self) -> Json {
+    pub(crate) fn to_json(self) -> Json {
         let header = &self.header;
         let mut json = Json::object([
             ("hash", self.hash.to_string().into()),
@@ -73,6 +79,25 @@ impl HeaderFacts {
     pub(super) fn median_time(&self) -> u32 {
         self.median_time
     }
+}
+
+/// Those of the active chain from a block on, at most so many; none if that is not part of it. They are found
+/// from the last one down, so that each costs a step.
+pub(crate) fn headers_from(chain: &Chain, from: &BlockHash, count: usize) -> Vec<HeaderFacts> {
+    let tree = chain.tree();
+    let first = tree.find(from).filter(|id| super::is_active(chain, *id));
+    let Some(first) = first.map(|id| tree.node(id).height) else { return Vec::new() };
+    let tip = tree.node(chain.tip()).height;
+    let last = tip.min(first.saturating_add(u32::try_from(count - 1).unwrap_or(u32::MAX)));
+    let mut next = tree.ancestor(chain.tip(), last + 1);
+    let mut facts = Vec::with_capacity((last - first) as usize + 1);
+    let mut walk = Some(super::at_height(chain, last));
+    while let Some(id) = walk.filter(|id| tree.node(*id).height >= first) {
+        facts.push(HeaderFacts::with_place(chain, id, true, next));
+        (next, walk) = (Some(id), tree.node(id).parent());
+    }
+    facts.reverse();
+    facts
 }
 
 pub(super) fn header(call: &mut Call<'_>) -> Result<Json, RpcError> {

@@ -1,4 +1,4 @@
-//! What is asked of a mempool and of indexes that are not there.
+//! What is asked of a mempool that is not there.
 
 use godwit_primitives::Txid;
 use godwit_rpc::{Json, JsonKind, RpcError, code};
@@ -102,8 +102,4 @@ pub(super) fn estimate(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("errors", vec!["Insufficient data or no feerate found"].into()),
         ("blocks", 0.into()),
     ]))
-}
-
-pub(super) fn index_info(_: &mut Call<'_>) -> Result<Json, RpcError> {
-    Ok(Json::Object(Vec::new()))
 }

@@ -9,24 +9,42 @@ use super::{Call, parse};
 use crate::script::script_json;
 use crate::seam::Seam;
 
+/// Where these coins are at the tip, and the tip.
+fn places(node: &Seam, outpoints: Vec<OutPoint>) -> Result<(Vec<CoinAtTip>, ChainPoint), RpcError> {
+    node.ask(move |node| {
+        let (places, tip) = (Places::of(node.chain()), node.chain().tip_point());
+        (outpoints.iter().map(|outpoint| places.coin(outpoint)).collect(), tip)
+    })
+}
+
+fn read(place: CoinAtTip) -> Result<Option<Coin>, RpcError> {
+    match place {
+        CoinAtTip::Known(coin) => Ok(coin),
+        CoinAtTip::Below(below) => below.read().map_err(|error| {
+            log::error!("A coin cannot be read: {error}");
+            RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set")
+        }),
+    }
+}
+
+/// Each of these coins that exists at the tip, and the tip.
+pub(crate) fn coins(
+    node: &Seam,
+    outpoints: Vec<OutPoint>,
+) -> Result<(Vec<Option<Coin>>, ChainPoint), RpcError> {
+    let (places, tip) = places(node, outpoints)?;
+    let coins = places.into_iter().map(read).collect::<Result<_, _>>()?;
+    Ok((coins, tip))
+}
+
 /// The first of these coins that exists at the tip, and the tip.
 pub(super) fn first_coin(
     node: &Seam,
     outpoints: Vec<OutPoint>,
 ) -> Result<(Option<Coin>, ChainPoint), RpcError> {
-    let (places, tip) = node.ask(move |node| {
-        let (places, tip) = (Places::of(node.chain()), node.chain().tip_point());
-        let places = outpoints.iter().map(|outpoint| places.coin(outpoint));
-        (places.collect::<Vec<_>>(), tip)
-    })?;
+    let (places, tip) = places(node, outpoints)?;
     for place in places {
-        let coin = match place {
-            CoinAtTip::Known(coin) => coin,
-            CoinAtTip::Below(below) => below.read().map_err(|error| {
-                log::error!("A coin cannot be read: {error}");
-                RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set")
-            })?,
-        };
+        let coin = read(place)?;
         if coin.is_some() {
             return Ok((coin, tip));
         }

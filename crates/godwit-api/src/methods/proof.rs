@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use data_encoding::HEXLOWER;
-use godwit_chain::NodeId;
 use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE, OutPoint, Txid};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_stream::{DecodeError, SpanReader};
 
-use super::{Call, at_height, cost, find, is_active, output, parse, source, stored};
+use super::{
+    BlockSource, Call, at_height, cost, find, indexes, is_active, output, parse, source, stored,
+};
 
 /// The smallest transaction and so the most of a block (Core `MIN_TRANSACTION_WEIGHT`).
 const MAX_TRANSACTIONS: u64 = 4_000_000 / 240;
@@ -188,25 +189,37 @@ fn block_of_unspent(call: &Call<'_>, txids: &BTreeSet<Txid>) -> Result<Option<u3
     Ok(None)
 }
 
+/// The block of one of the transactions: of one that has an unspent output, or of the first in the index.
+fn source_of_any(
+    call: &mut Call<'_>,
+    txids: &BTreeSet<Txid>,
+) -> Result<Option<BlockSource>, RpcError> {
+    if let Some(height) = block_of_unspent(call, txids)? {
+        let source = call.node.ask(move |node| {
+            let chain = node.chain();
+            source(chain, at_height(chain, height.min(chain.tip_point().height)))
+        })??;
+        return Ok(Some(source));
+    }
+    if let Some(index) = call.node.indexes().transactions.clone() {
+        indexes::catch_up(call, index.status())?;
+    }
+    let Some(first) = txids.first() else { return Ok(None) };
+    Ok(indexes::find_transaction(call, first)?.map(|found| found.source))
+}
+
 pub(super) fn make(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let txids = wanted(call.arg(0))?;
     let named = parse::block_hash(call.arg(1))?;
     let refused = |text: &str| RpcError::new(code::INVALID_ADDRESS_OR_KEY, text);
-    let height = match named {
-        Some(_) => None,
-        None => Some(
-            block_of_unspent(call, &txids)?
-                .ok_or_else(|| refused("Transaction not yet in block"))?,
-        ),
+    let source = match named {
+        Some(hash) => {
+            call.node.ask(move |node| source(node.chain(), find(node.chain(), &hash)?))??
+        }
+        None => {
+            source_of_any(call, &txids)?.ok_or_else(|| refused("Transaction not yet in block"))?
+        }
     };
-    let source = call.node.ask(move |node| {
-        let chain = node.chain();
-        let id: NodeId = match (named, height) {
-            (Some(hash), _) => find(chain, &hash)?,
-            (None, height) => at_height(chain, height.unwrap_or(0).min(chain.tip_point().height)),
-        };
-        source(chain, id)
-    })??;
     call.room.grow(source.size() * cost::DECODED)?;
     let block = stored::decoded(call.read(&source)?)?;
     let all = block.view().txids();

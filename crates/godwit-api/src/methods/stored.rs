@@ -7,7 +7,7 @@ use godwit_store::BlockUndo;
 use super::BlockSource;
 
 /// The coins that the block spent, if that is known.
-pub(super) fn undo(source: &BlockSource) -> Result<Option<BlockUndo>, RpcError> {
+pub(crate) fn undo(source: &BlockSource) -> Result<Option<BlockUndo>, RpcError> {
     let BlockSource::Stored(reader, stored) = source else { return Ok(None) };
     reader.undo(stored).map_err(|error| {
         log::error!("An undo record cannot be read: {error}");

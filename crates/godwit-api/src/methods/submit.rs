@@ -22,7 +22,7 @@ pub(super) fn submit(node: &Seam, bytes: &[u8]) -> Result<BlockOutcome, RpcError
     submit_for(node, bytes, &|| false)
 }
 
-/// The same, while somebody waits for it.
+/// The same, while the client waits for it.
 fn submit_for(
     node: &Seam,
     bytes: &[u8],

@@ -4,6 +4,7 @@ use godwit_primitives::{BlockHash, Coin, Network, TxView, Txid, money_range};
 use godwit_rpc::{Json, RpcError, code};
 
 use super::headers::HeaderFacts;
+use super::indexes::{self, FoundTransaction};
 use super::{Call, cost, parse, source, stored};
 use crate::script::{Op, Ops, asm_of_script_sig, script_json};
 
@@ -105,33 +106,92 @@ fn is_sane(tx: TxView<'_>) -> bool {
         && tx.outputs().all(|output| valid(output.script_pubkey))
 }
 
-/// Reads a transaction that is the whole of `bytes` (Core `DecodeTx`). One without inputs can look like one
-/// with witnesses: the scripts decide.
-pub(super) fn parse_transaction(
-    bytes: &[u8],
-    try_plain: bool,
-    try_witness: bool,
-) -> Option<TxView<'_>> {
+/// As what bytes are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum TxForm {
+    Plain,
+    /// With witnesses, or plain where it has none.
+    Extended,
+    /// One without inputs can look like one with witnesses: the scripts decide.
+    Either,
+}
+
+/// Reads a transaction that is the whole of `bytes` (Core `DecodeTx`).
+pub(super) fn parse_transaction(bytes: &[u8], form: TxForm) -> Option<TxView<'_>> {
     let whole = |tx: &TxView<'_>| tx.total_size() == bytes.len();
     let extended = || TxView::parse(bytes).ok().filter(whole);
     let plain = || TxView::parse_plain(bytes).ok().filter(whole);
-    let extended = if try_witness { extended() } else { None };
+    let extended = if form == TxForm::Plain { None } else { extended() };
     if extended.is_some_and(is_sane) {
         return extended;
     }
-    let plain = if try_plain { plain() } else { None };
+    let plain = if form == TxForm::Extended { None } else { plain() };
     plain.filter(|tx| extended.is_none() || is_sane(*tx)).or(extended)
 }
 
 pub(super) fn decode_raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let is_witness = call.arg(1);
-    let try_witness = parse::flag(is_witness, true)?;
-    let try_plain = is_witness.is_null() || !try_witness;
+    let form = match parse::flag(is_witness, true)? {
+        _ if is_witness.is_null() => TxForm::Either,
+        true => TxForm::Extended,
+        false => TxForm::Plain,
+    };
     let failed = || RpcError::new(code::DESERIALIZATION_ERROR, "TX decode failed");
     let bytes = parse::hex(call.arg(0).as_text()?).ok_or_else(failed)?;
-    let tx = parse_transaction(&bytes, try_plain, try_witness).ok_or_else(failed)?;
+    let tx = parse_transaction(&bytes, form).ok_or_else(failed)?;
     call.room.grow(cost::transaction(tx, &[]))?;
     Ok(transaction(tx, call.network(), None, Detail::Fee, false))
+}
+
+/// What is said where there is no such transaction.
+fn no_transaction(what: &str) -> RpcError {
+    let text = format!("{what}. Use gettransaction for wallet transactions.");
+    RpcError::new(code::INVALID_ADDRESS_OR_KEY, text)
+}
+
+fn in_named_block(
+    call: &mut Call<'_>,
+    txid: &Txid,
+    hash: BlockHash,
+) -> Result<FoundTransaction, RpcError> {
+    let place = call.node.ask(move |node| {
+        let chain = node.chain();
+        let id = chain
+            .tree()
+            .find(&hash)
+            .ok_or_else(|| RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Block hash not found"))?;
+        let source = source(chain, id)
+            .map_err(|_| RpcError::new(code::MISC_ERROR, "Block not available"))?;
+        Ok((HeaderFacts::of(chain, id), source))
+    })??;
+    call.room.grow(place.1.size() * cost::DECODED)?;
+    let bytes = call.read(&place.1)?;
+    let block = stored::decoded(bytes)?;
+    let view = block.view();
+    let missing = || no_transaction("No such transaction found in the provided block");
+    let n = view.txids().iter().position(|found| found == txid).ok_or_else(missing)?;
+    let behind: usize = view.txs().skip(n).map(|tx| tx.total_size()).sum();
+    let (start, bytes) = (view.total_size() - behind, view.bytes().to_vec());
+    FoundTransaction::at(place, bytes, start, txid).ok_or_else(missing)
+}
+
+fn in_any_block(call: &mut Call<'_>, txid: &Txid) -> Result<FoundTransaction, RpcError> {
+    let Some(index) = call.node.indexes().transactions.clone() else {
+        return Err(no_transaction(
+            "No such mempool transaction. Use -txindex or provide a block hash to enable blockchain \
+             transaction queries",
+        ));
+    };
+    let is_complete = indexes::catch_up(call, index.status())?;
+    indexes::find_transaction(call, txid)?.ok_or_else(|| {
+        no_transaction(match is_complete {
+            true => "No such mempool or blockchain transaction",
+            false => {
+                "No such mempool transaction. Blockchain transactions are still in the process of being \
+                 indexed"
+            }
+        })
+    })
 }
 
 pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
@@ -145,46 +205,31 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ));
     }
     let verbosity = parse::verbosity(call.arg(1), 0)?;
-    if call.arg(2).is_null() {
-        return Err(not_found(
-            "No such mempool transaction. Use -txindex or provide a block hash to enable blockchain \
-             transaction queries. Use gettransaction for wallet transactions."
-                .to_owned(),
-        ));
-    }
-    let hash: BlockHash = parse::hash(call.arg(2), "parameter 3")?;
-    let (facts, source) = call.node.ask(move |node| {
-        let chain = node.chain();
-        let id = chain
-            .tree()
-            .find(&hash)
-            .ok_or_else(|| RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Block hash not found"))?;
-        let source = source(chain, id)
-            .map_err(|_| RpcError::new(code::MISC_ERROR, "Block not available"))?;
-        Ok((HeaderFacts::of(chain, id), source))
-    })??;
-    call.room.grow(source.size() * cost::DECODED)?;
-    let block = stored::decoded(call.read(&source)?)?;
-    let view = block.view();
-    let Some(n) = view.txids().iter().position(|found| *found == txid) else {
-        return Err(not_found(
-            "No such transaction found in the provided block. Use gettransaction for wallet \
-             transactions."
-                .to_owned(),
-        ));
+    let named = match call.arg(2) {
+        Json::Null => None,
+        hash => Some(parse::hash(hash, "parameter 3")?),
     };
-    let tx = view.tx(n);
+    let found = match named {
+        Some(hash) => in_named_block(call, &txid, hash)?,
+        None => in_any_block(call, &txid)?,
+    };
+    let FoundTransaction { facts, source, .. } = &found;
+    let tx = found.tx();
     if verbosity <= 0 {
         return Ok(Json::hex(tx.bytes()));
     }
-    if verbosity > 1 && n > 0 {
+    let n = if verbosity > 1 { found.number() } else { 0 };
+    if n > 0 {
         call.room.grow(source.undo_size() * cost::OF_RECORD)?;
     }
-    let undo = if verbosity > 1 && n > 0 { stored::undo(&source)? } else { None };
+    let undo = if n > 0 { stored::undo(source)? } else { None };
     let spent = undo.as_ref().and_then(|undo| undo.transactions().nth(n - 1));
     call.room.grow(cost::transaction(tx, spent.unwrap_or_default()))?;
     let is_active = facts.confirmations > 0;
-    let mut json = Json::object([("in_active_chain", is_active.into())]);
+    let mut json = Json::Object(Vec::new());
+    if named.is_some() {
+        json.push("in_active_chain", is_active);
+    }
     let Json::Object(members) = transaction(tx, call.network(), spent, Detail::Prevouts, true)
     else {
         unreachable!("a transaction is an object");

@@ -12,7 +12,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::workers::RequestBody;
 
 /// Bytes of a request's body (Core `MAX_BODY_SIZE`).
-const MAX_BODY_BYTES: u64 = 32 << 20;
+pub(super) const MAX_BODY_BYTES: u64 = 32 << 20;
+
+/// Bytes of what is sent with a request for a resource: as much as every request has for its own. Fifteen
+/// coins are named in a kilobyte.
+pub(super) const MAX_RESOURCE_BODY_BYTES: u64 = OWN_BODY_BYTES;
 
 /// Bytes of bodies at once at most, of all requests together: those that are being received or wait for
 /// their turn. One that alone is larger than what there is goes when no other does.
@@ -73,14 +77,16 @@ pub(super) enum Received {
     NoRoom,
 }
 
-/// Receives a body, and counts it. One whose length is not told counts as the longest until it is there.
+/// Receives a body of at most so many bytes, and counts it. One whose length is not told counts as the
+/// longest until it is there.
 pub(super) async fn receive(
     mut body: Incoming,
+    most: u64,
     bodies: &Bodies,
     limit: Duration,
 ) -> Result<Received, Hopeless> {
     let told = body.size_hint().upper();
-    if told.is_some_and(|length| length > MAX_BODY_BYTES) {
+    if told.is_some_and(|length| length > most) {
         return Ok(Received::TooLong);
     }
     let mut room = None;
@@ -90,7 +96,7 @@ pub(super) async fn receive(
     loop {
         if room.is_none() && expected > OWN_BODY_BYTES {
             // A client that is waited for here is not read from.
-            room = bodies.room(told.unwrap_or(MAX_BODY_BYTES), limit).await;
+            room = bodies.room(told.unwrap_or(most), limit).await;
             if room.is_none() {
                 return Ok(Received::NoRoom);
             }
@@ -105,7 +111,7 @@ pub(super) async fn receive(
         let Ok(data) = frame.into_data() else { continue };
         bytes.extend_from_slice(&data);
         expected = expected.max(bytes.len() as u64);
-        if expected > MAX_BODY_BYTES {
+        if expected > most {
             return Ok(Received::TooLong);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 
+use godwit_index::Indexes;
 use godwit_p2p::Reachable;
 use godwit_primitives::{Network, Params, Work};
 
@@ -47,7 +48,7 @@ fn node() -> (Seam, Node) {
         sync: Arc::default(),
     };
     let reach = Reach { reachable: Reachable::CLEARNET, clearnet: None, onion: None };
-    let (seam, questions, publisher) = seam(Arc::new(params), reach, first);
+    let (seam, questions, publisher) = seam(Arc::new(params), reach, Indexes::default(), first);
     (seam, Node { _questions: questions, _publisher: publisher })
 }
 
@@ -76,13 +77,12 @@ pub(crate) fn options() -> ServerOptions {
         queue: 16,
         timeout: LONG,
         connections: 16,
-        answer_bytes: 1 << 20,
-        body_bytes: 1 << 20,
+        memory: ServerMemory { answers: 1 << 20, requests: 1 << 20 },
+        interfaces: Interfaces::default(),
         version: "0.1.0",
         log_path: PathBuf::new(),
         bans: Arc::new(BanFile::new(&PathBuf::new())),
         log_categories: &CATEGORIES,
-        pages: PageOptions::default(),
         stop: Arc::default(),
     }
 }
@@ -184,7 +184,10 @@ fn a_connection_that_stays_open_is_given_up_when_another_waits() {
 
 #[test]
 fn waiting_calls_whose_length_was_not_told_leave_room_for_the_bodies_of_others() {
-    let server = start(ServerOptions { body_bytes: 100 << 10, ..options() });
+    let server = start(ServerOptions {
+        memory: ServerMemory { answers: 1 << 20, requests: 100 << 10 },
+        ..options()
+    });
     let _waiting: Vec<_> = (0..3)
         .map(|_| {
             let mut stream = server.connect();
@@ -230,6 +233,50 @@ fn a_client_that_has_said_all_gets_its_answer() {
     send(&mut stream, ECHO);
     stream.shutdown(std::net::Shutdown::Write).expect("a socket");
     assert!(read_answer(&mut stream).starts_with("HTTP/1.1 200"));
+}
+
+fn get(server: &Running, target: &str, body: &str) -> String {
+    let mut stream = server.connect();
+    let length = body.len();
+    let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+    let (Ok(()) | Err(_)) = stream.write_all(format!("{head}{body}").as_bytes());
+    read_answer(&mut stream)
+}
+
+#[test]
+fn resources_need_no_login_and_what_is_sent_for_them_is_small() {
+    let interfaces = Interfaces { rest: true, ..Interfaces::default() };
+    let server = start(ServerOptions { interfaces, ..options() });
+    let answer = get(&server, "/rest/chaininfo.json", "");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("application/json"), "{answer}");
+    assert!(get(&server, "/rest/x", "").starts_with("HTTP/1.1 404"));
+    assert!(get(&server, "http://a/rest/chaininfo.json", "").starts_with("HTTP/1.1 404"));
+    assert!(get(&server, "/", "{}").starts_with("HTTP/1.1 401"), "methods need one");
+    let sent = |bytes: usize| get(&server, "/rest/mempool/info.json", &" ".repeat(bytes));
+    assert!(sent(64 << 10).starts_with("HTTP/1.1 200"));
+    assert!(sent((64 << 10) + 1).starts_with("HTTP/1.1 413"));
+    let without = start(options());
+    assert!(get(&without, "/rest/chaininfo.json", "").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn resources_are_not_there_yet_while_the_node_starts() {
+    let interfaces = Interfaces { rest: true, ..Interfaces::default() };
+    let options = ServerOptions { interfaces, ..options() };
+    let address = options.addresses[0];
+    let server = Server::start(options).expect("it starts");
+    server.starting().say("Loading block index…");
+    let (_, node) = node();
+    let running = Running { _node: node, _server: server, address };
+    let answer = get(&running, "/rest/headers/x.bin", "");
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(
+        answer.ends_with("Service temporarily unavailable: Loading block index…\r\n"),
+        "{answer}"
+    );
+    // What is wrong with a part is said before.
+    let answer = get(&running, "/rest/blockpart/x.bin?size=1", "");
+    assert!(answer.ends_with("Block part offset missing or invalid\r\n"), "{answer}");
 }
 
 #[test]

@@ -17,9 +17,17 @@ const LAST_METHODS: Duration = Duration::from_secs(2);
 
 /// A request whose sender may ask.
 pub(super) struct Job {
+    pub(super) asked: Asked,
     pub(super) body: RequestBody,
-    pub(super) user: String,
     pub(super) reply: oneshot::Sender<Reply>,
+}
+
+/// What for.
+pub(super) enum Asked {
+    /// Calls of this user, in the body.
+    Calls { user: String },
+    /// What a target of HTTP names.
+    Resource { target: String },
 }
 
 /// What was sent with it, and the memory that it counts.
@@ -32,18 +40,27 @@ pub(crate) struct RequestBody {
 pub(crate) struct Reply {
     /// Of HTTP.
     pub(crate) status: u16,
-    pub(crate) text: Option<AnswerText>,
+    pub(crate) body: Option<AnswerBody>,
 }
 
-/// JSON, and the memory that it counts.
-pub(crate) struct AnswerText {
-    pub(crate) text: String,
+/// What is sent, and the memory that it counts.
+pub(crate) struct AnswerBody {
+    pub(crate) kind: ContentKind,
+    pub(crate) bytes: Vec<u8>,
     pub(crate) _room: Room,
 }
 
-impl AsRef<[u8]> for AnswerText {
+/// What a client takes the bytes for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentKind {
+    Json,
+    Text,
+    Bytes,
+}
+
+impl AsRef<[u8]> for AnswerBody {
     fn as_ref(&self) -> &[u8] {
-        self.text.as_bytes()
+        &self.bytes
     }
 }
 
@@ -89,14 +106,18 @@ impl Workers {
 }
 
 fn work(api: &Api, jobs: &Receiver<Job>) {
-    while let Ok(Job { body, user, reply }) = jobs.recv() {
+    while let Ok(Job { asked, body, reply }) = jobs.recv() {
         // Its client may have gone while it waited.
         if reply.is_closed() {
             continue;
         }
-        let answer = api.answer(body, &user, &|| reply.is_closed());
+        let is_gone = || reply.is_closed();
+        let answer = match asked {
+            Asked::Calls { user } => api.answer(body, &user, &is_gone),
+            Asked::Resource { target } => api.answer_resource(&target, body, &is_gone),
+        };
         if reply.send(answer).is_err() {
-            log::debug!("nobody waits for the answer to an RPC request any more");
+            log::debug!("nobody waits for the answer to a request any more");
         }
     }
 }

@@ -78,13 +78,6 @@ fn counted(epochs: &[Epoch], units_per_iteration: f64) -> Option<Counted> {
     })
 }
 
-/// How many times as long as `ours` `theirs` took, turn by turn.
-pub fn ratio(theirs: (&[Epoch], f64), ours: (&[Epoch], f64)) -> Option<Spread> {
-    let per_unit = |epoch: &Epoch, units: f64| epoch.per_iteration() / units;
-    let turns = theirs.0.iter().zip(ours.0);
-    Spread::of(turns.map(|(their, our)| per_unit(their, theirs.1) / per_unit(our, ours.1)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,13 +109,5 @@ mod tests {
         assert_eq!((counted.branches, counted.miss_rate), (2.0, 0.05));
         let without = Epoch { counts: None, ..epoch };
         assert_eq!(Figures::of(&[epoch, without], 4.0).unwrap().counted, None);
-    }
-
-    #[test]
-    fn ratios_pair_the_turns() {
-        let (ours, theirs) = (epochs(&[100, 200, 100]), epochs(&[300, 200, 200]));
-        let spread = ratio((&theirs, 1.0), (&ours, 1.0)).unwrap();
-        assert_eq!(spread, Spread { median: 2.0, min: 1.0, max: 3.0 });
-        assert_eq!(ratio((&theirs, 2.0), (&ours, 1.0)).unwrap().median, 1.0);
     }
 }

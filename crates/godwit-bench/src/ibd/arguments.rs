@@ -14,13 +14,13 @@ use crate::ibd::scenario::Scenario;
 
 /// The options of the three jobs, in one line.
 const USAGE: &str = "-chain=FILE -programs=DIR -bitcoind=BIN -out=DIR [-rounds=N] [-bitcoind-rounds=N] \
-                     [-cases=A,B,...], or -draw=DIR, or -core-wipes=BIN -every=N -chain=FILE \
+                     [-cases=A,B,...] [-bitcoind-options=-A=B,...], or -draw=DIR, or -core-wipes=BIN -every=N -chain=FILE \
                      -programs=DIR -out=DIR [-cases=A,B,...]";
 
-/// Twice all orders of the policies and once those of everybody: half an hour on two cores of 2.6 GHz,
-/// where another time all orders of the policies would take another seven minutes.
-pub(super) const DEFAULT_ROUNDS: usize = 16;
-pub(super) const DEFAULT_BITCOIND_ROUNDS: usize = 4;
+/// Twice all orders of the policies and twice those of everybody, since fewer than six rounds with bitcoind
+/// would give no interval of its ratio: three quarters of an hour on two cores of 2.6 GHz.
+pub(super) const DEFAULT_ROUNDS: usize = 20;
+pub(super) const DEFAULT_BITCOIND_ROUNDS: usize = 8;
 
 /// One of the three jobs.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +48,8 @@ pub struct Measure {
     pub rounds: usize,
     /// In how many of them bitcoind takes part.
     pub bitcoind_rounds: usize,
+    /// What bitcoind gets besides.
+    pub bitcoind_options: Vec<String>,
     /// Cases in the order in which they run.
     pub cases: Vec<Scenario>,
 }
@@ -112,6 +114,7 @@ struct Given {
     bitcoind_rounds: Option<u64>,
     every: Option<u64>,
     cases: Option<Vec<Scenario>>,
+    bitcoind_options: Vec<String>,
 }
 
 impl Arguments {
@@ -132,6 +135,7 @@ impl Arguments {
 
 const PATH: &str = "a path";
 const NUMBER: &str = "a whole number above 0";
+const OPTIONS: &str = "options of bitcoind with commas between: -par=1,-prevoutfetchthreads=0";
 const CASES: &str = "names with commas between: files, files-small-cache, peer, \
                      peer-small-cache-pruned";
 
@@ -154,6 +158,12 @@ impl Given {
             "cases" => {
                 let cases = text.split(',').map(Scenario::named).collect::<Option<_>>();
                 self.cases = Some(cases.ok_or(Some(CASES))?);
+            }
+            "bitcoind-options" => {
+                self.bitcoind_options = text.split(',').map(str::to_owned).collect();
+                if !self.bitcoind_options.iter().all(|word| split(OsStr::new(word)).is_some()) {
+                    return Err(Some(OPTIONS));
+                }
             }
             _ => return Err(None),
         }
@@ -184,6 +194,7 @@ impl Given {
             bitcoind: self.bitcoind.ok_or(Missing("bitcoind"))?,
             out,
             rounds,
+            bitcoind_options: self.bitcoind_options,
             bitcoind_rounds: count(self.bitcoind_rounds, DEFAULT_BITCOIND_ROUNDS).min(rounds),
             cases,
         }))
@@ -203,7 +214,7 @@ mod tests {
     #[test]
     fn what_has_a_default() {
         let Ok(Arguments::Measure(measure)) = parse(&PATHS) else { panic!("not understood") };
-        assert_eq!((measure.rounds, measure.bitcoind_rounds), (16, 4));
+        assert_eq!((measure.rounds, measure.bitcoind_rounds), (20, 8));
         assert_eq!(measure.cases, Scenario::ALL);
         let more = [&PATHS[..], &["-rounds=2", "-cases=peer,files"]].concat();
         let Ok(Arguments::Measure(measure)) = parse(&more) else { panic!("not understood") };
@@ -220,6 +231,11 @@ mod tests {
             ("-out=", "-out=: expected a path"),
             ("rounds", "rounds: expected -name=value"),
             ("-round=1", "-round=1: no such option"),
+            (
+                "-bitcoind-options=par",
+                "-bitcoind-options=par: expected options of bitcoind with commas between: \
+                 -par=1,-prevoutfetchthreads=0",
+            ),
             (
                 "-cases=peer,x",
                 "-cases=peer,x: expected names with commas between: files, files-small-cache, peer, \

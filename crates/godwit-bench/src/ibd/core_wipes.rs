@@ -19,6 +19,7 @@ pub fn run(count: &CoreWipes) -> Result<(), Failure> {
     let programs = Programs {
         godwit: count.programs.join(Subject::Plain.name()).join("godwit"),
         bitcoind: count.probe.clone(),
+        bitcoind_options: Vec::new(),
     };
     let contest = Contest { rounds: 1, file, programs, chain: &chain, work: &work };
     let serve = || {

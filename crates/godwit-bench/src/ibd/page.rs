@@ -14,14 +14,16 @@ use crate::ibd::wipes::{CaseWipes, Wipes};
 use crate::interval::Interval;
 use crate::node::Node;
 use crate::quiet;
+use crate::report::write_change;
 use crate::spread::Spread;
+use crate::targets::times;
 
 /// What zero-after-free may cost at most, in percent, and the rounds that it takes to say so.
-pub const BAR_PERCENT: f64 = 2.0;
-const BAR_ROUNDS: usize = 10;
+pub const TARGET_PERCENT: f64 = 2.0;
+const TARGET_ROUNDS: usize = 10;
 
 /// How long a run with its default options may take.
-const MINUTES: f64 = 40.0;
+const MINUTES: f64 = 60.0;
 
 const MIB: f64 = 1_048_576.0;
 
@@ -65,14 +67,14 @@ fn write_verdicts(out: &mut String, results: &Results) -> fmt::Result {
         "## The difference\n\nThe same program, built with its public data in plain memory (what ships), \
          with a compiler barrier before each free, and with a wipe before each free. Times are means \
          from start to exit in seconds. Differences are against plain in the same round, in percent, with \
-         their 95 % intervals: Hodges and Lehmann's middle of the rounds and the interval of Wilcoxon's \
+         their 95 % intervals: Hodges and Lehmann's estimate over the rounds and the interval of Wilcoxon's \
          signed-rank test, exact, on the logarithms of the ratios. One run that something else disturbs \
          hardly moves them. Processor time is user and system time of the process, all threads.\n"
     )?;
     writeln!(
         out,
         "| case | -dbcache | -prune | rounds | plain s | barrier-only | zero-after-free | processor \
-         time, barrier-only | processor time, zero-after-free | bitcoind over plain |"
+         time, barrier-only | processor time, zero-after-free | time of bitcoind over that of plain |"
     )?;
     writeln!(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
     for case in &results.cases {
@@ -99,7 +101,7 @@ fn write_verdicts(out: &mut String, results: &Results) -> fmt::Result {
     for comparison in &results.all {
         writeln!(out, "- {}", sentence("all cases together", comparison))?;
     }
-    writeln!(out, "\n{}\n\n{}\n", chance(results), bar(results))
+    writeln!(out, "\n{}\n\n{}\n", chance(results), target(results))
 }
 
 fn both<T>(of: impl Fn(Subject) -> T) -> [T; 2] {
@@ -108,9 +110,11 @@ fn both<T>(of: impl Fn(Subject) -> T) -> [T; 2] {
 
 fn write_case_row(out: &mut String, case: &CaseResults) -> fmt::Result {
     let [barrier, zero] = both(|subject| case.comparison(subject));
-    let ratio = case.bitcoind.map_or("not run".to_owned(), |Spread { median, min, max }| {
-        format!("{median:.2}x ({min:.2}..{max:.2})")
-    });
+    let ratio = match (case.bitcoind_interval, case.bitcoind) {
+        (Some(interval), _) => times(interval),
+        (None, Some(Spread { median, .. })) => format!("{median:.2}, too few rounds"),
+        (None, None) => "not run".to_owned(),
+    };
     writeln!(
         out,
         "| {} | {} MiB | {} | {} | {:.2} | {} | {} | {} | {} | {ratio} |",
@@ -129,7 +133,7 @@ fn write_case_row(out: &mut String, case: &CaseResults) -> fmt::Result {
 fn percent(interval: Option<Interval>) -> String {
     interval.map_or_else(
         || "too few rounds".to_owned(),
-        |Interval { middle, low, high, .. }| format!("{middle:+.2} ({low:+.2}..{high:+.2})"),
+        |Interval { estimate, low, high, .. }| format!("{estimate:+.2} ({low:+.2} to {high:+.2})"),
     )
 }
 
@@ -138,12 +142,12 @@ fn sentence(place: &str, comparison: &Comparison) -> String {
     let subject = comparison.subject;
     let Some(interval) = comparison.wall else {
         return format!(
-            "{place}, {subject}: fewer than six rounds do not tell a difference from chance."
+            "{place}, {subject}: fewer than six rounds distinguish no difference from chance."
         );
     };
     let verdict = match interval.is_real() {
-        false => "no difference that could be told from chance",
-        true if interval.middle > 0.0 => "**a real difference: it costs time**",
+        false => "no difference that could be distinguished from chance",
+        true if interval.estimate > 0.0 => "**a real difference: it costs time**",
         true => "**a real difference: it saves time**",
     };
     format!(
@@ -159,38 +163,37 @@ fn chance(results: &Results) -> String {
     let walls: Vec<Interval> = comparisons.filter_map(|comparison| comparison.wall).collect();
     let real = walls.iter().filter(|interval| interval.is_real()).count();
     format!(
-        "Of {} intervals of single cases {real} do not hold zero; of so many, chance alone puts {:.1} \
-         there.",
+        "Of {} intervals of single cases {real} do not contain zero; of so many, chance alone would give {:.1}.",
         walls.len(),
         walls.len() as f64 * 0.05
     )
 }
 
-/// Whether the aim is reached: by all cases together, and by each.
-fn bar(results: &Results) -> String {
+/// Whether the target is met: by all cases together, and by each.
+fn target(results: &Results) -> String {
     let zero = |all: &[Comparison]| {
         let found = all.iter().find(|comparison| comparison.subject == Subject::ZeroAfterFree);
         found.and_then(|comparison| comparison.wall)
     };
-    let rounds = |case: &CaseResults| case.rounds.len() >= BAR_ROUNDS;
+    let rounds = |case: &CaseResults| case.rounds.len() >= TARGET_ROUNDS;
     let enough = results.cases.iter().all(rounds);
-    let reached = |wall: Option<Interval>, enough: bool| {
+    let met = |wall: Option<Interval>, enough: bool| {
         let ends =
             wall.map_or("too few rounds".to_owned(), |i| format!("ends at {:+.2} %", i.high));
-        match wall.is_some_and(|interval| enough && interval.high < BAR_PERCENT) {
-            true => format!("**reached** ({ends})"),
-            false => format!("**not reached** ({ends})"),
+        match wall.is_some_and(|interval| enough && interval.high < TARGET_PERCENT) {
+            true => format!("met ({ends})"),
+            false => format!("**not met** ({ends})"),
         }
     };
     let cases = results
         .cases
         .iter()
-        .map(|case| format!("{} {}", case.case, reached(zero(&case.comparisons), rounds(case))));
+        .map(|case| format!("{} {}", case.case, met(zero(&case.comparisons), rounds(case))));
     format!(
-        "Aim: the 95 % interval of what zero-after-free costs over a whole sync ends below {BAR_PERCENT} \
-         %, in {BAR_ROUNDS} rounds or more of each case. All cases together: {}. Each case by itself, of \
+        "Target: the 95 % interval of what zero-after-free costs over a whole sync ends below {TARGET_PERCENT} \
+         %, in {TARGET_ROUNDS} rounds or more of each case. All cases together: {}. Each case by itself, of \
          which less is known: {}.",
-        reached(zero(&results.all), enough),
+        met(zero(&results.all), enough),
         cases.collect::<Vec<_>>().join(", ")
     )
 }
@@ -315,9 +318,8 @@ fn write_method(out: &mut String, results: &Results) -> fmt::Result {
          time. The builds differ in one cargo feature, which chooses the allocator of all public data. \
          Within a round they run one after the other, each into an empty data directory, in orders in \
          which everybody has each place, and follows each other one, {equally} (Williams's squares). \
-         bitcoind, which wipes, takes its turn among them in some rounds only, because one run of it \
-         takes longer than those of all three policies together; the rounds without it have the six orders of \
-         three. One run before each case is not counted. After the first round of a case everybody's \
+         bitcoind, which wipes, runs among them in some rounds only, because one run of it \
+         takes longer than those of all three policies together. One run before each case is not counted. After the first round of a case everybody's \
          coins were the generator's.\n",
         chain.plan,
         chain.seed,
@@ -333,6 +335,7 @@ fn write_method(out: &mut String, results: &Results) -> fmt::Result {
          it comes with the pull request's -prune=550, which an import, that keeps its blocks, does not have. \
          The other cases have room for all coins."
     )?;
+    write_change(out, &results.change, &results.bitcoind_options)?;
     if let Some(server) = &results.server {
         let trials = server
             .trials
@@ -364,7 +367,7 @@ mod tests {
         for (zero, verdict) in [
             ([101.0, 101.5], "it costs time"),
             ([99.0, 98.5], "it saves time"),
-            ([99.0, 101.0], "no difference that could be told from chance"),
+            ([99.0, 101.0], "no difference that could be distinguished from chance"),
         ] {
             let text = markdown(&results(&rounds(zero, 10)), &[]).unwrap();
             let line = text.lines().find(|line| line.starts_with("- files, zero-after-free:"));
@@ -373,20 +376,20 @@ mod tests {
         let text = markdown(&results(&rounds([101.0, 101.5], 10)), &[]).unwrap();
         // barrier-only saves one percent in every other round.
         assert!(text.contains("The run took 1.5 minutes (90 s), "), "{text}");
-        assert!(text.contains("Of 2 intervals of single cases 1 do not hold zero"), "{text}");
+        assert!(text.contains("Of 2 intervals of single cases 1 do not contain zero"), "{text}");
     }
 
     #[test]
-    fn the_aim_needs_rounds_and_room_below_the_bar() {
-        for (zero, count, reached) in [
+    fn the_target_needs_rounds_and_room_below_it() {
+        for (zero, count, is_met) in [
             ([101.0, 101.5], 10, true),
             ([101.0, 101.5], 9, false),
             ([102.0, 102.5], 10, false),
             ([101.0, 101.5], 1, false),
         ] {
-            let text = bar(&results(&rounds(zero, count)));
-            assert_eq!(text.contains("together: **reached** (ends at +1.50 %)"), reached, "{text}");
-            assert_eq!(text.contains("files **reached** (ends at +1.50 %)."), reached, "{text}");
+            let text = target(&results(&rounds(zero, count)));
+            assert_eq!(text.contains("together: met (ends at +1.50 %)"), is_met, "{text}");
+            assert_eq!(text.contains("files met (ends at +1.50 %)."), is_met, "{text}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use std::path::Path;
 
 use crate::failure::Failure;
-use crate::ibd::page::BAR_PERCENT;
+use crate::ibd::page::TARGET_PERCENT;
 use crate::ibd::results::{Results, Round, write_text};
 use crate::ibd::subject::Subject;
 use crate::interval::Interval;
@@ -60,7 +60,7 @@ impl Scale {
     fn of(lines: &[Line<'_>]) -> Self {
         let ends = lines.iter().filter_map(|line| line.interval).flat_map(|i| [i.low, i.high]);
         let points = lines.iter().flat_map(points);
-        let all = ends.chain(points).chain([-1.0, BAR_PERCENT + 1.0]);
+        let all = ends.chain(points).chain([-1.0, TARGET_PERCENT + 1.0]);
         let (low, high) = all.fold((0.0f64, 0.0f64), |(low, high), x| (low.min(x), high.max(x)));
         Self { low: low.floor(), high: high.ceil() }
     }
@@ -101,7 +101,7 @@ fn svg(results: &Results) -> Result<String, fmt::Error> {
     )?;
     writeln!(
         out,
-        "<text x=\"16\" y=\"45\" fill=\"#555\">Dot and bar: middle and 95 % interval. Small dots: single \
+        "<text x=\"16\" y=\"45\" fill=\"#555\">Dot and bar: estimate and 95 % interval. Small dots: single \
          rounds.</text>"
     )?;
     for tick in scale.ticks() {
@@ -113,7 +113,7 @@ fn svg(results: &Results) -> Result<String, fmt::Error> {
         )?;
     }
     mark(&mut out, scale.x(0.0), bottom, "#222", "plain")?;
-    mark(&mut out, scale.x(BAR_PERCENT), bottom, "#c0392b", "aim: below")?;
+    mark(&mut out, scale.x(TARGET_PERCENT), bottom, "#c0392b", "target: below")?;
     for (index, line) in lines.iter().enumerate() {
         write_line(&mut out, line, &scale, TOP + ROW * (index as f64 + 0.5))?;
     }
@@ -155,12 +155,12 @@ fn write_line(out: &mut String, line: &Line<'_>, scale: &Scale, y: f64) -> fmt::
             "<circle cx=\"{x:.1}\" cy=\"{y}\" r=\"2.5\" fill=\"{colour}\" fill-opacity=\"0.3\"/>"
         )?;
     }
-    let Some(Interval { middle, low, high, .. }) = line.interval else { return Ok(()) };
-    let (middle, low, high) = (scale.x(middle), scale.x(low), scale.x(high));
+    let Some(Interval { estimate, low, high, .. }) = line.interval else { return Ok(()) };
+    let (estimate, low, high) = (scale.x(estimate), scale.x(low), scale.x(high));
     writeln!(
         out,
         "<line x1=\"{low:.1}\" y1=\"{y}\" x2=\"{high:.1}\" y2=\"{y}\" stroke=\"{colour}\" \
-         stroke-width=\"3\"/><circle cx=\"{middle:.1}\" cy=\"{y}\" r=\"5\" fill=\"{colour}\"/>"
+         stroke-width=\"3\"/><circle cx=\"{estimate:.1}\" cy=\"{y}\" r=\"5\" fill=\"{colour}\"/>"
     )
 }
 

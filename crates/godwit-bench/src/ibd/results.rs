@@ -24,6 +24,12 @@ pub struct Results {
     pub machine: Machine,
     /// godwit's version and `bitcoind`'s.
     pub versions: [String; 2],
+    /// What was changed in `bitcoind`'s source before it was built. Earlier reports have none.
+    #[serde(default)]
+    pub change: String,
+    /// What `bitcoind` got besides.
+    #[serde(default)]
+    pub bitcoind_options: Vec<String>,
     pub chain: ChainSummary,
     /// Who served it.
     pub server: Option<ServerChoice>,
@@ -72,6 +78,9 @@ pub struct CaseResults {
     pub comparisons: Vec<Comparison>,
     /// `bitcoind`'s time over plain godwit's in the same round.
     pub bitcoind: Option<Spread>,
+    /// The same with its 95 % interval; none of fewer than six rounds.
+    #[serde(default)]
+    pub bitcoind_interval: Option<Interval>,
 }
 
 /// One run by each policy, one right after the other, and in some rounds one by `bitcoind` among
@@ -117,7 +126,9 @@ impl CaseResults {
         let ratios = self.rounds.iter().filter_map(|round| {
             Some(seconds(round, Subject::Bitcoind)? / seconds(round, Subject::Plain)?)
         });
-        self.bitcoind = Spread::of(ratios);
+        let ratios: Vec<f64> = ratios.collect();
+        self.bitcoind = Spread::of(ratios.iter().copied());
+        self.bitcoind_interval = Interval::of_ratios(&ratios);
     }
 
     /// The runs of a subject.
@@ -225,6 +236,7 @@ pub(crate) mod tests {
             rounds,
             comparisons: vec![],
             bitcoind: None,
+            bitcoind_interval: None,
         };
         case.conclude();
         case
@@ -235,6 +247,8 @@ pub(crate) mod tests {
         let mut results = Results {
             machine: Machine::here(),
             versions: ["godwit v0".into(), "Core v0".into()],
+            change: "-a\n+b\n".into(),
+            bitcoind_options: vec!["-par=3".into()],
             chain: ChainSummary {
                 plan: "benchmark".into(),
                 seed: 1,
@@ -282,10 +296,10 @@ pub(crate) mod tests {
         let round = |n: f64| [10.0 + n, 10.0 + n, (10.0 + n) * (1.0 + n / 100.0)];
         let case = case(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(round));
         let zero = case.comparison(Subject::ZeroAfterFree).unwrap().wall.unwrap();
-        assert!((zero.middle - 3.5).abs() < 0.02, "{zero:?}");
+        assert!((zero.estimate - 3.5).abs() < 0.02, "{zero:?}");
         assert!((zero.low - 1.0).abs() < 1e-9 && (zero.high - 6.0).abs() < 1e-9, "{zero:?}");
         let barrier = case.comparison(Subject::BarrierOnly).unwrap().wall.unwrap();
-        assert_eq!((barrier.middle, barrier.low, barrier.high), (0.0, 0.0, 0.0));
+        assert_eq!((barrier.estimate, barrier.low, barrier.high), (0.0, 0.0, 0.0));
         assert_eq!(case.bitcoind, Spread::of([50.0 / 11.0]));
     }
 

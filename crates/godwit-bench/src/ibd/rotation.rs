@@ -1,47 +1,31 @@
-//! Who runs when.
-//!
-//! What runs first leaves something behind for the next, in the processor, in memory or on the disk. So
-//! everybody has each place, and comes directly behind each other one, equally often: Williams's squares,
-//! one row of four for each round with `bitcoind`, and the six orders of three for the rounds without
-//! it, which takes as long as all policies together several times over.
+//! Who runs when: balanced orders of everybody in the rounds with `bitcoind`, and of the policies in those
+//! without it, which takes as long as all policies together several times over.
 
 use crate::ibd::subject::Subject;
-use Subject::{BarrierOnly, Bitcoind, Plain, ZeroAfterFree};
-
-/// The orders of the rounds in which everybody runs.
-const ALL: [[Subject; 4]; 4] = [
-    [Plain, ZeroAfterFree, Bitcoind, BarrierOnly],
-    [ZeroAfterFree, BarrierOnly, Plain, Bitcoind],
-    [BarrierOnly, Bitcoind, ZeroAfterFree, Plain],
-    [Bitcoind, Plain, BarrierOnly, ZeroAfterFree],
-];
-
-/// The orders of the rounds of the policies alone.
-const POLICIES: [[Subject; 3]; 6] = [
-    [Plain, ZeroAfterFree, BarrierOnly],
-    [BarrierOnly, ZeroAfterFree, Plain],
-    [ZeroAfterFree, BarrierOnly, Plain],
-    [Plain, BarrierOnly, ZeroAfterFree],
-    [BarrierOnly, Plain, ZeroAfterFree],
-    [ZeroAfterFree, Plain, BarrierOnly],
-];
+use crate::rotation::williams;
 
 /// Whether everybody has each place and each one before it equally often in so many rounds, of which
 /// `bitcoind` takes part in `with_bitcoind`.
 pub fn is_balanced(rounds: usize, with_bitcoind: usize) -> bool {
-    with_bitcoind.is_multiple_of(ALL.len())
-        && (rounds - with_bitcoind).is_multiple_of(POLICIES.len())
+    with_bitcoind.is_multiple_of(williams(Subject::ALL.len()).len())
+        && (rounds - with_bitcoind).is_multiple_of(williams(Subject::POLICIES.len()).len())
 }
 
 /// The order of each round. `bitcoind` takes part in `with_bitcoind` of them, spread evenly, the first
 /// one included.
 pub fn orders(rounds: usize, with_bitcoind: usize) -> Vec<Vec<Subject>> {
-    let (mut all, mut policies) = (ALL.iter().cycle(), POLICIES.iter().cycle());
+    let (all, policies) = (orders_of(&Subject::ALL), orders_of(&Subject::POLICIES));
+    let (mut all, mut policies) = (all.iter().cycle(), policies.iter().cycle());
     let order = |round: usize| match (round * with_bitcoind) % rounds < with_bitcoind {
-        true => all.next().map(|order| order.to_vec()),
-        false => policies.next().map(|order| order.to_vec()),
+        true => all.next().cloned(),
+        false => policies.next().cloned(),
     };
     (0..rounds).filter_map(order).collect()
+}
+
+fn orders_of(subjects: &[Subject]) -> Vec<Vec<Subject>> {
+    let named = |order: Vec<usize>| order.into_iter().map(|number| subjects[number]).collect();
+    williams(subjects.len()).into_iter().map(named).collect()
 }
 
 #[cfg(test)]
@@ -77,8 +61,8 @@ mod tests {
         assert!(is_balanced(DEFAULT_ROUNDS, DEFAULT_BITCOIND_ROUNDS));
         let (all, policies): (Vec<_>, Vec<_>) = orders(DEFAULT_ROUNDS, DEFAULT_BITCOIND_ROUNDS)
             .into_iter()
-            .partition(|order| order.contains(&Bitcoind));
-        assert_eq!(counts(&all, &Subject::ALL), (vec![1; 16], vec![1; 12]));
+            .partition(|order| order.contains(&Subject::Bitcoind));
+        assert_eq!(counts(&all, &Subject::ALL), (vec![2; 16], vec![2; 12]));
         assert_eq!(counts(&policies, &Subject::POLICIES), (vec![4; 9], vec![4; 6]));
         assert!(!is_balanced(DEFAULT_ROUNDS, DEFAULT_BITCOIND_ROUNDS - 1) && !is_balanced(10, 2));
     }
@@ -88,11 +72,11 @@ mod tests {
         for (rounds, with) in [(1, 1), (10, 4), (22, 4), (22, 22), (7, 3)] {
             let orders = orders(rounds, with);
             assert_eq!(orders.len(), rounds);
-            let there = |order: &Vec<Subject>| order.contains(&Bitcoind);
+            let there = |order: &Vec<Subject>| order.contains(&Subject::Bitcoind);
             assert_eq!(orders.iter().filter(|order| there(order)).count(), with, "{rounds}");
             assert!(there(&orders[0]));
             assert!(orders.iter().all(|order| Subject::POLICIES.iter().all(|p| order.contains(p))));
         }
-        assert!(!orders(3, 0).concat().contains(&Bitcoind));
+        assert!(!orders(3, 0).concat().contains(&Subject::Bitcoind));
     }
 }

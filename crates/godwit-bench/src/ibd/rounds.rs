@@ -1,5 +1,5 @@
 //! The rounds: each policy imports or downloads the same blocks into an empty data directory, in
-//! turns, with `bitcoind` among them in some rounds.
+//! balanced orders, with `bitcoind` among them in some rounds.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -30,6 +30,7 @@ pub fn run(measure: &Measure) -> Result<(), Failure> {
     let build = |name: &str| Programs {
         godwit: measure.programs.join(name).join("godwit"),
         bitcoind: measure.bitcoind.clone(),
+        bitcoind_options: measure.bitcoind_options.clone(),
     };
     let plain = build(Subject::Plain.name());
     let versions = [plain.version(Node::Godwit)?, plain.version(Node::Bitcoind)?];
@@ -58,6 +59,8 @@ pub fn run(measure: &Measure) -> Result<(), Failure> {
     let mut results = Results {
         machine,
         versions,
+        change: plain.change()?,
+        bitcoind_options: measure.bitcoind_options.clone(),
         chain: chain.clone(),
         server,
         seconds: None,
@@ -181,6 +184,7 @@ impl Stand<'_> {
             rounds,
             comparisons: vec![],
             bitcoind: None,
+            bitcoind_interval: None,
         })
     }
 

@@ -90,8 +90,7 @@ pub fn flush(
         keys.extend(group.iter().map(|coin| hasher.hash(coin.borrow().0)));
         utxo.warm(&keys);
         for (key, coin) in keys.drain(..).zip(group.drain(..)) {
-            let (_, Coin { value, script_pubkey, height, coinbase }) = coin.borrow();
-            utxo.add(&key, *value, script_pubkey, *height, *coinbase, false);
+            utxo.add(&key, &coin.borrow().1, false);
         }
         if n % BLOCK_GROUPS == 0 {
             utxo.poll()?;

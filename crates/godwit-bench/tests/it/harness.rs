@@ -2,9 +2,9 @@ use std::ffi::OsString;
 use std::hint::black_box;
 use std::time::Duration;
 
-use godwit_bench::harness::turns::Here;
+use godwit_bench::harness::rounds::Here;
 use godwit_bench::harness::{Counters, Epoch, Plan, Runner, Subject, callgrind, known_cost};
-use godwit_bench::harness::{figures, take_turns};
+use godwit_bench::harness::{Figures, run_rounds};
 
 /// How near a count of instructions has to be.
 const WITHIN: f64 = 0.02;
@@ -26,9 +26,9 @@ fn ten_times_the_work_is_seen_as_slower() {
     let mut runners: Vec<Box<dyn Runner + '_>> =
         vec![Box::new(Here::new(&mut fast)), Box::new(Here::new(&mut slow))];
     let plan = Plan { epochs: 11, min_time: Duration::from_millis(50), long: false };
-    let epochs = take_turns(&mut runners, &plan, |_| ()).unwrap();
-    let ratio = figures::ratio((&epochs[1], 1.0), (&epochs[0], 1.0)).unwrap();
-    assert!(ratio.median > 2.0, "{ratio:?}");
+    let epochs = run_rounds(&mut runners, &plan, |_, _| ()).unwrap();
+    let [fast, slow] = [0, 1].map(|n| Figures::of(&epochs[n], 1.0).unwrap().nanoseconds.median);
+    assert!(slow > 2.0 * fast, "{slow} {fast}");
 }
 
 fn is_near(counted: f64) -> bool {
@@ -58,7 +58,7 @@ fn valgrind_counts_known_instructions() {
         return;
     }
     let program = |iterations: u64| -> Vec<OsString> {
-        let words = ["count", "Limits", "loop of two instructions", &iterations.to_string()];
+        let words = ["count", "References", "loop of two instructions", &iterations.to_string()];
         let program = [env!("CARGO_BIN_EXE_godwit-bench")];
         program.into_iter().chain(words).map(OsString::from).collect()
     };

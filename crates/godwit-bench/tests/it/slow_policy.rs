@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use godwit_bench::bench::{Group, Kind, Line, OURS};
-use godwit_bench::harness::turns::Here;
-use godwit_bench::harness::{Plan, Runner, Subject, take_turns};
+use godwit_bench::harness::rounds::Here;
+use godwit_bench::harness::{Plan, Runner, Subject, run_rounds};
 use godwit_bench::workloads::streams::alloc_in;
 use godwit_stream::{AllocError, Allocator, PUBLIC_MEMORY, PublicMemory};
 
@@ -49,7 +49,7 @@ fn a_policy_that_is_slower_on_purpose_is_seen_as_slower() {
     let mut runners: Vec<Box<dyn Runner + '_>> =
         vec![Box::new(Here::new(&mut plain)), Box::new(Here::new(&mut slow))];
     let plan = Plan { epochs: 11, min_time: Duration::from_millis(50), long: false };
-    let mut epochs = take_turns(&mut runners, &plan, |_| ()).unwrap();
+    let mut epochs = run_rounds(&mut runners, &plan, |_, _| ()).unwrap();
     drop(runners);
     let slow_epochs = epochs.pop().unwrap();
     let lines = vec![

@@ -110,7 +110,7 @@ fn store_of(dir: &Path, prevouts: &[Prevout]) -> UtxoStore {
     let mut utxo = UtxoStore::open(&disk, dir, hasher, &manifest, config, &executor).unwrap();
     for Prevout { outpoint, coin, .. } in prevouts {
         let hashed = hasher.hash(*outpoint);
-        utxo.add(&hashed, coin.value, &coin.script_pubkey, coin.height, coin.coinbase, true);
+        utxo.add(&hashed, coin, true);
     }
     utxo
 }
@@ -230,7 +230,7 @@ fn a_missing_coin_is_noticed_and_leaves_no_trace() {
         let coin = utxo.spend(&hashed).unwrap().expect("just added");
         let Err(reject) = connect(&mut utxo, &case) else { panic!("{name}: was not rejected") };
         assert_eq!(reject.reason, RejectReason::InputsMissingOrSpent, "{name}");
-        utxo.add(&hashed, coin.value, &coin.script_pubkey, coin.height, coin.coinbase, true);
+        utxo.add(&hashed, &coin, true);
         let Resolved { spent, .. } =
             connect(&mut utxo, &case).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         assert!(unapply(

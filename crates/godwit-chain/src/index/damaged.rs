@@ -1,4 +1,4 @@
-//! What is known to be damaged of stored blocks. Not durable: whoever needs it after a restart finds out.
+//! What is known to be damaged of stored blocks. Not durable: the next reader after a restart finds out.
 
 use std::collections::BTreeSet;
 

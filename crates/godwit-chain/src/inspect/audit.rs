@@ -292,8 +292,8 @@ impl Audit {
             return Err(ChainError::DamagedIndex(stored.hash));
         }
         let parent = node.parent().expect("genesis is not of those that are stored");
-        let mut alone = check_alone(block.view(), &self.params).map_err(ChainError::Engine)?;
-        alone = alone.and_then(|()| {
+        let alone = check_alone(block.view(), &self.params).map_err(ChainError::Engine)?;
+        let alone = alone.and_then(|_| {
             self.index.with_prev_context(parent, |context, params| {
                 contextual_check_header(block.header(), context, params, ANY_TIME)?;
                 contextual_check_block(block.view(), block.place_facts(), context, params)

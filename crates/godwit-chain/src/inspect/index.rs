@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use godwit_primitives::network::Params;
 use godwit_store::disk::Disk;
-use godwit_store::error::Damage;
+use godwit_store::error::{Damage, Remedy};
 use godwit_store::inspect::{Found, Inspection, Watch};
 use godwit_store::{BLOCK_BUFFERS, NetworkId, Rebuild, Store, StoreOptions};
 
@@ -59,13 +59,14 @@ fn check_places(inspection: &Inspection, index: &BlockIndex, last: NodeId, watch
         no_undo |= node.position.is_some() && node.undo.is_none();
         walk = parent;
     }
+    let remedy = inspection.index_remedy();
     let lacks = [
-        (no_block, "blocks that were connected are not stored"),
-        (no_undo, "blocks that were connected have no undo record"),
+        (no_block, "blocks that were connected are not stored", remedy),
+        (no_undo, "blocks that were connected have no undo record", Remedy::WhenDisconnected),
     ];
-    for (_, what) in lacks.into_iter().filter(|(is_missing, _)| *is_missing) {
+    for (_, what, remedy) in lacks.into_iter().filter(|(is_missing, ..)| *is_missing) {
         let (path, damage) = (inspection.database_path(), Damage::Disagreement(what));
-        watch.found(Found { path, offset: 0, bytes: 0, damage, remedy: inspection.index_remedy() });
+        watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
     }
 }
 

@@ -171,7 +171,16 @@ impl LostCoinsRepair {
             return Ok(());
         }
         (self.next, self.counted) = (1, Some(self.coins.counted()));
-        self.coins.end_pass(&mut |manifest| inspection.commit_coins(manifest))
+        self.coins.end_pass(&mut |manifest| inspection.commit_coins(manifest))?;
+        if self.wants_blocks()
+            && let Some(readings) = self.coins.passes_left()
+        {
+            log::info!(
+                "Lost coins: about {readings} more readings of all blocks are needed, for want of memory \
+                 (-memory); `godwit -reindex-chainstate` takes one."
+            );
+        }
+        Ok(())
     }
 
     /// Tells what became of it. Returns whether all was repaired, and how many coins there are then, if

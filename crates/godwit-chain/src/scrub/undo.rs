@@ -105,7 +105,7 @@ pub(super) fn in_one_search(lengths: impl Iterator<Item = u64>) -> usize {
 }
 
 impl RottenUndo {
-    /// That of a block, as long as somebody may need it.
+    /// That of a block, as long as a reorganisation may need it.
     pub(super) fn of(index: &BlockIndex, id: NodeId) -> Option<Self> {
         let node = index.node(id);
         let is_needed = node.position.is_some()

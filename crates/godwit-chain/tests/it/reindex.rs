@@ -30,7 +30,7 @@ pub(crate) const FILE_SIZE: u32 = 200_000;
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
 /// Blocks of the chain that the datadirs have.
-const CONNECTED: usize = 150;
+pub(crate) const CONNECTED: usize = 150;
 /// Blocks whose coins are on disk.
 const FLUSHED: usize = 140;
 

@@ -139,7 +139,8 @@ fn a_coinbase_claims_subsidy_and_fees_at_most() {
     let claims = |height: u32, fees: Amount, values: &[Amount]| {
         let outputs = values.iter().map(|value| output(*value)).collect();
         let tx = Transaction { outputs, ..coinbase(height) };
-        with_view(&tx, |tx| check_coinbase_amount(tx, fees, height, &regtest()))
+        let facts = with_view(&tx, TxFacts::of);
+        check_coinbase_amount(&facts, fees, height, &regtest())
     };
     let too_much = Err(Reject::new(RejectReason::BadCbAmount));
     assert_eq!(claims(149, 0, &[50 * COIN]), Ok(()));

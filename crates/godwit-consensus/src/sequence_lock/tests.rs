@@ -1,10 +1,10 @@
 use std::cell::RefCell;
 
-use godwit_primitives::Transaction;
+use godwit_primitives::{Coin, Transaction};
 use proptest::prelude::*;
 
 use super::*;
-use crate::fixtures::{coin, input, spend, with_view};
+use crate::fixtures::{coin, input, spend, views, with_view};
 
 /// Median time past by height: 1,000 seconds a block.
 fn time_at(height: u32) -> u32 {
@@ -21,7 +21,7 @@ fn lock_of(version: u32, inputs: &[(u32, u32)]) -> SequenceLock {
         ..spend()
     };
     let coins: Vec<Coin> = inputs.iter().map(|(_, height)| coin(1, *height)).collect();
-    with_view(&tx, |tx| sequence_lock(tx, &coins, &time_at))
+    with_view(&tx, |tx| sequence_lock(tx, &views(&coins), &time_at))
 }
 
 const BLOCKS: u32 = 0;
@@ -85,8 +85,12 @@ fn the_rule_gives_its_reason() {
         inputs: vec![godwit_primitives::TxIn { sequence: 10, ..input(1) }],
         ..spend()
     };
-    let at =
-        |height| with_view(&tx, |tx| sequence_locks_met(tx, &[coin(1, 100)], height, 0, &time_at));
+    let coins = [coin(1, 100)];
+    let at = |height| {
+        with_view(&tx, |tx| {
+            sequence_locks_met(tx, &TxFacts::of(tx), &views(&coins), height, 0, &time_at)
+        })
+    };
     assert_eq!(at(109), Err(Reject::new(RejectReason::TxnsNonfinal)));
     assert_eq!(at(110), Ok(()));
 }
@@ -122,7 +126,9 @@ proptest! {
             asked.borrow_mut().push(height);
             time_at(height)
         };
-        with_view(&tx, |tx| sequence_lock(tx, &coins, &median_time_past));
+        with_view(&tx, |tx| {
+            assert_eq!(sequence_lock(tx, &views(&coins), &median_time_past) != SequenceLock::OPEN, TxFacts::of(tx).is_locked);
+        });
         let locked = inputs.iter().filter(|(sequence, _)| is_time_locked(version, *sequence));
         let expected: Vec<u32> = locked.map(|(_, height)| height - 1).collect();
         prop_assert_eq!(asked.into_inner(), expected);

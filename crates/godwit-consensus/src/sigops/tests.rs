@@ -1,10 +1,11 @@
 //! The cases of Core's `sigopcount_tests.cpp`, and a twin of the counter.
 
-use godwit_primitives::{OutPoint, Transaction};
+use godwit_primitives::{Coin, OutPoint, Transaction};
+use godwit_stream::DataStream;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fixtures::{coin_of, output, spend, with_view};
+use crate::fixtures::{coin_of, output, spend, views, with_view};
 use crate::script::{OP_0, OP_EQUAL, OP_HASH160, push_data};
 
 const OP_2: u8 = OP_1 + 1;
@@ -34,7 +35,25 @@ fn witness_output(version: u8, size: usize) -> Vec<u8> {
 /// A transaction that spends a coin of `script_pubkey` with that script and witness.
 fn cost(script_pubkey: &[u8], script_sig: &[u8], witness: &[&[u8]], flags: ScriptFlags) -> u64 {
     let tx = spending(script_sig, witness);
-    with_view(&tx, |tx| sigop_cost(tx, &[coin_of(1, 1, script_pubkey)], flags))
+    cost_of(&tx, &[coin_of(1, 1, script_pubkey)], flags)
+}
+
+/// Over coins with their scripts, and over the same coins as they are stored.
+fn cost_of(tx: &Transaction, coins: &[Coin], flags: ScriptFlags) -> u64 {
+    let over =
+        |coins: &[CoinView<'_>]| with_view(tx, |tx| sigop_cost(tx, &TxFacts::of(tx), coins, flags));
+    let stored: Vec<Vec<u8>> = coins.iter().map(stored).collect();
+    let lying: Vec<CoinView<'_>> =
+        stored.iter().map(|bytes| CoinView::from_compressed(bytes).unwrap()).collect();
+    let cost = over(&views(coins));
+    assert_eq!(over(&lying), cost);
+    cost
+}
+
+fn stored(coin: &Coin) -> Vec<u8> {
+    let mut bytes: DataStream = DataStream::new();
+    bytes.put(coin);
+    bytes.as_slice().to_vec()
 }
 
 fn spending(script_sig: &[u8], witness: &[&[u8]]) -> Transaction {
@@ -77,7 +96,7 @@ fn own_scripts_count_four_times_and_multisig_twenty() {
     };
     assert_eq!(with_view(&creating, legacy_sigop_count), 40);
     let coins = [coin_of(1, 1, &[])];
-    assert_eq!(with_view(&creating, |tx| sigop_cost(tx, &coins, BOTH)), 160);
+    assert_eq!(cost_of(&creating, &coins, BOTH), 160);
     assert_eq!(cost(&multisig(OP_CHECKMULTISIGVERIFY), &[OP_0, OP_0], &[], BOTH), 0);
     assert_eq!(cost(&[], &[OP_CHECKSIG, OP_CHECKSIGVERIFY], &[], ScriptFlags::NONE), 8);
 }
@@ -135,8 +154,8 @@ fn a_coinbase_counts_its_own_scripts_only() {
     let mut tx = spending(&[OP_CHECKSIG], &[&[], &[]]);
     tx.inputs[0].prevout = OutPoint::NULL;
     let coins = [coin_of(1, 1, &witness_output(OP_0, 20))];
-    assert_eq!(with_view(&tx, |tx| sigop_cost(tx, &coins, BOTH)), 4);
-    assert_eq!(with_view(&tx, |tx| sigop_cost::<Coin>(tx, &[], BOTH)), 4);
+    assert_eq!(cost_of(&tx, &coins, BOTH), 4);
+    assert_eq!(cost_of(&tx, &[], BOTH), 4);
 }
 
 /// The counter by index, with every operation's end worked out apart.

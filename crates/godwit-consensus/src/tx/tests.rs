@@ -1,10 +1,10 @@
 use std::collections::HashSet;
 
-use godwit_primitives::{COIN, Transaction, TxIn, Txid};
+use godwit_primitives::{COIN, Coin, Transaction, TxIn, TxOut, Txid};
 use proptest::prelude::*;
 
 use super::*;
-use crate::fixtures::{coin, coinbase, input, output, spend, with_view};
+use crate::fixtures::{coin, coinbase, input, output, spend, views, with_view};
 
 fn check(tx: &Transaction) -> Result<(), Reject> {
     with_view(tx, check_transaction)
@@ -178,6 +178,46 @@ fn transactions_are_final_when_each_of_them_is() {
     }
 }
 
+/// Summed up while the rules are checked, and alone.
+#[test]
+fn facts_are_those_of_the_transaction() {
+    let with = |version, sequences: &[u32], script_sig: &[u8]| Transaction {
+        version,
+        inputs: (1..)
+            .zip(sequences)
+            .map(|(n, sequence)| TxIn {
+                sequence: *sequence,
+                script_sig: script_sig.to_vec(),
+                ..input(n)
+            })
+            .collect(),
+        outputs: vec![output(3), TxOut { value: 4, script_pubkey: vec![0xac, 0xae] }],
+        lock_time: 0,
+    };
+    for (version, sequences, is_locked) in [
+        (2, &[u32::MAX, 0][..], true),
+        (2, &[1 << 31, u32::MAX], false),
+        (2, &[(1 << 31) - 1], true),
+        (1, &[0], false),
+    ] {
+        for (script_sig, spending) in [(&[][..], 0), (&[0xac, 0xad], 2)] {
+            let tx = with(version, sequences, script_sig);
+            let own_sigops = 21 + spending * sequences.len() as u32;
+            let expected = TxFacts { value_out: 7, own_sigops, is_locked };
+            assert_eq!(with_view(&tx, TxFacts::of), expected);
+            let checked = with_view(&tx, |tx| check_and_sum_up(tx, &mut Vec::new()));
+            assert_eq!(checked, Ok(expected));
+        }
+    }
+}
+
+#[test]
+fn outputs_of_a_transaction_that_no_rule_has_passed_are_summed_up() {
+    let outputs = vec![output(i64::MAX), output(1)];
+    let tx = Transaction { outputs, ..spend() };
+    assert_eq!(with_view(&tx, TxFacts::of).value_out, i64::MAX);
+}
+
 fn fee(values: &[Amount], out: Amount) -> Result<Amount, Reject> {
     let coins: Vec<Coin> = values.iter().map(|value| coin(*value, 1)).collect();
     let tx = Transaction {
@@ -185,7 +225,7 @@ fn fee(values: &[Amount], out: Amount) -> Result<Amount, Reject> {
         outputs: vec![output(out)],
         ..spend()
     };
-    with_view(&tx, |tx| check_tx_inputs(tx, &coins, 500))
+    with_view(&tx, |tx| check_tx_inputs(tx, &TxFacts::of(tx), &views(&coins), 500))
 }
 
 #[test]
@@ -209,7 +249,9 @@ fn spent_amounts_and_their_sum_are_in_range() {
 fn a_missing_coin_goes_before_everything_else() {
     let tx = Transaction { inputs: vec![input(1), input(2)], ..spend() };
     let immature = Coin { coinbase: true, ..coin(COIN, 500) };
-    let of = |coins: &[Coin]| with_view(&tx, |tx| check_tx_inputs(tx, coins, 500));
+    let of = |coins: &[Coin]| {
+        with_view(&tx, |tx| check_tx_inputs(tx, &TxFacts::of(tx), &views(coins), 500))
+    };
     assert_eq!(of(&[]), rejected(RejectReason::InputsMissingOrSpent));
     assert_eq!(of(std::slice::from_ref(&immature)), rejected(RejectReason::InputsMissingOrSpent));
     assert_eq!(of(&[immature, coin(1, 1)]), rejected(RejectReason::PrematureSpendOfCoinbase));
@@ -219,7 +261,9 @@ fn a_missing_coin_goes_before_everything_else() {
 fn a_coinbase_matures_after_100_blocks() {
     let at = |coinbase: bool, height: u32| {
         let coin = Coin { coinbase, ..coin(COIN, 400) };
-        with_view(&spend(), |tx| check_tx_inputs(tx, &[&coin], height))
+        with_view(&spend(), |tx| {
+            check_tx_inputs(tx, &TxFacts::of(tx), &[CoinView::from(&coin)], height)
+        })
     };
     assert_eq!(at(true, 499), rejected(RejectReason::PrematureSpendOfCoinbase));
     assert_eq!(at(true, 500), Ok(0));

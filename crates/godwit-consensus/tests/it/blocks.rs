@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use godwit_consensus::{
-    PlaceFacts, PrevContext, Reject, RejectReason, check_block, check_coinbase_amount,
+    PlaceFacts, PrevContext, Reject, RejectReason, TxFacts, check_block, check_coinbase_amount,
     contextual_check_block, enforces_bip30,
 };
 use godwit_primitives::network::Params;
@@ -148,10 +148,10 @@ fn every_block_with_prevouts_connects_with_its_fees() {
             continue;
         };
         assert_eq!(fees, Ok(expected), "{}", real.name);
-        let coinbase = real.block.view().tx(0);
+        let coinbase = TxFacts::of(real.block.view().tx(0));
         let subsidy = real.entry["subsidy_sat"].as_i64().unwrap();
         let left = expected + subsidy - real.entry["coinbase_value_sat"].as_i64().unwrap();
-        let claim = |fees| check_coinbase_amount(coinbase, fees, height, &real.params);
+        let claim = |fees| check_coinbase_amount(&coinbase, fees, height, &real.params);
         assert_eq!(claim(expected - left), Ok(()), "{}", real.name);
         let too_much = Err(Reject::new(RejectReason::BadCbAmount));
         assert_eq!(claim(expected - left - 1), too_much, "{}", real.name);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ethnum::U256;
 use godwit_consensus::{
-    MEDIAN_TIME_SPAN, PlaceFacts, PrevContext, Reject, RejectReason, add_fee, check_block,
+    MEDIAN_TIME_SPAN, PlaceFacts, PrevContext, Reject, RejectReason, TxFacts, add_fee, check_block,
     check_coinbase_amount, check_header, check_tx_inputs, contextual_check_block,
     contextual_check_header, enforces_bip30, is_bip30_repeat, median_time_past, script_flags,
     sequence_locks_met, signet_spend, sigop_cost, sigop_cost_within_limit,
@@ -12,7 +12,7 @@ use godwit_consensus::{
 use godwit_primitives::network::{Deployment, Params};
 use godwit_primitives::work::block_proof;
 use godwit_primitives::{
-    Amount, Block, BlockHash, BlockHeader, BlockView, Coin, OutPoint, TxView, Work,
+    Amount, Block, BlockHash, BlockHeader, BlockView, Coin, CoinView, OutPoint, TxView, Work,
 };
 use godwit_testdata::{read, shared_data};
 use serde_json::Value;
@@ -44,18 +44,21 @@ pub(crate) fn connect(
     let (mut fees, mut sigops) = (0, 0);
     for tx in block.txs() {
         let spent = spend(tx, coins);
+        let spent: Vec<CoinView<'_>> = spent.iter().map(CoinView::from).collect();
+        let facts = TxFacts::of(tx);
         if !tx.is_coinbase() {
-            fees = add_fee(fees, check_tx_inputs(tx, &spent, place.height)?)?;
+            fees = add_fee(fees, check_tx_inputs(tx, &facts, &spent, place.height)?)?;
             if place.params.is_active(Deployment::Csv, place.height) {
                 let prev = place.prev_median_time_past;
-                sequence_locks_met(tx, &spent, place.height, prev, place.median_time_past)?;
+                let time = place.median_time_past;
+                sequence_locks_met(tx, &facts, &spent, place.height, prev, time)?;
             }
         }
-        sigops += sigop_cost(tx, &spent, flags);
+        sigops += sigop_cost(tx, &facts, &spent, flags);
         sigop_cost_within_limit(sigops)?;
         create(tx, place.height, coins);
     }
-    check_coinbase_amount(block.tx(0), fees, place.height, place.params)?;
+    check_coinbase_amount(&TxFacts::of(block.tx(0)), fees, place.height, place.params)?;
     Ok(fees)
 }
 

@@ -6,9 +6,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use godwit_consensus::{
-    check_block, check_transaction, legacy_sigop_count, script_flags, sigop_cost,
+    TxFacts, check_block, check_transaction, legacy_sigop_count, script_flags, sigop_cost,
 };
-use godwit_primitives::Coin;
+use godwit_primitives::{Coin, CoinView, OutPoint};
 
 use crate::blocks::{check_in_place, real_blocks};
 
@@ -36,10 +36,10 @@ fn speed_of_rules() {
         // A coin of the block itself counts as one that holds nothing.
         let empty =
             Coin { value: 0, script_pubkey: Default::default(), height: 0, coinbase: false };
-        let coins: Vec<Vec<&Coin>> = view
-            .txs()
-            .map(|tx| tx.inputs().map(|i| spent.coins.get(&i.prevout).unwrap_or(&empty)).collect())
-            .collect();
+        let coin =
+            |outpoint: OutPoint| CoinView::from(spent.coins.get(&outpoint).unwrap_or(&empty));
+        let coins: Vec<Vec<CoinView<'_>>> =
+            view.txs().map(|tx| tx.inputs().map(|i| coin(i.prevout)).collect()).collect();
         let alone = fastest(|| {
             black_box(check_block(black_box(view), &real.params, |_| false)).unwrap();
         });
@@ -53,7 +53,10 @@ fn speed_of_rules() {
             black_box(check_in_place(black_box(&real.block), height, &real.params)).unwrap();
         });
         let all = fastest(|| {
-            let costs = view.txs().zip(&coins).map(|(tx, coins)| sigop_cost(tx, coins, flags));
+            let costs = view
+                .txs()
+                .zip(&coins)
+                .map(|(tx, coins)| sigop_cost(tx, &TxFacts::of(tx), coins, flags));
             black_box(costs.sum::<u64>());
         });
         println!(

@@ -72,7 +72,7 @@ fn private(
     for stored in keys {
         let found = match stored {
             StoredKey::Single { key, compressed } if expression.kind == KeyKind::Hex => {
-                let same = split::single_text(key, *compressed, expression.x_only)? == wanted;
+                let same = split::single_text(key, *compressed, expression)? == wanted;
                 same.then(|| to_wif(key, network, *compressed).map(in_place)).transpose()?
             }
             StoredKey::Extended { key, origin } if expression.kind == KeyKind::ExtendedPublic => {

@@ -182,7 +182,7 @@ fn public_form(
     match key {
         Key::Public(text) => Ok(public_text(origin, text, path, wildcard, 'h')),
         Key::Private(StoredKey::Single { key, compressed }) => {
-            let text = single_text(key, *compressed, expression.x_only).map_err(invalid)?;
+            let text = single_text(key, *compressed, expression).map_err(invalid)?;
             Ok(public_text(origin, &text, path, wildcard, 'h'))
         }
         Key::Private(StoredKey::Extended { key, .. }) => {
@@ -209,14 +209,14 @@ fn public_form(
     }
 }
 
-/// The text of a public key without children.
+/// The text of a public key without children, in the form that the expression wants.
 pub(super) fn single_text(
     key: &PrivateKey,
     compressed: bool,
-    x_only: bool,
+    expression: &KeyExpression,
 ) -> Result<String, KeyError> {
     let public = key.public_key()?;
-    Ok(match (x_only, compressed) {
+    Ok(match (expression.x_only, compressed) {
         (true, _) => public.x_only_public_key().0.to_string(),
         (false, true) => public.to_string(),
         (false, false) => bitcoin::PublicKey::new_uncompressed(public).to_string(),

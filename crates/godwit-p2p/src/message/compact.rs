@@ -60,7 +60,6 @@ pub struct RawTransactions {
 }
 
 impl RawTransactions {
-    /// None.
     pub fn new() -> Self {
         Self::default()
     }

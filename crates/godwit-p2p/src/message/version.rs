@@ -16,7 +16,7 @@ const VERSION_ADDRESS_SIZE: usize = 26;
 /// What a node says about itself (Core `net_processing.cpp`, `NetMsgType::VERSION`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// Protocol version.
+    /// The version of the protocol that the sender speaks.
     pub version: i32,
     /// What the sender offers.
     pub services: Services,

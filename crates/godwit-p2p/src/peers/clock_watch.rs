@@ -31,8 +31,8 @@ pub(super) struct ClockWatch {
 }
 
 impl ClockWatch {
-    /// An outbound peer said what time it is. Inbound ones are not asked: they are chosen by whoever
-    /// wants to be heard.
+    /// An outbound peer said what time it is. Inbound ones are not asked: they choose
+    /// us.
     pub(super) fn note(&mut self, now: Now, timestamp: i64) {
         if self.offsets.len() == MAX_OFFSETS {
             self.offsets.pop_front();

@@ -152,8 +152,8 @@ impl Connections {
         evicted.map(InboundSlot::Of)
     }
 
-    /// A connection was opened; false if it is no longer wanted. Whoever was banned meanwhile is let go,
-    /// unless the operator had him called.
+    /// A connection was opened; false if it is no longer wanted. A host that was banned meanwhile is let
+    /// go, unless the operator had it called.
     pub(super) fn on_connected(
         &mut self,
         cx: &mut Context<'_>,

@@ -40,7 +40,6 @@ const MAX_AHEAD: u32 = 2;
 
 /// What is to be done about a compact block.
 pub(super) enum Compact {
-    /// Nothing.
     Ignored,
     /// Its parent is unknown.
     Unconnected,
@@ -67,7 +66,6 @@ impl BlockFetch {
         }
     }
 
-    /// The scheduler.
     pub(super) fn downloads(&self) -> &Downloads {
         &self.downloads
     }

@@ -150,7 +150,7 @@ impl Line {
         due(self.heard) && self.asked.is_none_or(|(_, last)| due(last))
     }
 
-    /// Nothing arrives although somebody was asked.
+    /// Nothing arrives although peers were asked.
     fn declare(&mut self, now: Now) {
         let unanswered = self.asked.map_or(Duration::ZERO, |(first, _)| now.monotonic - first);
         let silent = unanswered >= DECLARE_AFTER && self.peers + self.failed >= WITNESSES;

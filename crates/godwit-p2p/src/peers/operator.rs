@@ -63,7 +63,7 @@ pub struct PeerSays {
     /// Zero before its `version`.
     pub version: i32,
     pub services: Services,
-    /// Sanitised.
+    /// Only the characters that Bitcoin Core keeps of it.
     pub user_agent: String,
     /// Seconds by which its clock is ahead of ours.
     pub time_offset: i64,

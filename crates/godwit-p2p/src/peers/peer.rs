@@ -55,7 +55,7 @@ pub(super) struct Handshake {
     /// The lower of both protocol versions.
     pub(super) common_version: i32,
     pub(super) services: Services,
-    /// Sanitised.
+    /// Only the characters that Bitcoin Core keeps of it.
     pub(super) user_agent: String,
     pub(super) start_height: i32,
     /// Seconds by which its clock is ahead of ours.

@@ -1,4 +1,4 @@
-//! Bytes exchanged with a peer, for whoever asks the node.
+//! Bytes exchanged with a peer, for RPC methods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,12 +33,10 @@ impl Traffic {
         self.last_sent = now;
     }
 
-    /// In all.
     pub fn bytes_received(&self) -> u64 {
         self.received.values().sum::<u64>() + self.unknown
     }
 
-    /// In all.
     pub fn bytes_sent(&self) -> u64 {
         self.sent.values().sum()
     }

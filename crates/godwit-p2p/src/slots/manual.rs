@@ -54,7 +54,7 @@ pub(super) struct Manual {
     once: Vec<Target>,
 }
 
-/// Peers that wait for their only attempt. Whoever asks for more asks in vain.
+/// Peers that wait for their only attempt. A request for more is refused.
 const MAX_TRIES: usize = 64;
 
 /// Peers of `addnode` at most; each costs a look at every connection twice a second.

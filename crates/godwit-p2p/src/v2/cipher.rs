@@ -147,7 +147,6 @@ impl PacketKey {
     }
 }
 
-/// Encrypts packets.
 pub(super) struct Sealer(PacketKey);
 
 impl Sealer {

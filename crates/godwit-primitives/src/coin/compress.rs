@@ -3,7 +3,7 @@
 use godwit_stream::{Allocator, DataStream, DecodeError, SpanReader};
 use secp256k1::PublicKey;
 
-use super::{MAX_SCRIPT_SIZE, OP_RETURN, ScriptBytes};
+use super::{Lock, MAX_SCRIPT_SIZE, OP_RETURN, ScriptBytes};
 
 const OP_DUP: u8 = 0x76;
 const OP_EQUAL: u8 = 0x87;
@@ -110,6 +110,21 @@ pub(super) fn decode_script(reader: &mut SpanReader<'_>) -> Result<ScriptBytes, 
                 return Ok(ScriptBytes::from_slice(&[OP_RETURN]));
             }
             Ok(ScriptBytes::from_slice(script))
+        }
+    }
+}
+
+/// As [`decode_script`], of which it puts nothing together.
+pub(super) fn read_lock<'a>(reader: &mut SpanReader<'a>) -> Result<Lock<'a>, DecodeError> {
+    const TOO_LONG: &[u8] = &[OP_RETURN];
+    let form = reader.var_int_u32()?;
+    match form {
+        0 => reader.skip(20).map(|()| Lock::Key),
+        1 => reader.skip(20).map(|()| Lock::ScriptHash),
+        2..SPECIAL_SCRIPTS => reader.skip(32).map(|()| Lock::Key),
+        _ => {
+            let script = reader.bytes((form - SPECIAL_SCRIPTS) as usize)?;
+            Ok(Lock::Script(if script.len() > MAX_SCRIPT_SIZE { TOO_LONG } else { script }))
         }
     }
 }

@@ -124,6 +124,24 @@ fn keys_off_the_curve() {
     assert_eq!(encoded_script(&compressed), [&[2][..], &x].concat());
 }
 
+/// What is read of a stored coin where it lies is what decoding it gives.
+fn assert_view_agrees(bytes: &[u8]) {
+    let (view, coin) = (CoinView::from_compressed(bytes), Coin::from_compressed(bytes));
+    let (view, coin) = match (view, coin) {
+        (Ok(view), Ok(coin)) => (view, coin),
+        (view, coin) => return assert_eq!(view.err(), coin.err(), "{bytes:?}"),
+    };
+    let script = &coin.script_pubkey[..];
+    match view.lock {
+        Lock::Script(lying) => assert_eq!(lying, script),
+        Lock::ScriptHash => assert_eq!(script, p2sh(&script[2..22])),
+        Lock::Key => assert!(
+            script.is_empty() || matches!(script.len(), 25 | 35 | 67) && script.ends_with(&[0xac])
+        ),
+    }
+    assert_eq!(CoinView { lock: Lock::Script(script), ..view }, CoinView::from(&coin));
+}
+
 #[test]
 fn scripts_around_the_largest() {
     for len in [MAX_SCRIPT_SIZE - 1, MAX_SCRIPT_SIZE, MAX_SCRIPT_SIZE + 1] {
@@ -133,6 +151,7 @@ fn scripts_around_the_largest() {
             expected.script_pubkey = ScriptBytes::from_slice(&[OP_RETURN]);
         }
         assert_eq!(decode(&encode(&long)), Ok(expected));
+        assert_view_agrees(&encode(&long));
         assert_eq!(is_unspendable(&long.script_pubkey), len > MAX_SCRIPT_SIZE);
     }
     assert!(is_unspendable(&[OP_RETURN]));
@@ -232,6 +251,7 @@ proptest! {
         let bytes = encode(&coin);
         prop_assert!(bytes.len() >= Coin::MIN_ENCODED_LEN);
         prop_assert_eq!(decode(&bytes), Ok(coin.clone()));
+        assert_view_agrees(&bytes);
         let undo = encode_undo(&coin);
         let mut converted = DataStream::new();
         compressed_to_undo(&bytes, &mut converted);
@@ -250,6 +270,7 @@ proptest! {
         rest in proptest::collection::vec(any::<u8>(), 0..80),
     ) {
         let bytes = [&head[..], &[form], &rest].concat();
+        assert_view_agrees(&bytes);
         for decode in [Coin::decode, Coin::decode_undo] {
             if let Ok(coin) = decode(&mut SpanReader::new(&bytes)) {
                 let again = Coin::decode(&mut SpanReader::new(&encode(&coin))).unwrap();

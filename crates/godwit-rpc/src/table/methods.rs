@@ -1,12 +1,11 @@
 //! The rows.
 
 use super::Category::{
-    Blockchain, Control, Hidden, Mining, Network, Rawtransactions, Signer, Util,
+    Blockchain, Control, Hidden, Mining, Network, Rawtransactions, Signer, Util, Zmq,
 };
 use super::{Category, Kind, Method, Need, Param, Presence};
 
 const NOT_YET: &str = "not yet";
-const NO_FILTERS: &str = "there is no blockfilterindex yet";
 const DUMP: &str = "not yet on a running node; `godwit utxo dump` does it on a stopped one";
 const LOAD: &str =
     "a running node does not replace its coins; `godwit utxo load` does it on a stopped one";
@@ -47,8 +46,12 @@ pub const METHODS: &[Method] = &[
         &[],
     ),
     present(Blockchain, "getblockcount", "The height of the last block of the active chain.", &[]),
-    absent(Blockchain, "getblockfilter", NO_FILTERS),
-    absent(Blockchain, "getblockfrompeer", NOT_YET),
+    present(
+        Blockchain,
+        "getblockfilter",
+        "The filter of a block (BIP158), by -blockfilterindex, and the header of the filter.",
+        &[BLOCKHASH, or("filtertype", Kind::Text, "basic", "Which filter: only this one.")],
+    ),
     present(
         Blockchain,
         "getblockhash",
@@ -204,7 +207,7 @@ pub const METHODS: &[Method] = &[
     absent(Blockchain, "preciousblock", NOT_YET),
     absent(Blockchain, "pruneblockchain", NOT_YET),
     absent(Blockchain, "savemempool", NO_MEMPOOL),
-    absent(Blockchain, "scanblocks", NO_FILTERS),
+    absent(Blockchain, "scanblocks", NOT_YET),
     present(
         Blockchain,
         "scantxoutset",
@@ -250,12 +253,7 @@ pub const METHODS: &[Method] = &[
         &[or("mode", Kind::Text, "stats", "stats; mallocinfo is not there.")],
     ),
     present(Control, "getrpcinfo", "The calls under way.", &[]),
-    present(
-        Control,
-        "getsyncstatus",
-        "How far the sync is, when it ends, what holds it up, what a power cut would cost. Not in Bitcoin Core.",
-        &[],
-    ),
+    present(Control, "getsyncstatus", "How far the sync is. Not in Bitcoin Core.", &[]),
     present(
         Control,
         "help",
@@ -517,7 +515,11 @@ pub const METHODS: &[Method] = &[
         &[
             required("txid", Kind::Hex, "The transaction's id."),
             or("verbosity|verbose", Kind::Any, "0", "How much to tell, from 0 to 2."),
-            optional("blockhash", Kind::Hex, "The block that has it."),
+            optional(
+                "blockhash",
+                Kind::Hex,
+                "The block that has it; without -txindex it is needed.",
+            ),
         ],
     ),
     absent(Rawtransactions, "joinpsbts", NO_PSBT),
@@ -555,7 +557,7 @@ pub const METHODS: &[Method] = &[
     present(
         Util,
         "getindexinfo",
-        "The optional indexes and how far they are built: there are none yet.",
+        "The optional indexes that the node keeps, and how far they are.",
         &[optional("index_name", Kind::Text, "Only this index.")],
     ),
     absent(Util, "signmessagewithprivkey", NO_KEYS),
@@ -566,6 +568,7 @@ pub const METHODS: &[Method] = &[
         &[required("address", Kind::Text, "The address.")],
     ),
     absent(Util, "verifymessage", NOT_YET),
+    present(Zmq, "getzmqnotifications", "What is published over ZeroMQ, and where.", &[]),
 ];
 
 const fn present(

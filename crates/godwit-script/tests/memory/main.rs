@@ -71,7 +71,7 @@ fn taproot_inputs_do_not_copy_long_spent_scripts() {
     let (tx, spent) = transaction();
     let bytes = LONG_SCRIPTS * SCRIPT_BYTES;
     if fs::write("/proc/self/clear_refs", "5").is_err() || memory("VmHWM").is_none() {
-        println!("SKIPPED: this system does not tell the peak of a process's memory");
+        godwit_testdata::skip("this system does not tell the peak of a process's memory");
         return;
     }
     let before = memory("VmRSS").expect("as the peak");

@@ -7,7 +7,7 @@ use bitcoin::hashes::Hash;
 use bitcoin::{Block, BlockHash, OutPoint};
 use godwit_sim::chain::{GeneratedBlock, cached_dat, generate, write_dat};
 use godwit_sim::miner::{self, REGTEST_MAGIC};
-use godwit_sim::plan::ChainPlan;
+use godwit_sim::plan::{ChainPlan, Stretch};
 use godwit_sim::reference::ReferenceUtxo;
 use godwit_sim::restamp::restamp;
 use godwit_sim::summary::Summary;
@@ -198,4 +198,30 @@ fn a_restamped_chain_is_the_one_that_ends_then() {
     assert!(restamp(&old, &moved, &shorter, end_time).is_err(), "another chain");
     fs::write(&old, b"something else").expect("disk is writable");
     assert!(restamp(&old, &moved, &summary, end_time).is_err(), "no block file");
+}
+
+/// The plan with a few small blocks of each mix; empty ones stay as many.
+fn shrunk(mut plan: ChainPlan) -> ChainPlan {
+    for stretch in &mut plan.stretches {
+        match stretch {
+            Stretch::FanOut(fan_out) => {
+                (fan_out.blocks, fan_out.bare, fan_out.giant) = (1, 10, fan_out.giant.min(2_000));
+            }
+            Stretch::Mix(recipe, _) if recipe.name == "empty" => {}
+            Stretch::Mix(_, blocks) => *blocks = (*blocks).min(3),
+        }
+    }
+    ChainPlan { block_weight: 120_000, empty_tail: 5, ..plan }
+}
+
+#[test]
+fn the_aged_chain_spends_coins_older_than_a_week_and_the_benchmark_none() {
+    let within_a_week = |plan: ChainPlan| {
+        let summary = generate(&shrunk(plan), |_| Ok(())).unwrap();
+        let (class, percent) = *summary.spend_age_percent.last().unwrap();
+        assert_eq!(class, 1008);
+        percent
+    };
+    assert_eq!(within_a_week(ChainPlan::benchmark(1)), 100.0);
+    assert!(within_a_week(ChainPlan::aged(1)) < 100.0);
 }

@@ -10,8 +10,14 @@ fn created() -> (FaultDisk, StoreDisk, Db) {
     let fault = FaultDisk::new();
     let disk = StoreDisk::new(Arc::new(fault.clone()));
     disk.create_dir_all(Path::new("/d")).unwrap();
-    let db = Db::create(&disk, Path::new(PATH), |batch| batch.put(&NUMBERS, 1, &10)).unwrap();
+    let db = Db::create(&disk, Path::new(PATH), put_ten).unwrap();
     (fault, disk, db)
+}
+
+fn put_ten(db: &Db) -> Result<(), StoreError> {
+    let mut batch = db.batch()?;
+    batch.put(&NUMBERS, 1, &10)?;
+    batch.commit()
 }
 
 fn entries(db: &Db) -> Result<Vec<(u32, u64)>, StoreError> {
@@ -61,7 +67,7 @@ fn creation_leaves_nothing_under_the_name_when_it_fails() {
     assert_eq!(refused, Some(damaged(Damage::Format)));
     assert!(fault.contents(Path::new(PATH)).is_none());
     // The unfinished file of the first attempt is in nobody's way.
-    Db::create(&disk, Path::new(PATH), |batch| batch.create(&NUMBERS)).unwrap();
+    Db::create(&disk, Path::new(PATH), put_ten).unwrap();
 }
 
 #[test]

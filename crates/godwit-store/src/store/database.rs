@@ -11,7 +11,7 @@ use std::path::Path;
 use godwit_primitives::BlockHash;
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
-use super::{Rebuild, SCHEMA_VERSION, StoreOptions};
+use super::{Rebuild, SCHEMA_VERSION, StoreOptions, visit_blocks};
 use crate::block_files::has_first_block;
 use crate::control::{self, Control, Kept, Slot};
 use crate::db::{Db, Table};
@@ -47,6 +47,9 @@ impl Decode for BlockKey {
         Ok(BlockKey { height, hash: reader.get()? })
     }
 }
+
+/// Headers that one transaction copies: what it changes is in memory until it is committed.
+const HEADERS_AT_ONCE: usize = 1 << 15;
 
 /// Keys of the single values, one table for each type of value.
 pub(crate) const ONLY: u8 = 0;
@@ -110,22 +113,20 @@ pub(super) fn open_database(
         (Ok(OpenedDatabase { db, control, kept: None }), _, Rebuild::IndexAlone)
             if control.has_whole_history() =>
         {
-            drop(db);
             set_aside(disk, &path)?;
-            begin_with(disk, dir, control)
+            begin_with(disk, dir, control, Some(&db))
         }
         (Ok(opened), _, Rebuild::Nothing | Rebuild::IndexAlone) => Ok(opened),
         (Ok(opened), _, Rebuild::Coins) => forget_coins(disk, dir, opened),
         (Ok(OpenedDatabase { db, control, .. }), _, Rebuild::Index) => {
-            drop(db);
-            begin_without(disk, dir, &control)
+            begin_without(disk, dir, &control, Some(&db))
         }
         (
             Err(StoreError::Damaged { damage: Damage::MissingFile, .. }),
             None,
             Rebuild::Nothing | Rebuild::Coins | Rebuild::IndexAlone,
         ) if is_new => {
-            let db = create_database(disk, &path, &new_identity, 0, None)?;
+            let db = create_database(disk, &path, &new_identity, 0, |_| Ok(()))?;
             let state = CommittedState::default();
             let control = Control { commit: 0, identity: new_identity, pruned: false, state };
             control.write(disk, dir)?;
@@ -134,7 +135,7 @@ pub(super) fn open_database(
         (Err(StoreError::Damaged { .. }), found, Rebuild::Index) => {
             let state = CommittedState::default();
             let nothing = Control { commit: 0, identity: new_identity, pruned: false, state };
-            begin_without(disk, dir, &found.unwrap_or(nothing))
+            begin_without(disk, dir, &found.unwrap_or(nothing), None)
         }
         (Err(error @ StoreError::Damaged { .. }), Some(mut control), rebuild)
             if control.has_whole_history() =>
@@ -144,7 +145,7 @@ pub(super) fn open_database(
             if rebuild == Rebuild::Coins {
                 control.state.forget_coins();
             }
-            begin_with(disk, dir, control)
+            begin_with(disk, dir, control, None)
         }
         (Err(error), ..) => Err(error),
     }
@@ -156,27 +157,59 @@ fn begin_without(
     disk: &StoreDisk,
     dir: &Path,
     control: &Control,
+    old: Option<&Db>,
 ) -> Result<OpenedDatabase, StoreError> {
     let no_first_block = control.state.assumed.is_some()
         && !has_first_block(disk, &dir.join(BLOCKS_DIR), &control.identity.network)?;
     let pruned = control.pruned || no_first_block;
     let (commit, identity) = (control.commit + 1, control.identity.clone());
-    begin_with(disk, dir, Control { commit, identity, pruned, state: CommittedState::default() })
+    let state = CommittedState::default();
+    begin_with(disk, dir, Control { commit, identity, pruned, state }, old)
 }
 
 /// Begins a new database whose index is to be made from the block files, and whose coins are those that
-/// `control` names.
+/// `control` names. It has the headers of the `old` one, if that can be read.
 fn begin_with(
     disk: &StoreDisk,
     dir: &Path,
     control: Control,
+    old: Option<&Db>,
 ) -> Result<OpenedDatabase, StoreError> {
     let path = dir.join(DATABASE_FILE);
     let Control { commit, identity, pruned, state } = &control;
     let kept = Kept { pruned: *pruned, state: state.clone() };
-    let db = create_database(disk, &path, identity, *commit, Some(&kept))?;
+    let db = create_database(disk, &path, identity, *commit, |db| {
+        let mut batch = db.batch()?;
+        batch.put(&REINDEXING, ONLY, &kept)?;
+        batch.commit()?;
+        old.map_or(Ok(()), |old| keep_headers(old, dir, db))
+    })?;
     control.write(disk, dir)?;
     Ok(OpenedDatabase { db, control, kept: Some(kept) })
+}
+
+/// Copies the headers of an index into a new one, without what it says of blocks: by them blocks connect that
+/// lie above one whose header has rotted in its file. Those behind an entry that is damaged are left out.
+fn keep_headers(old: &Db, dir: &Path, new: &Db) -> Result<(), StoreError> {
+    let mut headers: Vec<(BlockKey, BlockRecord)> = Vec::new();
+    let put = |headers: &mut Vec<(BlockKey, BlockRecord)>| {
+        let mut batch = new.batch()?;
+        batch.put_all(&BLOCK_INDEX, headers.iter().map(|(key, record)| (*key, record)))?;
+        headers.clear();
+        batch.commit()
+    };
+    let copied = visit_blocks(old, dir, &mut |hash, record| {
+        let key = BlockKey { height: record.height, hash };
+        headers.push((key, record.header_alone()));
+        if headers.len() == HEADERS_AT_ONCE { put(&mut headers) } else { Ok(()) }
+    });
+    match copied {
+        Err(error @ StoreError::Damaged { .. }) => {
+            log::warn!("{error}. The headers behind it are made again from the block files.");
+        }
+        copied => copied?,
+    }
+    put(&mut headers)
 }
 
 /// Forgets the coins, in one transaction. Blocks that were verified stay so: they are applied again.
@@ -344,24 +377,25 @@ fn read_control(
     Ok((Control { commit, identity, pruned, state }, kept))
 }
 
+/// A database with empty tables, and what `fill` adds to them.
 fn create_database(
     disk: &StoreDisk,
     path: &Path,
     identity: &Identity,
     commit: u64,
-    kept: Option<&Kept>,
+    fill: impl FnOnce(&Db) -> Result<(), StoreError>,
 ) -> Result<Db, StoreError> {
-    Db::create(disk, path, |batch| {
+    Db::create(disk, path, |db| {
+        let mut batch = db.batch()?;
         batch.create(&BLOCK_INDEX)?;
         batch.create(&FILE_ENDS)?;
         batch.create(&VERIFIED_TIP)?;
         batch.create(&UTXO)?;
         batch.create(&ASSUMED)?;
         batch.put(&COMMIT_NUMBER, ONLY, &commit)?;
-        if let Some(kept) = kept {
-            batch.put(&REINDEXING, ONLY, kept)?;
-        }
-        batch.put(&IDENTITY, ONLY, identity)
+        batch.put(&IDENTITY, ONLY, identity)?;
+        batch.commit()?;
+        fill(db)
     })
 }
 

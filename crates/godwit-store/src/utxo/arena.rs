@@ -75,7 +75,6 @@ impl Arena {
         Self { regions: Vec::new(), next: 0, end: 0, free, small_step }
     }
 
-    /// Bytes taken.
     pub(super) fn memory(&self) -> usize {
         self.end as usize * UNIT + CLASSES * size_of::<FreeList>()
     }

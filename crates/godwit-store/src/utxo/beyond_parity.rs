@@ -111,6 +111,11 @@ fn joined(mut spans: Vec<KeySpan>) -> Vec<KeySpan> {
     all
 }
 
+/// How many keys spans have that do not overlap.
+fn keys_of(spans: &[KeySpan]) -> u128 {
+    spans.iter().map(|span| u128::from(span.last - span.first) + 1).sum()
+}
+
 fn partition_span(partition: u8, partition_bits: u32) -> KeySpan {
     let first = u64::from(partition).checked_shl(64 - partition_bits).unwrap_or(0);
     let last = first | u64::MAX.checked_shr(partition_bits).unwrap_or(0);
@@ -195,6 +200,8 @@ pub struct CoinsRepair {
     partitions: BTreeMap<u8, Partition>,
     gathered: Gathered,
     tally: Tally,
+    /// Passes that have ended, and the keys that they have gathered.
+    passes: (u128, u128),
     /// The blocks of this pass are not those that the coins come from.
     failed: bool,
     /// Bytes that coins may take in memory, and filters of the runs that are written.
@@ -234,6 +241,7 @@ impl CoinsRepair {
             partitions: BTreeMap::new(),
             gathered: Gathered::new(Vec::new(), 0),
             tally: Tally::new(context.partition_bits),
+            passes: (0, 0),
             failed: false,
             memory,
             stop: Arc::clone(stop),
@@ -337,6 +345,14 @@ impl CoinsRepair {
         !self.gathered.is_done() && !self.failed
     }
 
+    /// How many passes more are needed, this one included, if each gathers as much as those before: keys are
+    /// hashes, so that coins are spread evenly over them. `None` before the first has ended.
+    pub fn passes_left(&self) -> Option<u64> {
+        let (passes, keys) = self.passes;
+        let each = keys.checked_div(passes).filter(|each| *each > 0)?;
+        Some(self.gathered.keys().div_ceil(each) as u64)
+    }
+
     /// Whether the coins of a key are wanted.
     #[inline]
     pub fn wants(&self, key: &HashedOutPoint) -> bool {
@@ -386,6 +402,8 @@ impl CoinsRepair {
             return Ok(());
         }
         let (until, mut wanted) = (self.gathered.until, self.gathered.left());
+        self.passes.0 += 1;
+        self.passes.1 += self.gathered.keys() - keys_of(&wanted);
         let coins = std::mem::take(&mut self.gathered.coins);
         let mut complete = Vec::new();
         for (n, mut partition) in std::mem::take(&mut self.partitions) {

@@ -5,7 +5,7 @@
 //! encodes them.
 
 use godwit_primitives::coin::encode_output;
-use godwit_primitives::{Amount, Coin};
+use godwit_primitives::{Amount, Coin, CoinView};
 use godwit_stream::{DataStream, Encode};
 
 /// Longest VarInt of a height with the coinbase bit.
@@ -154,6 +154,12 @@ impl CompressedCoins {
     /// Coin number `n`, decoded; `None` where it is absent or no coin.
     pub fn coin(&self, n: usize) -> Option<Coin> {
         Coin::from_compressed(self.get(n)?).ok()
+    }
+
+    /// As [`Self::coin`], where it lies.
+    #[inline]
+    pub fn view(&self, n: usize) -> Option<CoinView<'_>> {
+        CoinView::from_compressed(self.get(n)?).ok()
     }
 
     /// Appends each of `coins`.

@@ -185,7 +185,7 @@ pub(super) struct CoinParts<'a> {
     pub(super) coinbase: bool,
 }
 
-/// Whole entries.
+/// Entries in one piece, as tests compare them.
 #[cfg(test)]
 pub(super) mod whole {
     use godwit_primitives::coin::encode_compressed;

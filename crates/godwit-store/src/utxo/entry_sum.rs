@@ -41,7 +41,7 @@ impl AddAssign for EntrySum {
 /// bits whose halves are folded, over words that the key has changed, as in wyhash.
 ///
 /// It is to find faults, and takes 14 ns an entry, where SipHash-1-3-128 took some 50. A sum that is to be
-/// proof against whoever chooses the entries wants a pseudorandom function.
+/// proof against an attacker who chooses the entries wants a pseudorandom function.
 #[derive(Clone, Copy)]
 pub(crate) struct EntryHasher([u64; 6]);
 

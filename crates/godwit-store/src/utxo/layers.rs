@@ -24,8 +24,8 @@
 //!   and it is so again. Hence what any pinned snapshot said is still true.
 //!
 //! A flushed memtable that no epoch needs is *clean*: `take` does not look there any more, and every later
-//! snapshot does, before it goes to the runs, which hold the same. It goes when memory is needed, whoever
-//! may have a snapshot, and a snapshot then reads the run instead. Dropped from the oldest on, those that
+//! snapshot does, before it goes to the runs, which hold the same. It goes when memory is needed, whatever
+//! snapshots there are, and a snapshot then reads the run instead. Dropped from the oldest on, those that
 //! are left are the newest of the runs' seals, so that what is found in one is never older than what a run
 //! says.
 //!
@@ -169,7 +169,7 @@ impl Layers {
         self.epoch.clone()
     }
 
-    /// The same coins for whoever reads all of them, which takes long: they keep files, and nothing in memory
+    /// The same coins for a reader of all of them, which takes long: they keep files, and nothing in memory
     /// but what is still being flushed.
     pub fn for_scans(&self) -> Arc<Self> {
         let lean = |segment: &Arc<Segment>| {
@@ -254,7 +254,7 @@ impl Layers {
         })
     }
 
-    /// What the files say of the coins of `keys`, appended to `out`, for whoever doubts what memory says:
+    /// What the files say of the coins of `keys`, appended to `out`, for a caller that doubts memory:
     /// every segment is searched, without its filter, by an index that is read again, and no clean memtable
     /// answers. Costs a read for each coin and segment.
     ///
@@ -425,8 +425,6 @@ pub struct CoinEntry<'a> {
 }
 
 impl CoinEntry<'_> {
-    /// The coin.
-    ///
     /// # Errors
     ///
     /// The bytes are no coin. Their checksum matched, so another program wrote them.

@@ -49,11 +49,22 @@ pub enum Probe {
     NotInMemory,
 }
 
-/// What a memtable holds of an outpoint.
+/// What is known of an outpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum KnownCoin {
+pub enum KnownCoin {
     Unspent(Coin),
-    Spent,
+    /// It is spent, or was not created yet.
+    Absent,
+}
+
+impl KnownCoin {
+    /// The coin, if there is one.
+    pub fn unspent(self) -> Option<Coin> {
+        match self {
+            Self::Unspent(coin) => Some(coin),
+            Self::Absent => None,
+        }
+    }
 }
 
 /// Coins and tombstones by outpoint.
@@ -174,7 +185,7 @@ impl Memtable {
 
     /// What this memtable holds of an outpoint; `None` for nothing.
     pub(super) fn coin(&self, key: &HashedOutPoint) -> Option<KnownCoin> {
-        self.get(key).map(|entry| coin_of(entry).map_or(KnownCoin::Spent, KnownCoin::Unspent))
+        self.get(key).map(|entry| coin_of(entry).map_or(KnownCoin::Absent, KnownCoin::Unspent))
     }
 
     /// Loads what a lookup of each key will touch. A lookup is little more than two cache misses, one

@@ -1,6 +1,6 @@
-//! Checks runs at rest, beside whoever reads them: a group of blocks at a time, with its parity.
+//! Checks runs at rest, beside their readers: a group of blocks at a time, with its parity.
 //!
-//! What an inspection does at once ([`super::inspect`]) is done here in steps, so that whoever steps decides
+//! What an inspection does at once ([`super::inspect`]) is done here in steps, so that the caller decides
 //! how fast it goes; but for the filters, which are not compared with the entries, for want of memory.
 
 use std::ops::Range;

@@ -5,12 +5,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock, Weak};
 
 use crossbeam_channel::Receiver;
+use godwit_primitives::Coin;
 use godwit_primitives::coin::is_unspendable;
-use godwit_primitives::{Amount, Coin};
 
 use super::budget::{Budget, UtxoConfig};
 use super::commits::Commits;
 use super::compressed::CompressedCoins;
+use super::derived;
 use super::entry::CoinParts;
 use super::jobs::MergePart;
 use super::key::{HashedOutPoint, UtxoHasher};
@@ -19,7 +20,6 @@ use super::manifest::{Manifest, ManifestRun};
 use super::memtable::{KnownCoin, Memtable, Probe, Taken};
 use super::run::file::RunFile;
 use super::run::format::{RunId, SegmentMeta};
-use super::run::segment::Segment;
 use super::sealed::Sealed;
 use super::segments::{Segments, Shape};
 use super::sort::FIRST_SCRATCH;
@@ -124,7 +124,7 @@ impl UtxoStore {
             let (run, metas) = open_run(&context, named)?;
             runs.push(Arc::downgrade(&run));
             for meta in &metas {
-                let segment = Segment::load(&run, meta, named.seals, partition_bits)?;
+                let segment = derived::load(&context, &run, meta, named.seals)?;
                 segments.install(vec![Arc::new(segment)]);
                 segments.limit_filters(budget.filter_limit());
                 segments.limit_indexes(budget.index_limit());
@@ -172,19 +172,13 @@ impl UtxoStore {
     /// BIP30) and for coins that a disconnected block gives back. Otherwise the caller knows that
     /// it does not.
     #[inline]
-    pub fn add(
-        &mut self,
-        key: &HashedOutPoint,
-        value: Amount,
-        script: &[u8],
-        height: u32,
-        coinbase: bool,
-        possible_overwrite: bool,
-    ) {
+    pub fn add(&mut self, key: &HashedOutPoint, coin: &Coin, possible_overwrite: bool) {
+        let Coin { value, script_pubkey: script, height, coinbase } = coin;
         if is_unspendable(script) {
             return;
         }
-        self.active.add(key, CoinParts { value, script, height, coinbase }, possible_overwrite);
+        let parts = CoinParts { value: *value, script, height: *height, coinbase: *coinbase };
+        self.active.add(key, parts, possible_overwrite);
         self.after_growth();
     }
 
@@ -274,8 +268,7 @@ impl UtxoStore {
     /// A failed read or a damaged block.
     pub fn get(&self, key: &HashedOutPoint) -> Result<Option<Coin>, StoreError> {
         match self.active.coin(key) {
-            Some(KnownCoin::Unspent(coin)) => Ok(Some(coin)),
-            Some(KnownCoin::Spent) => Ok(None),
+            Some(known) => Ok(known.unspent()),
             None => read(&self.layers, key),
         }
     }
@@ -372,13 +365,10 @@ impl UtxoStore {
     }
 }
 
-/// What the active memtable knows of a coin: it, or that it is spent. Of all others [`UtxoStore::layers`]
-/// know, taken at the same moment.
-pub fn unsealed_coin(store: &UtxoStore, key: &HashedOutPoint) -> Option<Option<Coin>> {
-    store.active.coin(key).map(|known| match known {
-        KnownCoin::Unspent(coin) => Some(coin),
-        KnownCoin::Spent => None,
-    })
+/// What the active memtable knows of a coin. Of all others [`UtxoStore::layers`] know, taken at the same
+/// moment.
+pub fn unsealed_coin(store: &UtxoStore, key: &HashedOutPoint) -> Option<KnownCoin> {
+    store.active.coin(key)
 }
 
 /// Removes all runs of a directory, whose coins were given up.

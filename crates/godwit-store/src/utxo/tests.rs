@@ -5,6 +5,7 @@ mod faults;
 mod inspect;
 mod layout;
 mod limits;
+mod many_coins;
 mod model;
 mod panics;
 mod pinned;
@@ -40,8 +41,7 @@ fn executor() -> Arc<dyn Executor> {
 }
 
 fn add(store: &mut UtxoStore, key: &HashedOutPoint, coin: &Coin, overwrite: bool) {
-    let Coin { value, script_pubkey, height, coinbase } = coin;
-    store.add(key, *value, script_pubkey, *height, *coinbase, overwrite);
+    store.add(key, coin, overwrite);
 }
 
 /// Rotates, waits, and makes the result the committed state.

@@ -16,7 +16,7 @@ use super::stop::{Stop, WorkError};
 use crate::error::StoreError;
 use crate::exec::{Priority, Workers};
 
-/// Their threads.
+/// Names of the threads.
 const FLUSHER: &str = "utxo-flush";
 const MERGER: &str = "utxo-merge";
 /// Jobs of the flusher: memtables that wait to be written, and one removal.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE, OutPoint, Txid};
+use godwit_primitives::{BlockHash, BlockHeader, Coin, HEADER_SIZE, OutPoint, ScriptBytes, Txid};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::exec::{Executor, Threads};
 use godwit_store::utxo::{
@@ -101,12 +101,16 @@ fn open_files() -> usize {
     fs::read_dir("/proc/self/fd").expect("this process has some").count()
 }
 
+fn small_coin(height: u32) -> Coin {
+    Coin { value: 546, script_pubkey: ScriptBytes::from_slice(&[0x51]), height, coinbase: false }
+}
+
 /// Without a commit in between no two runs may be merged.
 fn write_runs(coins: &mut UtxoStore) -> SealId {
     let mut seal = None;
     for run in 0..RUNS {
         for n in 0..COINS_PER_RUN {
-            coins.add(&outpoint(run * COINS_PER_RUN + n), 546, &[0x51], run, false, false);
+            coins.add(&outpoint(run * COINS_PER_RUN + n), &small_coin(run), false);
         }
         let sealed = coins.rotate_blocking().expect("it rotates");
         coins.wait_flushed(sealed).expect("it is written");
@@ -213,7 +217,7 @@ fn a_snapshot_reads_runs_that_merges_have_replaced() {
     };
     for n in 0..12 {
         for coin in 0..PER_RUN {
-            set.add(&outpoint(n * PER_RUN + coin), 546, &[0x51], n, false, false);
+            set.add(&outpoint(n * PER_RUN + coin), &small_coin(n), false);
         }
         let seal = set.rotate_blocking().expect("it rotates");
         set.wait_flushed(seal).expect("it is written");
@@ -244,7 +248,7 @@ fn a_snapshot_reads_runs_that_merges_have_replaced() {
     let seal = set.rotate_blocking().expect("nothing to rotate");
     let (id, _) = set.manifest(seal);
     set.committed(id).expect("it is noted");
-    set.add(&outpoint(12 * PER_RUN), 546, &[0x51], 100, false, false);
+    set.add(&outpoint(12 * PER_RUN), &small_coin(100), false);
     let seal = set.rotate_blocking().expect("it rotates");
     // Behind the removal, which has the same thread.
     set.wait_flushed(seal).expect("it is written");

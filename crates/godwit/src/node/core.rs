@@ -24,6 +24,7 @@ use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
 
 use super::index::ChainIndex;
+use super::notices::Announcer;
 use crate::chain_log::{log_disconnected, update_tip};
 
 /// Steps of the chain between two looks at the network: about 20 ms at worst.
@@ -66,6 +67,8 @@ pub struct NodeCore {
     tip_moved: bool,
     next_header_line: Duration,
     operator: Operator,
+    /// Who tells others of blocks, if anybody does.
+    announcer: Option<Announcer>,
 }
 
 /// Blocks that were handed in.
@@ -74,7 +77,7 @@ struct Submissions {
     /// Those without a verdict, by ticket.
     waiting: HashMap<u64, Submitted>,
     next_ticket: u64,
-    /// Those that are stored, and may become the tip; whoever handed them in waits for that.
+    /// Those that are stored, and may become the tip; who handed them in waits for that.
     stored: HashMap<BlockHash, Sender<BlockOutcome>>,
 }
 
@@ -86,7 +89,7 @@ enum Submitted {
     Caller(Sender<BlockOutcome>),
 }
 
-/// What concerns whoever runs the node.
+/// What concerns the operator of the node.
 struct Operator {
     network_active: bool,
     /// The chain has nothing to do, as of its last turn.
@@ -127,6 +130,7 @@ impl NodeCore {
                 fault: None,
                 now: Now { monotonic: Duration::ZERO, unix: 0 },
             },
+            announcer: None,
         }
     }
 
@@ -146,6 +150,11 @@ impl NodeCore {
     /// The chain, to be closed.
     pub fn into_chain(self) -> Chain {
         self.chain
+    }
+
+    /// Has others told of blocks from now on, if there is who tells them.
+    pub(super) fn tell_of_blocks(&mut self, announcer: Option<Announcer>) {
+        self.announcer = announcer;
     }
 
     /// Whether the chain has not been up to date since the start.
@@ -203,7 +212,7 @@ impl NodeCore {
         self.apply_actions(now);
     }
 
-    /// Answers a question of somebody who asks the node.
+    /// Answers a question of an RPC method.
     pub fn answer(&mut self, now: Now, question: godwit_api::Question) {
         self.operator.now = now;
         question(self);
@@ -298,10 +307,14 @@ impl NodeCore {
                     tell_outcome(&caller, BlockOutcome::Connected);
                 }
                 log::info!("{}", update_tip(&self.chain, connected.point.hash, now.unix));
+                self.announce(now, |announcer, chain| {
+                    announcer.connected(chain, &connected.point.hash)
+                });
             }
             Event::Disconnected(tip) => {
                 self.tip_moved = true;
                 log_disconnected(&tip);
+                self.announce(now, |announcer, chain| announcer.disconnected(chain, &tip.hash));
             }
             // The chain has logged it.
             Event::Invalid { hash, reject } => {
@@ -322,6 +335,14 @@ impl NodeCore {
             }
         }
         self.apply_actions(now);
+    }
+
+    /// Has others told of a block, but of none of the initial download.
+    fn announce(&mut self, now: Now, tell: impl FnOnce(&mut Announcer, &Chain)) {
+        let is_silent = self.initial_download && !self.is_up_to_date(now);
+        if let Some(announcer) = self.announcer.as_mut().filter(|_| !is_silent) {
+            tell(announcer, &self.chain);
+        }
     }
 
     fn judged(&mut self, now: Now, source: Source, hash: Option<BlockHash>, verdict: Verdict) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
-use godwit_api::{BanFile, NodeState, Server};
+use godwit_api::{BanFile, NodeState, Server, Zmq};
 use godwit_chain::{Chain, ChainError, Poll, wait_with_both};
 use godwit_p2p::{Anchors, NodeCommand, Now, Peers, Services};
 use godwit_store::disk::RealDisk;
@@ -17,6 +17,8 @@ use indicatif::MultiProgress;
 use super::core::{NodeCore, Turn};
 use super::dns::Resolver;
 use super::index::ChainIndex;
+use super::indexes::{Opened, RunningIndexes};
+use super::notices;
 use super::overview::Overview;
 use super::peers_file::PeersFile;
 use super::rpc::{self, Rpc};
@@ -27,7 +29,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::open::{open_chain, start_options};
 use crate::options::{Config, NodeOptions};
-use crate::process::{StopFlag, random_bytes, seconds_since_1970};
+use crate::process::{EntropyError, StopFlag, random_bytes, seconds_since_1970};
 use crate::screen::Screen;
 use crate::service::{Service, Surroundings};
 
@@ -121,6 +123,8 @@ enum Ended {
 struct Node<'a> {
     options: &'a NodeOptions,
     rpc: Rpc,
+    indexes: RunningIndexes,
+    zmq: Option<Zmq>,
     core: NodeCore,
     sockets: Sockets,
     inbox: Inbox,
@@ -134,9 +138,12 @@ struct Node<'a> {
 }
 
 /// What is offered to peers, of what there is.
-fn services(all: Services, is_pruned: bool, encrypted: bool) -> Services {
-    let blocks = if is_pruned { SERVICES_WHEN_PRUNED } else { all };
-    if encrypted { blocks | Services::P2P_V2 } else { blocks }
+fn services(all: Services, is_pruned: bool) -> Services {
+    if is_pruned { SERVICES_WHEN_PRUNED } else { all }
+}
+
+fn transport(encrypted: bool) -> Services {
+    if encrypted { Services::P2P_V2 } else { Services::NONE }
 }
 
 /// Bans whom the operator had banned before the start.
@@ -144,6 +151,25 @@ fn ban_again(core: &mut NodeCore, dir: &Path) {
     for (range, ban) in BanFile::new(dir).read() {
         core.command(NodeCommand::Ban(range, ban));
     }
+}
+
+fn random_seed() -> Result<[u8; 32], EntropyError> {
+    let mut seed = [0; 32];
+    let (first, second) = seed.split_at_mut(16);
+    first.copy_from_slice(&random_bytes()?);
+    second.copy_from_slice(&random_bytes()?);
+    Ok(seed)
+}
+
+/// Chain and engine, as the options want them.
+fn core_of(chain: Chain, peers: Peers, now: Now, options: &NodeOptions, dir: &Path) -> NodeCore {
+    let mut core = NodeCore::new(chain, peers);
+    core.set_network_active(now, options.network_active);
+    ban_again(&mut core, dir);
+    if let Some(rate) = options.max_download_rate {
+        core.set_max_download_rate(rate);
+    }
+    core
 }
 
 /// Says it when the clock is behind the chain.
@@ -170,16 +196,13 @@ impl<'a> Node<'a> {
         };
         let pool = chain.block_buffers().clone();
         let encrypted = harden_for_encryption(options);
-        let [first, second, third] = [random_bytes()?, random_bytes()?, random_bytes()?];
-        let mut seed = [0; 32];
-        seed[..16].copy_from_slice(&first);
-        seed[16..].copy_from_slice(&second);
+        let seed = random_seed()?;
         let (sockets, inbox) = Sockets::start(
             SocketsConfig {
                 magic: config.params.magic,
                 pool: pool.clone(),
                 proxies: proxies(options),
-                session: *third.first_chunk().expect("sixteen bytes"),
+                session: *random_bytes()?.first_chunk().expect("sixteen bytes"),
                 max_download_rate: options.max_download_rate,
                 encrypted,
             },
@@ -198,21 +221,23 @@ impl<'a> Node<'a> {
         let (params, now) = (Arc::clone(chain.params()), now(started));
         let mut peers_config = peers_config(options, &params, max_connections, pool, seed);
         let is_pruned = config.prune_bytes.is_some() || chain.prune_height() > 0;
-        peers_config.services = services(peers_config.services, is_pruned, encrypted);
+        peers_config.services = services(peers_config.services, is_pruned) | transport(encrypted);
         warn_of_clock(now, &chain);
+        let indexes = Opened::open(config, &chain)?;
         let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         peers.call_first(&anchors);
-        let mut core = NodeCore::new(chain, peers);
-        core.set_network_active(now, options.network_active);
-        ban_again(&mut core, &dir);
-        if let Some(rate) = options.max_download_rate {
-            core.set_max_download_rate(rate);
-        }
-        let overview = Overview::new(config, options, &core, now);
-        let rpc = Rpc::new(server, &core, now, options, config.prune_bytes, overview.report());
+        let mut core = core_of(chain, peers, now, options, &dir);
+        let (zmq, announcer) = notices::start(config, core.chain())?.unzip();
+        core.tell_of_blocks(announcer);
+        let (overview, pruned) = (Overview::new(config, options, &core, now), config.prune_bytes);
+        let shared = indexes.shared();
+        let rpc = Rpc::new(server, &core, now, options, pruned, shared, overview.report());
+        let indexes = indexes.start(rpc.seam());
         Ok(Self {
             options,
             rpc,
+            indexes,
+            zmq,
             core,
             sockets,
             inbox,
@@ -231,17 +256,13 @@ impl<'a> Node<'a> {
             let now = now(self.started);
             let told_to_stop = stop.is_set();
             let mut busy = !told_to_stop && self.take_events(now);
-            let poll;
             if !told_to_stop {
                 busy |= self.rpc.answer(now, &mut self.core);
             }
-            match self.core.turn(now, told_to_stop)? {
-                Turn::Stops => return Ok(Ended::Signal),
-                Turn::GoesOn(at) => {
-                    busy |= at == Poll::Progress;
-                    poll = at;
-                }
-            }
+            let Turn::GoesOn(poll) = self.core.turn(now, told_to_stop)? else {
+                return Ok(Ended::Signal);
+            };
+            busy |= poll == Poll::Progress;
             self.send_commands();
             self.overview.look(now, &self.core);
             self.rpc.publish(now, &self.core, self.overview.report());
@@ -319,6 +340,8 @@ impl<'a> Node<'a> {
         drop(self.sockets);
         let bans = self.rpc.bans();
         drop(self.rpc);
+        drop(self.indexes);
+        drop(self.zmq);
         let peers = self.core.peers();
         if let Some(bans) = bans {
             bans.end(peers.bans());

@@ -5,16 +5,19 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
-    BanFile, CookieError, CookieFile, Credentials, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS,
-    NodeState, PageOptions, Publisher, Question, Questions, Reach, RpcAuth, Server, ServerError,
-    ServerOptions, SyncReport, TipFacts, seam,
+    BanFile, CookieError, CookieFile, Credentials, Interfaces, MAX_CONNECTIONS,
+    MAX_PAGE_CONNECTIONS, MAX_ZMQ_SUBSCRIBERS, NodeState, PageOptions, Publisher, Question,
+    Questions, Reach, RpcAuth, Seam, Server, ServerError, ServerMemory, ServerOptions, SyncReport,
+    TipFacts, seam,
 };
 use godwit_chain::ChainError;
+use godwit_index::Indexes;
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::{StoreError, check_unused};
 
 use super::core::NodeCore;
+use super::notices;
 use super::setup::OfPrograms;
 use crate::descriptors;
 use crate::exit::Exit;
@@ -59,18 +62,27 @@ fn page_connections(rpc: &RpcOptions) -> u64 {
 
 /// What the connections of programs need of the descriptors.
 pub(super) fn most_connections(config: &Config) -> OfPrograms {
+    let published = zmq_descriptors(config);
     match &config.rpc {
-        None => OfPrograms::default(),
+        None => OfPrograms { least: published, most: published },
         Some(rpc) => {
-            let beside = WAITING_CONNECTIONS + page_connections(rpc);
+            let beside = WAITING_CONNECTIONS + page_connections(rpc) + published;
             OfPrograms { least: LEAST_CONNECTIONS + beside, most: MAX_CONNECTIONS as u64 + beside }
         }
     }
 }
 
-/// Connections for which there are descriptors, beside files and `peers` connections to peers.
-fn connections(peers: u64, pages: u64) -> usize {
-    let beside = descriptors::BESIDE_CONNECTIONS + WAITING_CONNECTIONS + pages;
+/// Descriptors of those who publish and of those who subscribed.
+fn zmq_descriptors(config: &Config) -> u64 {
+    match config.zmq.len() {
+        0 => 0,
+        notifiers => (notifiers + MAX_ZMQ_SUBSCRIBERS) as u64,
+    }
+}
+
+/// Connections for which there are descriptors, beside files, `peers` connections to peers and `others`.
+fn connections(peers: u64, others: u64) -> usize {
+    let beside = descriptors::BESIDE_CONNECTIONS + WAITING_CONNECTIONS + others;
     let others = beside + MAX_ADD_NODE_CONNECTIONS as u64 + peers;
     let most = MAX_CONNECTIONS as u64;
     let spare = descriptors::raise(others + most).saturating_sub(others);
@@ -100,6 +112,7 @@ pub(super) fn start(
         let auth = RpcAuth::of_password(user, password.text()).map_err(ServerError::Random)?;
         credentials.0.push(auth);
     }
+    let others = zmq_descriptors(config) + page_connections(rpc);
     let server = Server::start(ServerOptions {
         addresses: rpc.addresses.clone(),
         allowed: rpc.allowed.clone(),
@@ -116,14 +129,17 @@ pub(super) fn start(
         threads: rpc.threads,
         queue: rpc.queue,
         timeout: rpc.timeout,
-        connections: connections(max_connections as u64, page_connections(rpc)),
-        answer_bytes: memory.answers,
-        body_bytes: memory.requests,
+        connections: connections(max_connections as u64, others),
+        memory: ServerMemory { answers: notices::memory(config).0, requests: memory.requests },
+        interfaces: Interfaces {
+            rest: rpc.rest,
+            notifiers: config.zmq.clone(),
+            pages: PageOptions { web: rpc.web, metrics: rpc.metrics },
+        },
         version: env!("CARGO_PKG_VERSION"),
         log_path: dir.join(LOG_FILE),
         bans: Arc::new(BanFile::new(&dir)),
         log_categories: &CATEGORIES,
-        pages: PageOptions { web: rpc.web, metrics: rpc.metrics },
         stop: stop.shared().clone(),
     })?;
     Ok(Some(server))
@@ -138,11 +154,14 @@ pub(super) struct Rpc {
     between: bool,
 }
 
+/// Whoever asks: a server for programs, and indexes.
+///
 /// In this order dropped: methods that wait for the node hear of its end before the server waits for them.
 struct Running {
+    seam: Seam,
     questions: Questions,
     publisher: Publisher,
-    server: Server,
+    server: Option<Server>,
 }
 
 impl Rpc {
@@ -153,25 +172,36 @@ impl Rpc {
         now: Now,
         options: &NodeOptions,
         prune_target: Option<u64>,
+        indexes: Indexes,
         sync: &Arc<SyncReport>,
     ) -> Self {
-        let running = server.map(|server| {
+        let is_asked = server.is_some() || indexes.any();
+        let running = is_asked.then(|| {
             let reach = Reach {
                 reachable: options.reach.networks,
                 clearnet: options.reach.proxy,
                 onion: options.reach.onion,
             };
             let first = core.snapshot(now, prune_target, Arc::clone(sync));
-            let (seam, questions, publisher) = seam(core.chain().params().clone(), reach, first);
-            server.ready(seam);
-            Running { questions, publisher, server }
+            let (seam, questions, publisher) =
+                seam(core.chain().params().clone(), reach, indexes, first);
+            if let Some(server) = &server {
+                server.ready(seam.clone());
+            }
+            Running { seam, questions, publisher, server }
         });
         Self { running, nothing: never(), prune_target, between: false }
     }
 
+    /// To ask this node, if anything does.
+    pub(super) fn seam(&self) -> Option<&Seam> {
+        self.running.as_ref().map(|running| &running.seam)
+    }
+
     /// Where methods keep the bans, if there are any.
     pub(super) fn bans(&self) -> Option<Arc<BanFile>> {
-        self.running.as_ref().map(|running| Arc::clone(running.server.bans()))
+        let server = self.running.as_ref()?.server.as_ref()?;
+        Some(Arc::clone(server.bans()))
     }
 
     /// Answers some of the questions that wait; whether there may be more. One that follows from an answer

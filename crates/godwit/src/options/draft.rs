@@ -7,8 +7,10 @@ use godwit_p2p::AddressNetwork;
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
 
+use super::IndexOptions;
 use super::rpc::RpcDraft;
 use super::values::{HostPort, OrOff, UtxoHash};
+use super::zmq::ZmqDraft;
 
 /// `None` is "not given".
 #[derive(Default)]
@@ -25,8 +27,7 @@ pub(super) struct Draft {
     pub(super) utxo_hash: Option<UtxoHash>,
     pub(super) connections: ConnectionDraft,
     pub(super) rpc: RpcDraft,
-    /// Of the command `status`.
-    pub(super) json: bool,
+    pub(super) zmq: ZmqDraft,
     pub(super) minimum_chain_work: Option<Work>,
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,
@@ -44,7 +45,7 @@ pub(super) struct ScriptsDraft {
 }
 
 /// The part of the draft that concerns the files of the data directory.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(super) struct FilesDraft {
     pub(super) prune_mib: Option<u64>,
     pub(super) scrub: Option<bool>,
@@ -52,6 +53,9 @@ pub(super) struct FilesDraft {
     pub(super) reindex_chainstate: bool,
     pub(super) repair: bool,
     pub(super) audit: bool,
+    pub(super) indexes: IndexOptions,
+    pub(super) hand_over_to: Option<PathBuf>,
+    pub(super) handed_over: bool,
 }
 
 /// The part of the draft that concerns memory, in MiB.

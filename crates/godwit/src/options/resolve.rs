@@ -16,7 +16,10 @@ use super::table::{
     MIN_PRUNE_MIB,
 };
 use super::values::{HostPort, OrOff};
-use super::{Command, Config, ImportOptions, MemoryOptions, NodeOptions, Reach};
+use super::zmq;
+use super::{
+    Command, Config, ImportOptions, IndexOptions, MemoryOptions, NodeOptions, Reach, VerifyOptions,
+};
 use crate::memory::{MIN_MEMORY, MemoryPlan};
 
 /// Tor's SOCKS port (Core `DEFAULT_TOR_SOCKS_PORT`).
@@ -37,7 +40,8 @@ pub(super) fn resolve(
         return Err(Problem::OfNoUse { option: "reindex-chainstate", with: "prune" }.at(origin));
     }
     pages_are_served(&invoked)?;
-    let memory = memory(&invoked)?;
+    let indexes = indexes(&invoked, prune_bytes)?;
+    let memory = memory(&invoked, indexes.memory())?;
     let reachable = reachable(&invoked)?;
     let scrub = invoked.draft.files.scrub.unwrap_or(true);
     let Invoked { command: name, operands, network, datadir, config_file, mut draft, .. } = invoked;
@@ -45,6 +49,8 @@ pub(super) fn resolve(
         CommandName::Node => rpc::resolve(std::mem::take(&mut draft.rpc), network),
         _ => None,
     };
+    let zmq = zmq::resolve(&draft.zmq);
+    let handed_over = draft.files.handed_over;
     let params = params(network, &draft);
     let scripts = scripts(&draft);
     let flush_interval = draft.flush_interval.filter(|seconds| *seconds > 0);
@@ -56,10 +62,13 @@ pub(super) fn resolve(
         memory,
         flush_interval,
         prune_bytes,
+        indexes,
         scrub,
         rebuild,
+        handed_over,
         scripts,
         rpc,
+        zmq,
         command,
     })
 }
@@ -67,11 +76,12 @@ pub(super) fn resolve(
 /// Page and metrics are served by the thread of the RPC server.
 fn pages_are_served(invoked: &Invoked<Godwit>) -> Result<(), OptionsError> {
     let draft = &invoked.draft.rpc;
+    let pages = &draft.pages;
     if draft.server != Some(false) || invoked.command != CommandName::Node {
         return Ok(());
     }
     let is_on = |place: &Option<Place>| place.as_ref().is_some_and(|place| *place != Place::Off);
-    for (option, place) in [("web", &draft.web), ("metrics", &draft.metrics)] {
+    for (option, place) in [("web", &pages.web), ("metrics", &pages.metrics)] {
         if is_on(place) {
             let origin = invoked.origin(option).expect("its value was given");
             return Err(Problem::OfNoUse { option, with: "server=0" }.at(origin));
@@ -80,7 +90,8 @@ fn pages_are_served(invoked: &Invoked<Godwit>) -> Result<(), OptionsError> {
     Ok(())
 }
 
-fn memory(invoked: &Invoked<Godwit>) -> Result<MemoryOptions, OptionsError> {
+/// `indexes` is what these take.
+fn memory(invoked: &Invoked<Godwit>, indexes: u64) -> Result<MemoryOptions, OptionsError> {
     let MemoryDraft { total, coins } = invoked.draft.memory;
     let refused = |option, value, reason| {
         let origin = invoked.origin(option).expect("its value was given");
@@ -90,8 +101,11 @@ fn memory(invoked: &Invoked<Godwit>) -> Result<MemoryOptions, OptionsError> {
         if mib << 20 < MIN_MEMORY {
             return refused("memory", mib, "expected at least 448 MiB");
         }
+        if mib << 20 < MIN_MEMORY + indexes {
+            return refused("memory", mib, "expected at least 448 MiB, and 16 for each index");
+        }
         if let Some(coins) = coins
-            && coins << 20 > MemoryPlan::most_for_coins(mib << 20)
+            && coins << 20 > MemoryPlan::most_for_coins((mib << 20) - indexes)
         {
             return refused("dbcache", coins, "more than the other parts leave of -memory");
         }
@@ -121,6 +135,22 @@ fn prune_bytes(invoked: &Invoked<Godwit>) -> Result<Option<u64>, OptionsError> {
     };
     let origin = invoked.origin("prune").expect("its value was given");
     Err(Problem::Refused { option: "prune", value: mib, reason }.at(origin))
+}
+
+/// The index of transactions leads to blocks that pruning would delete (Core `init.cpp` refuses the two
+/// likewise); that of filters is made from them, and nothing keeps them until it is.
+fn indexes(
+    invoked: &Invoked<Godwit>,
+    prune_bytes: Option<u64>,
+) -> Result<IndexOptions, OptionsError> {
+    let indexes = invoked.draft.files.indexes;
+    for (on, option) in [(indexes.transactions, "txindex"), (indexes.filters, "blockfilterindex")] {
+        if on && prune_bytes.is_some() {
+            let origin = invoked.origin(option).expect("its value was given");
+            return Err(Problem::OfNoUse { option, with: "prune" }.at(origin));
+        }
+    }
+    Ok(indexes)
 }
 
 /// The networks in which peers are chosen. As in Core (`init.cpp`), a `-onlynet` that nothing could
@@ -202,12 +232,16 @@ fn command(
             let (paths, verdicts) = (files.collect(), draft.verdicts);
             Command::Import(ImportOptions { paths, script_threads, stop_at_height, verdicts })
         }
-        CommandName::Status => {
-            Command::Status(rpc::resolve_asking(draft.rpc, params.network, draft.json))
-        }
+        CommandName::Status => Command::Status(rpc::resolve_asking(draft.rpc, params.network)),
         CommandName::UtxoStats => Command::UtxoStats,
         CommandName::Verify => {
-            Command::Verify { repair: draft.files.repair, audit: draft.files.audit }
+            let (repair, audit) = (draft.files.repair, draft.files.audit);
+            Command::Verify(VerifyOptions { repair, audit })
+        }
+        CommandName::HandOver => {
+            let missing =
+                || Problem::NoValue { option: "to", placeholder: "DIR" }.on_command_line();
+            Command::HandOver { to: draft.files.hand_over_to.ok_or_else(missing)? }
         }
         CommandName::UtxoDump => Command::UtxoDump { file: file() },
         CommandName::UtxoLoad => Command::UtxoLoad { file: file(), expected: draft.utxo_hash },

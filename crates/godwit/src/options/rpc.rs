@@ -30,6 +30,8 @@ pub struct RpcOptions {
     pub cookie: Cookie,
     /// `-rpcwhitelist` and `-rpcwhitelistdefault`.
     pub whitelist: Whitelist,
+    /// `-rest`.
+    pub rest: bool,
     /// `-rpcthreads`.
     pub threads: usize,
     /// `-rpcworkqueue`.
@@ -88,11 +90,20 @@ pub(super) struct RpcDraft {
     pub(super) cookie_permissions: Option<CookiePermissions>,
     pub(super) whitelist: Vec<String>,
     pub(super) whitelist_default: Option<bool>,
+    pub(super) rest: Option<bool>,
     pub(super) threads: Option<usize>,
     pub(super) queue: Option<usize>,
     pub(super) timeout: Option<u64>,
+    pub(super) pages: PagesDraft,
+}
+
+/// The part of the draft that concerns what people are told of a sync.
+#[derive(Default)]
+pub(super) struct PagesDraft {
     pub(super) web: Option<Place>,
     pub(super) metrics: Option<Place>,
+    /// Of the command `status`.
+    pub(super) json: bool,
 }
 
 /// Where something that is switched on listens.
@@ -142,7 +153,7 @@ pub struct AskOptions {
 }
 
 /// The options of a program that asks.
-pub(super) fn resolve_asking(draft: RpcDraft, network: Network, json: bool) -> AskOptions {
+pub(super) fn resolve_asking(draft: RpcDraft, network: Network) -> AskOptions {
     let password = draft.password.filter(|password| !password.text().is_empty());
     AskOptions {
         port: draft.port.unwrap_or(default_port(network)),
@@ -152,7 +163,7 @@ pub(super) fn resolve_asking(draft: RpcDraft, network: Network, json: bool) -> A
             Some(OrOff::Value(path)) => Some(path),
             None => Some(PathBuf::from(COOKIE_FILE)),
         },
-        json,
+        json: draft.pages.json,
     }
 }
 
@@ -225,11 +236,12 @@ pub(super) fn resolve(draft: RpcDraft, network: Network) -> Option<RpcOptions> {
         login: password.map(|password| (draft.user.unwrap_or_default(), password)),
         cookie,
         whitelist: Whitelist::new(&draft.whitelist, draft.whitelist_default),
+        rest: draft.rest.unwrap_or(false),
         threads: draft.threads.unwrap_or(DEFAULT_THREADS),
         queue: draft.queue.unwrap_or(DEFAULT_QUEUE),
         timeout: Duration::from_secs(draft.timeout.unwrap_or(DEFAULT_TIMEOUT)),
-        web: draft.web.and_then(|place| place.address(WEB_PORT)),
-        metrics: draft.metrics.and_then(|place| place.address(METRICS_PORT)),
+        web: draft.pages.web.and_then(|place| place.address(WEB_PORT)),
+        metrics: draft.pages.metrics.and_then(|place| place.address(METRICS_PORT)),
         remarks,
     })
 }

@@ -1,8 +1,10 @@
 //! The tables of the node's commands and options.
 
 mod connections;
+mod hand_over;
 mod pages;
 mod rpc;
+mod zmq;
 
 use std::ffi::OsStr;
 
@@ -43,6 +45,7 @@ pub(super) enum CommandName {
     UtxoLoad,
     Verify,
     Status,
+    HandOver,
 }
 
 impl Program for Godwit {
@@ -55,10 +58,28 @@ impl Program for Godwit {
     const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)> =
         Some(("the node", NODE));
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];
-    const OPTIONS: &'static [&'static [OptionSpec<Self>]] =
-        &[OPTIONS, connections::OPTIONS, rpc::OPTIONS, pages::OPTIONS];
-    const GROUPS: &'static [&'static str] =
-        &[GENERAL, NETWORK, VALIDATION, CONNECTIONS, RPC, PAGES, IMPORT, UTXO, VERIFY, TESTING];
+    const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[
+        OPTIONS,
+        connections::OPTIONS,
+        rpc::OPTIONS,
+        pages::OPTIONS,
+        zmq::OPTIONS,
+        hand_over::OPTIONS,
+    ];
+    const GROUPS: &'static [&'static str] = &[
+        GENERAL,
+        NETWORK,
+        VALIDATION,
+        CONNECTIONS,
+        RPC,
+        PAGES,
+        ZMQ,
+        IMPORT,
+        UTXO,
+        VERIFY,
+        HAND_OVER,
+        TESTING,
+    ];
     const ELSEWHERE: &'static [(&'static str, &'static str)] =
         &[("keys", "godwit-signer"), ("psbt", "godwit-signer")];
     const OTHER_LINES: OtherLines = OtherLines::Known(&[
@@ -81,9 +102,11 @@ const VALIDATION: &str = "Options of the node and of import";
 const CONNECTIONS: &str = "Options of the node";
 const RPC: &str = "Options of the node's RPC server";
 const PAGES: &str = "Options of the status page, metrics and status";
+const ZMQ: &str = "Options of the node's notifications";
 const IMPORT: &str = "Options of import";
 const UTXO: &str = "Options of utxo load";
 const VERIFY: &str = "Options of verify";
+const HAND_OVER: &str = "Options of hand-over, and of what comes after it";
 const TESTING: &str = "Options for tests";
 
 /// The command that runs when none is named.
@@ -104,7 +127,8 @@ const COMMANDS: &[CommandSpec<Godwit>] = &[
         count: 1..=usize::MAX,
         help: "Validate the blocks of PATHs and add them to the chain in the data directory. PATH \
                is a block file in Bitcoin Core's framing or the blocks directory of a Bitcoin Core \
-               data directory. Blocks may come in any order.",
+               data directory. Blocks may come in any order. If PATH is a Bitcoin Core data directory itself, \
+               its coins are compared with those that its blocks give; the exit code is 2 if they differ.",
     },
     CommandSpec {
         command: CommandName::UtxoStats,
@@ -136,6 +160,15 @@ const COMMANDS: &[CommandSpec<Godwit>] = &[
         help: "Read everything that is stored and compare it with what was written. Print each damage and what \
                repairs it, and the MuHash of the coins. Changes nothing without -repair. The exit code is 5 \
                if damage is left or -audit refutes something, and 1 if -audit can prove nothing.",
+    },
+    CommandSpec {
+        command: CommandName::HandOver,
+        words: "hand-over",
+        operands: "",
+        count: 0..=0,
+        help: "Make a data directory on which bitcoind starts at once, at the same block, without reindexing. \
+               Block and undo files are shared by both directories (hard links), coins and index are written in \
+               Bitcoin Core's format. Continues nothing: after an interruption the same command begins anew.",
     },
     CommandSpec {
         command: CommandName::Status,
@@ -364,6 +397,42 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             |draft, text| {
                 draft.files.prune_mib =
                     Some(plain::number(text).filter(|mib| *mib <= MAX_PRUNE_MIB)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Flag,
+        commands: OF_NODE,
+        group: CONNECTIONS,
+        ..setting(
+            "txindex",
+            "",
+            "",
+            "Keep an index of all transactions, for getrawtransaction and gettxoutproof without a block's hash. It \
+             is built beside everything else, also later. Not with -prune (default: 0).",
+            |draft, text| {
+                draft.files.indexes.transactions = plain::flag(text)?;
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value { placeholder: "TYPE", expected: "basic, 1 or 0", off: Some("0") },
+        commands: OF_NODE,
+        group: CONNECTIONS,
+        ..setting(
+            "blockfilterindex",
+            "",
+            "",
+            "Keep an index of block filters (BIP158) of this type, for getblockfilter; 1 means basic, the only \
+             one. As -txindex (default: 0).",
+            |draft, text| {
+                draft.files.indexes.filters = match text.to_str()? {
+                    "basic" | "1" => true,
+                    "0" => false,
+                    _ => return None,
+                };
                 Some(())
             },
         )

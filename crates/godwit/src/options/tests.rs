@@ -1,6 +1,7 @@
 mod pages;
 mod ranges;
 mod tables;
+mod zmq;
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
@@ -298,6 +299,7 @@ fn default_rpc(port: u16) -> Option<RpcOptions> {
         login: None,
         cookie: Cookie::File(".cookie".into(), CookiePermissions::Owner),
         whitelist: Whitelist::default(),
+        rest: false,
         threads: 16,
         queue: 64,
         timeout: Duration::from_secs(30),
@@ -325,6 +327,7 @@ fn options_of_the_rpc_server_are_read() {
     let year = std::time::Duration::from_secs(31_536_000);
     assert_eq!(rpc(&["-rpcservertimeout=31536000"]).expect("a server").timeout, year);
     let cookie = |arguments: &[&str]| rpc(arguments).expect("a server").cookie;
+    assert!(rpc(&["-rest"]).is_some_and(|rpc| rpc.rest));
     assert_eq!(cookie(&["-norpccookiefile"]), Cookie::Off);
     assert_eq!(cookie(&["-rpcpassword=x"]), Cookie::Off);
     let group = Cookie::File("/a/b".into(), CookiePermissions::Group);
@@ -457,7 +460,7 @@ fn mistakes_on_the_command_line() {
         (&["utxo", "load", "a", "b"], "usage: godwit utxo load [options] FILE (operands given: 2)"),
         (&["import", "-dbcahce=1"], "unknown option -dbcahce; did you mean -dbcache?"),
         (&["import", "--notesnet"], "unknown option -notesnet; did you mean -notestnet?"),
-        (&["import", "-zmqpubhashtx=1"], "unknown option -zmqpubhashtx; -help lists what there is"),
+        (&["import", "-natpmp=1"], "unknown option -natpmp; -help lists what there is"),
         (&["import", "-test.dbcache=1"], "unknown option -test.dbcache; -help lists what there is"),
         (&["utxo", "stats", "-par=1"], "-par is not an option of utxo stats; -help lists them"),
         (

@@ -9,6 +9,7 @@ mod damages;
 mod descriptors;
 mod encrypted_sockets;
 mod full_disk;
+mod hand_over;
 mod import;
 mod interop;
 mod kill;

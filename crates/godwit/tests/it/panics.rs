@@ -6,18 +6,21 @@
 //! process of this test, with the program's panic hook and a disk that panics.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use godwit::exit::Exit;
 use godwit_chain::{
     BadRecord, BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, ImportObserver,
-    PUSH_BYTES, ScriptOptions, StartOptions, import, plan,
+    PUSH_BYTES, SCRUB_BYTES_PER_SECOND, ScriptOptions, StartOptions, import, plan,
 };
 use godwit_fault_disk::{PANIC, PanickingDisk};
 use godwit_primitives::{Network, Params};
@@ -30,6 +33,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::blocks::{small_chain, write_dat};
 use crate::node::{Ended, Node};
+use crate::sync::free_port;
 
 /// Lies to the thread of one name from its n-th question on: an impossible time, more bytes than were
 /// asked for, a name that is not found; or, once, that it wrote more bytes than there were.
@@ -88,7 +92,7 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
 /// preloaded.
 fn liar(dir: &Path) -> Option<PathBuf> {
     if !cfg!(all(target_os = "linux", target_env = "gnu")) {
-        eprintln!("SKIPPED: the C library of another system is not lied about");
+        godwit_testdata::skip("the C library of another system is not lied about");
         return None;
     }
     let (source, library) = (dir.join("liar.c"), dir.join("liar.so"));
@@ -205,22 +209,84 @@ fn a_panic_of_a_scan_of_the_coins_ends_the_command_with_one_line() {
 }
 
 #[test]
+fn a_panic_of_a_share_of_verify_ends_the_command_with_one_line() {
+    if thread::available_parallelism().is_ok_and(|threads| threads.get() == 1) {
+        godwit_testdata::skip("with one processor the main thread verifies alone");
+        return;
+    }
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let Some(library) = liar(temp.path()) else { return };
+    let (liar, path) = (Liar { library }, temp.path().join("chain.dat"));
+    write_dat(&path, small_chain());
+    let node = Node::new("regtest");
+    node.import(&path);
+    let ended = liar.run(node.command(&[&"verify"]), "godwit-share", 0);
+    assert_bug(&ended, "godwit-share panicked");
+    node.run(&[&"verify"]).expect(Exit::Success);
+}
+
+/// Asks for a block that never comes, until the process has ended: the server is not there at once.
+fn ask_for_a_block(port: u16, ended: &AtomicBool) {
+    let body = r#"{"method":"waitfornewblock","params":[100000]}"#;
+    // Base64 of u:p.
+    let head = "POST / HTTP/1.1\r\nHost: node\r\nAuthorization: Basic dTpw\r\nConnection: close";
+    let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    while !ended.load(Ordering::SeqCst) {
+        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) {
+            // Answers do not matter, nor that there is none.
+            drop(stream.write_all(request.as_bytes()));
+            drop(stream.read_to_end(&mut Vec::new()));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_panic_of_the_rpc_server_or_of_a_method_ends_the_node_with_one_line() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let Some(library) = liar(temp.path()) else { return };
+    let liar = Liar { library };
+    for (lied_to, thread) in
+        [("godwit-api", "godwit-api panicked"), ("godwit-rpc-0", "godwit-rpc-0 panicked")]
+    {
+        let (node, port) = (Node::new("regtest"), free_port());
+        let rpc_port = format!("-rpcport={port}");
+        let words: [&dyn AsRef<OsStr>; 6] = [
+            &"-noconnect",
+            &"-listen=0",
+            &rpc_port,
+            &"-rpcuser=u",
+            &"-rpcpassword=p",
+            &"-rpcthreads=1",
+        ];
+        let has_ended = AtomicBool::new(false);
+        let ended = thread::scope(|scope| {
+            scope.spawn(|| ask_for_a_block(port, &has_ended));
+            let ended = liar.run(node.command(&words), lied_to, 0);
+            has_ended.store(true, Ordering::SeqCst);
+            ended
+        });
+        assert_bug(&ended, thread);
+    }
+}
+
+#[test]
 fn a_panic_of_the_sockets_or_of_a_lookup_ends_the_node_with_one_line() {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let Some(library) = liar(temp.path()) else { return };
     let liar = Liar { library };
-    let listening = [&"-noconnect" as &dyn AsRef<std::ffi::OsStr>, &"-listen=0"];
+    let listening = [&"-noconnect" as &dyn AsRef<OsStr>, &"-listen=0"];
     // In plain and on a locked stack.
     for option in ["-v2transport=0", "-v2transport=1"] {
         let node = Node::new("regtest");
         let mut words = listening.to_vec();
         let connect = "-addnode=127.0.0.1:1";
-        words.extend([&option as &dyn AsRef<std::ffi::OsStr>, &connect]);
+        words.extend([&option as &dyn AsRef<OsStr>, &connect]);
         let ended = liar.run(node.command(&words), "godwit-net", 0);
         assert_bug(&ended, "godwit-net panicked");
     }
     let node = Node::new("regtest");
-    let words: [&dyn AsRef<std::ffi::OsStr>; 2] = [&"-connect=nobody.invalid", &"-listen=0"];
+    let words: [&dyn AsRef<OsStr>; 2] = [&"-connect=nobody.invalid", &"-listen=0"];
     let ended = liar.run(node.command(&words), "godwit-dns", 0);
     assert_bug(&ended, "godwit-dns panicked");
 }
@@ -233,7 +299,7 @@ fn a_panic_of_the_thread_that_writes_peers_ends_the_node_with_one_line() {
     write_dat(&path, small_chain());
     let node = with_half_a_chain(&path);
     // It stops at once, and writes the book.
-    let words: [&dyn AsRef<std::ffi::OsStr>; 3] = [&"-noconnect", &"-listen=0", &"-stopatheight=1"];
+    let words: [&dyn AsRef<OsStr>; 3] = [&"-noconnect", &"-listen=0", &"-stopatheight=1"];
     let ended = liar.run(node.command(&words), "godwit-peers", 0);
     assert_bug(&ended, "godwit-peers panicked");
     node.run(&words).expect(Exit::Success);
@@ -264,7 +330,14 @@ impl ImportObserver for Unwatched {
 /// After every block of the tests.
 const NOW: i64 = 2_000_000_000;
 
-/// In a process of its own: imports with the program's hook.
+/// Runs and merges after a few blocks.
+const SMALL_CACHE: CacheMinima =
+    CacheMinima { budget: 192 << 10, active: 80 << 10, io_buffer: 4 << 10, arena_step: 4 << 10 };
+
+/// What has something to do only when everything else is done.
+const SCRUB: &str = "godwit-scrub";
+
+/// In a process of its own: imports with the program's hook, and looks at what was stored.
 fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
     panics::end_at_once("godwit", godwit_store::expects_panic);
     let disk = PanickingDisk::new(Arc::new(RealDisk), thread);
@@ -274,38 +347,47 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
         executor: Arc::new(Threads::default()),
         workers: 2,
         scripts: ScriptOptions::default(),
-        coins_memory: CoinsMemory::Fixed(4 << 20),
-        cache_minima: CacheMinima::PRODUCT,
+        coins_memory: CoinsMemory::Fixed(SMALL_CACHE.budget),
+        cache_minima: SMALL_CACHE,
         stop_at_height: None,
         prune_bytes: None,
         block_memory: BlockMemory::default(),
         coin_writing: CoinWriting::PRODUCT,
-        scrub: None,
+        scrub: Some(SCRUB_BYTES_PER_SECOND),
         push_bytes: PUSH_BYTES,
         start: StartOptions::default(),
     };
     let data = dir.join("data");
     let mut chain =
         Chain::open(Arc::new(disk.clone()), data, options, [7; 16], NOW).expect("it opens");
-    disk.arm();
+    if thread != SCRUB {
+        disk.arm();
+    }
     let magic = chain.params().magic;
     let file = BlockFileScanner::open(chain.disk(), &dir.join("chain.dat"), magic).expect("a file");
     let stop = Arc::new(AtomicBool::new(false));
     let plan = plan(&mut chain, vec![file], &mut Unwatched, &stop).expect("no local fault");
-    let ended = import(&mut chain, plan, &mut Unwatched, &stop);
-    eprintln!("the import ended with {ended:?}, and so did {:?}", chain.flush());
+    let ended = import(&mut chain, plan, &mut Unwatched, &stop).map(drop);
+    if let Err(error) = ended.and_then(|()| chain.flush()) {
+        eprintln!("the import ended: {error}");
+    }
+    disk.arm();
+    // While the tip is young, which it is not at `NOW`.
+    let now = i64::from(chain.tree().node(chain.tip()).header.time) + 3_600;
     // Not at once: the thread's end is to be the end.
     let end = Instant::now() + LONGEST;
     while Instant::now() < end {
-        thread::sleep(Duration::from_secs(1));
+        drop(chain.poll(now));
+        thread::sleep(Duration::from_millis(10));
     }
     process::exit(1)
 }
 
 #[test]
-fn a_panic_of_the_imports_reader_or_the_flush_ends_the_process_with_one_line() {
-    let test = "panics::a_panic_of_the_imports_reader_or_the_flush_ends_the_process_with_one_line";
-    let threads = ["godwit-reader", "utxo-flush"];
+fn a_panic_of_the_reader_a_flush_a_merge_or_the_scrub_ends_the_process_with_one_line() {
+    let test =
+        "panics::a_panic_of_the_reader_a_flush_a_merge_or_the_scrub_ends_the_process_with_one_line";
+    let threads = ["godwit-reader", "utxo-flush", "utxo-merge", SCRUB];
     if let Ok(named) = env::var(CHILD) {
         let thread = threads.into_iter().find(|thread| *thread == named).expect("one of them");
         let dir = env::current_dir().expect("the parent has set it");

@@ -22,7 +22,7 @@ const THIN: u16 = 300;
 const TARGET: u64 = 100;
 
 /// The small chain, then fat blocks that fill a block file, then thin ones.
-fn long_chain() -> Vec<Vec<u8>> {
+pub(crate) fn long_chain() -> Vec<Vec<u8>> {
     let mut blocks = small_chain().to_vec();
     let first = blocks.len() as u16 + 1;
     for height in first..first + FAT + THIN {

@@ -62,7 +62,7 @@ impl<'a> Running<'a> {
         Pid::from_child(&self.child)
     }
 
-    fn is_alive(&mut self) -> bool {
+    pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 

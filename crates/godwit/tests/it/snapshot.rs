@@ -40,7 +40,7 @@ fn dumps_are_cores_byte_for_byte() {
 const BASE: u64 = 120;
 
 /// A dump of the small chain at [`BASE`] beside `node`, with its hash.
-fn small_snapshot(node: &Node) -> (PathBuf, String) {
+pub(crate) fn small_snapshot(node: &Node) -> (PathBuf, String) {
     let donor = Node::new("regtest");
     let chain = donor.beside("chain.dat");
     write_dat(&chain, small_chain());
@@ -54,7 +54,7 @@ fn small_snapshot(node: &Node) -> (PathBuf, String) {
 }
 
 /// A node with all headers of the small chain and the first block alone connected.
-fn node_with_headers() -> (Node, PathBuf) {
+pub(crate) fn node_with_headers() -> (Node, PathBuf) {
     let node = Node::new("regtest");
     let chain = node.beside("chain.dat");
     write_dat(&chain, small_chain());
@@ -62,7 +62,7 @@ fn node_with_headers() -> (Node, PathBuf) {
     (node, chain)
 }
 
-fn load(node: &Node, path: &Path, hash: &str) -> crate::node::Ended {
+pub(crate) fn load(node: &Node, path: &Path, hash: &str) -> crate::node::Ended {
     node.run(&[&"utxo", &"load", &path, &format!("-utxohash={hash}")])
 }
 

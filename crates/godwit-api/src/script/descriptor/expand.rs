@@ -158,7 +158,7 @@ impl Descriptor {
     ///
     /// # Errors
     ///
-    /// Only whoever has the private key can derive them.
+    /// Only the owner of the private key can derive them.
     pub(crate) fn scripts(&self, path: usize, number: u32) -> Expanded<Vec<Vec<u8>>> {
         At { path, number }.scripts(self)
     }

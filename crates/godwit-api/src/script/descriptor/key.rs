@@ -68,7 +68,7 @@ enum Wildcard {
     Hardened,
 }
 
-/// A step is hardened: only whoever has the private key can take it.
+/// A step is hardened: only the owner of the private key can take it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NeedsPrivateKey;
 

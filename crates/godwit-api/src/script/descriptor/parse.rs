@@ -98,11 +98,9 @@ const MAX_TEXT: usize = 256 << 10;
 pub(crate) const DESCRIPTOR_GROWTH: usize = 230;
 
 impl Descriptor {
-    /// Reads one.
-    ///
     /// # Errors
     ///
-    /// What is wrong.
+    /// What Core says of such a text.
     pub(crate) fn parse(
         text: &str,
         network: Network,

@@ -143,7 +143,7 @@ impl Descriptor {
     ///
     /// # Errors
     ///
-    /// Only whoever has the private key can derive them.
+    /// Only the owner of the private key can derive them.
     pub(crate) fn specific(
         &self,
         path: usize,

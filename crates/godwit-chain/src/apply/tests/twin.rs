@@ -1,7 +1,7 @@
 //! Random blocks, good and bad, against a map of coins that does what Core does, one transaction after the
 //! other; memtables are sealed and blocks taken back in between.
 
-use godwit_consensus::{COINBASE_MATURITY, enforces_bip30};
+use godwit_consensus::{COINBASE_MATURITY, TxFacts, enforces_bip30};
 use godwit_fault_disk::FaultDisk;
 use godwit_primitives::coin::is_unspendable;
 use godwit_primitives::merkle::merkle_root;
@@ -56,17 +56,21 @@ impl Twin {
             }
         }
         for (n, tx) in block.view().txs().enumerate() {
-            let mut coins = Vec::new();
+            let mut coins: Vec<Coin> = Vec::new();
             if n > 0 {
                 for input in tx.inputs() {
                     let missing = Reject::new(RejectReason::InputsMissingOrSpent);
                     coins.push(after.0.get(&input.prevout).cloned().ok_or(missing)?);
                 }
-                fees = add_fee(fees, check_tx_inputs(tx, &coins, rules.height)?)?;
-                let prev = rules.prev_median_time_past;
-                sequence_locks_met(tx, &coins, rules.height, prev, &median_time_past)?;
             }
-            sigops += sigop_cost(tx, &coins, rules.flags);
+            let views: Vec<CoinView<'_>> = coins.iter().map(CoinView::from).collect();
+            let facts = TxFacts::of(tx);
+            if n > 0 {
+                fees = add_fee(fees, check_tx_inputs(tx, &facts, &views, rules.height)?)?;
+                let prev = rules.prev_median_time_past;
+                sequence_locks_met(tx, &facts, &views, rules.height, prev, &median_time_past)?;
+            }
+            sigops += sigop_cost(tx, &facts, &views, rules.flags);
             sigop_cost_within_limit(sigops)?;
             if n > 0 {
                 tx.inputs().for_each(|input| drop(after.0.remove(&input.prevout)));
@@ -84,7 +88,8 @@ impl Twin {
             }
             spent.extend(coins);
         }
-        check_coinbase_amount(block.view().tx(0), fees, rules.height, &rules.params)?;
+        let coinbase = TxFacts::of(block.view().tx(0));
+        check_coinbase_amount(&coinbase, fees, rules.height, &rules.params)?;
         *self = after;
         Ok(spent)
     }
@@ -268,8 +273,7 @@ impl Run {
                 height: 60 + u32::from(n),
                 coinbase: n % 2 == 0,
             };
-            let Coin { value, script_pubkey, height, coinbase } = &coin;
-            utxo.add(&hasher().hash(outpoint), *value, script_pubkey, *height, *coinbase, true);
+            utxo.add(&hasher().hash(outpoint), &coin, true);
             twin.0.insert(outpoint, coin);
             seen.push(outpoint);
         }

@@ -1,8 +1,11 @@
 //! Verdicts that a flipped bit makes up: the block is looked at again, and connected.
 
+use std::collections::HashMap;
+
 use godwit_consensus::RejectReason;
+use godwit_primitives::{Block, OutPoint, Txid};
 use godwit_sim::rng::Rng;
-use godwit_store::utxo::CompressedCoins;
+use godwit_store::utxo::{CompressedCoins, Taken};
 
 use super::sealed_windows::{CHAIN, Timed};
 use super::*;
@@ -127,4 +130,74 @@ fn c15_a_block_that_fails_twice_has_failed_for_the_second_reason() {
     timed.executor.disarm();
     let stats = timed.chain.utxo_stats().expect("no fault");
     assert_eq!(stats, expected[node.height as usize - 1]);
+}
+
+/// The first block that spends a coin of an earlier one, too early if it were a coinbase's; and the coin.
+fn first_spend(blocks: &[Vec<u8>]) -> (usize, OutPoint) {
+    let mut creators: HashMap<Txid, usize> = HashMap::new();
+    for (n, bytes) in blocks.iter().enumerate() {
+        let block = Block::from_bytes(bytes).expect("the generator's blocks are sound");
+        for input in block.view().txs().skip(1).flat_map(|tx| tx.inputs()) {
+            let creator = creators.get(&input.prevout.txid);
+            if creator.is_some_and(|creator| creator + 90 > n) {
+                return (n, input.prevout);
+            }
+        }
+        creators.extend(block.view().txids().iter().skip(1).map(|txid| (*txid, n)));
+    }
+    panic!("the plan has spends")
+}
+
+/// In a memtable, where both looks find it: the block that created the coin says what it was.
+#[test]
+fn c15_a_coin_that_changed_in_memory_ends_the_node_and_fails_no_block() {
+    let (blocks, expected) = &*CHAIN;
+    let (spender, outpoint) = first_spend(blocks);
+    for changed in ["amount", "script", "height", "coinbase"] {
+        let mut timed = Timed::new(5, CacheMinima::PRODUCT, CoinWriting::PRODUCT);
+        timed.give_all(&blocks[..spender]);
+        while timed.go_on() {
+            timed.chain.take_events();
+        }
+        let key = timed.chain.env.hasher.hash(outpoint);
+        let Taken::Coin(mut other) = timed.chain.coins.take(&key) else {
+            panic!("it is in memory")
+        };
+        match changed {
+            "amount" => other.value >>= 8,
+            "script" => *other.script_pubkey.last_mut().expect("it has a script") ^= 1,
+            // No rule speaks of it: that the block is refused is made up.
+            "height" => other.height -= 1,
+            _ => other.coinbase = true,
+        }
+        timed.chain.coins.add(&key, &other, false);
+        timed.give_all(&blocks[spender..=spender]);
+        let header: BlockHeader = SpanReader::new(&blocks[spender]).get().expect("a header");
+        let id = timed.chain.index.find(&header.block_hash()).expect("it was given");
+        let error = loop {
+            let clock = NOW + timed.executor.now().as_secs() as i64;
+            match timed.chain.poll(clock) {
+                Err(error) => break error,
+                Ok(Poll::Progress) => {}
+                Ok(Poll::Waiting) => assert!(timed.executor.finish_one(), "nothing runs"),
+                Ok(Poll::Idle) => panic!("{changed}: the block is connected, or has failed"),
+            }
+            timed.chain.take_events();
+            let verifying = timed.chain.window.first_verifying();
+            let newest = timed.chain.window.newest();
+            if changed == "height"
+                && newest.is_some_and(|(token, block)| block.id() == id && verifying == Some(token))
+            {
+                timed.fail_scripts();
+            }
+        };
+        assert!(
+            matches!(error, ChainError::ChangedCoin(of) if of == outpoint),
+            "{changed}: {error}"
+        );
+        assert!(!timed.chain.index.node(id).failed, "{changed}");
+        // The next process has the coin as the block says.
+        let stats = super::sealed_windows::settled(timed.cut(Survival::All));
+        assert_eq!(stats, expected[spender + 1], "{changed}");
+    }
 }

@@ -2,7 +2,7 @@
 //! by themselves. No I/O: tests hand it blocks that they make.
 
 use godwit_consensus::Reject;
-use godwit_primitives::{Coin, Txid};
+use godwit_primitives::{Coin, CoinView, Txid};
 use godwit_store::BlockUndo;
 use godwit_store::utxo::{CoinCode, CompressedCoins, HashedOutPoint};
 
@@ -113,7 +113,8 @@ impl Ledger {
             self.sums.add(mac, coin, [stored, &[]], Side::Gone);
         });
         check_order(block, claims, height)?;
-        let checked = place.rules.check(block, &claims.coins, place.median_time_past);
+        let coin = |input: usize| CoinView::from(&claims.coins[input]);
+        let checked = place.rules.check(block, coin, place.median_time_past);
         checked.map_err(ClaimFault::Rule)
     }
 

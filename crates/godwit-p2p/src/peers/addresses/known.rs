@@ -55,7 +55,6 @@ impl KnownAddresses {
         self.young.contains(&key) || self.old.contains(&key)
     }
 
-    /// Forgets everything.
     pub(super) fn clear(&mut self) {
         self.young.clear();
         self.old.clear();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use super::KeySpan;
+use super::{KeySpan, keys_of};
 use crate::utxo::entry::{Entry, Name, header};
 use crate::utxo::key::HashedOutPoint;
 
@@ -77,6 +77,11 @@ impl Gathered {
     /// Whether nothing is to be gathered.
     pub(super) fn is_done(&self) -> bool {
         self.wanted.is_empty()
+    }
+
+    /// How many keys are to be gathered, in this pass or later.
+    pub(super) fn keys(&self) -> u128 {
+        keys_of(&self.wanted)
     }
 
     /// What is left for the passes behind this one.

@@ -63,7 +63,7 @@ impl SegmentChecks {
 }
 
 /// Compares the parts of a segment with its entries.
-struct SegmentCheck {
+pub(in crate::utxo) struct SegmentCheck {
     meta: SegmentMeta,
     hasher: UtxoHasher,
     sums: EntryHasher,
@@ -96,7 +96,7 @@ struct Long {
 }
 
 impl SegmentCheck {
-    fn new(meta: SegmentMeta, context: &UtxoContext, filters: Filters) -> Self {
+    pub(in crate::utxo) fn new(meta: SegmentMeta, context: &UtxoContext, filters: Filters) -> Self {
         let filter = match filters {
             Filters::Compared => {
                 let empty = vec![0; meta.filter_bytes as usize];
@@ -125,7 +125,7 @@ impl SegmentCheck {
     }
 
     /// The next block, in order; `None` if it cannot be read.
-    fn take(&mut self, number: u32, block: Option<BlockRef<'_>>) {
+    pub(in crate::utxo) fn take(&mut self, number: u32, block: Option<BlockRef<'_>>) {
         let Some(block) = block else {
             let derived = self.lost.unwrap_or(SegmentLoss::Derived);
             let is_entries = number < self.meta.filter_block();
@@ -207,6 +207,30 @@ impl SegmentCheck {
         Ok(key)
     }
 
+    /// How the entries are not those that the footer describes.
+    fn contradiction(&self) -> Option<&'static str> {
+        let meta = &self.meta;
+        let keys = Some((meta.min_key, meta.max_key));
+        let counts = (self.entries, self.tombstones) == (meta.entries, meta.tombstones);
+        if !counts || (self.entries > 0 && self.keys != keys) {
+            Some("its entries are not those that the footer counts")
+        } else if meta.sum.is_some_and(|sum| sum != self.sum) {
+            Some("its entries are not those of the footer's sum")
+        } else {
+            None
+        }
+    }
+
+    /// The first keys of the blocks, as a block index has them, and the filter, if there is one. `None`
+    /// where the entries are not those of the footer.
+    pub(in crate::utxo) fn into_derived(self) -> Option<(Vec<u32>, Option<Filter>)> {
+        if self.wrong.is_some() || self.lost.is_some() || self.contradiction().is_some() {
+            return None;
+        }
+        let keys = self.index.as_chunks().0.iter().map(|key| u32::from_le_bytes(*key)).collect();
+        Some((keys, self.filter))
+    }
+
     /// What is lost, if anything is; and where the segment contradicts itself, and how.
     fn end(&self) -> Option<(SegmentLoss, Option<(u32, &'static str)>)> {
         let meta = &self.meta;
@@ -215,13 +239,7 @@ impl SegmentCheck {
         } else if self.lost == Some(SegmentLoss::Blocks) {
             return Some((SegmentLoss::Blocks, None));
         }
-        let keys = Some((meta.min_key, meta.max_key));
-        let counts = (self.entries, self.tombstones) == (meta.entries, meta.tombstones);
-        if !counts || (self.entries > 0 && self.keys != keys) {
-            let what = "its entries are not those that the footer counts";
-            return Some((SegmentLoss::Entries, Some((meta.first_block, what))));
-        } else if meta.sum.is_some_and(|sum| sum != self.sum) {
-            let what = "its entries are not those of the footer's sum";
+        if let Some(what) = self.contradiction() {
             return Some((SegmentLoss::Entries, Some((meta.first_block, what))));
         }
         let derived = |wrong| Some((SegmentLoss::Derived, wrong));

@@ -112,7 +112,7 @@ proptest! {
         for n in 0..40 {
             let expected = model.get(&n).map(|known| match known {
                 Known::Fresh(coin) | Known::Coin(coin) => KnownCoin::Unspent(coin.clone()),
-                Known::Spent => KnownCoin::Spent,
+                Known::Spent => KnownCoin::Absent,
             });
             prop_assert_eq!(table.coin(&outpoint(n)), expected);
         }

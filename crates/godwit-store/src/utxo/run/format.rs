@@ -156,9 +156,7 @@ pub(crate) struct SegmentMeta {
     /// Entries, tombstones included.
     pub(crate) entries: u64,
     pub(crate) tombstones: u64,
-    /// Smallest key.
     pub(crate) min_key: u64,
-    /// Largest key.
     pub(crate) max_key: u64,
     /// Sum of the entries, unknown of runs of schema 1 and of scratch runs.
     pub(crate) sum: Option<EntrySum>,

@@ -247,6 +247,29 @@ fn harm(disk: &FaultDisk, random: &mut Random) -> String {
 }
 
 #[test]
+fn passes_that_are_left_are_foretold() {
+    let history = history(4, 2);
+    let disk = &history.disk;
+    run_paths(disk).iter().for_each(|path| disk.remove(path).unwrap());
+    let inspection = inspection(disk, &history.manifest);
+    let runs = inspection.inspect_runs(&mut Notes::default()).unwrap();
+    let mut repair = CoinsRepair::begin(&inspection, &runs.lost, 40_000, &Arc::default()).unwrap();
+    assert_eq!(repair.passes_left(), None);
+    let mut foretold = Vec::new();
+    while repair.wants_blocks() {
+        hand_over(&mut repair, &history.blocks);
+        repair.end_pass(&mut |_| Ok(())).unwrap();
+        foretold.push(repair.passes_left().unwrap());
+    }
+    eprintln!("{foretold:?}");
+    assert!(foretold.len() > 5 && foretold.last() == Some(&0), "{foretold:?}");
+    for (left, foretold) in foretold.iter().rev().enumerate() {
+        let (left, foretold) = (left as u64, *foretold);
+        assert!(foretold <= 2 * left + 3 && left <= 2 * foretold + 3, "{left}: {foretold}");
+    }
+}
+
+#[test]
 fn whatever_is_lost_the_coins_are_those_of_the_blocks() {
     let mut passes = 0;
     for seed in 0..6 {

@@ -83,6 +83,7 @@ fn is_of_coins(error: &StoreError, path: &Path, at: usize) -> bool {
 fn a_flipped_byte_anywhere_is_found_in_its_block() {
     let (disk, manifest) = two_runs();
     assert_eq!(read_all(&disk, &manifest), Ok(COINS as usize));
+    let mut derived = 0;
     for path in run_paths(&disk) {
         let good = disk.contents(&path).unwrap();
         assert_eq!(good.len() % BLOCK, 0);
@@ -91,6 +92,17 @@ fn a_flipped_byte_anywhere_is_found_in_its_block() {
                 let mut bad = good.clone();
                 bad[start + position] ^= 1;
                 disk.overwrite(&path, bad);
+                // Filter and block index follow from the coins.
+                if matches!(good[start + 4], 3 | 4) {
+                    assert_eq!(
+                        read_all(&disk, &manifest),
+                        Ok(COINS as usize),
+                        "{position} of {start}"
+                    );
+                    assert_eq!(look_up_all(&disk, &manifest), Ok(()), "{position} of {start}");
+                    derived += 1;
+                    continue;
+                }
                 // A block of coins says which ones are concerned.
                 let is_told = |error: StoreError| match good[start + 4] {
                     1 | 2 => is_of_coins(&error, &path, start),
@@ -104,6 +116,37 @@ fn a_flipped_byte_anywhere_is_found_in_its_block() {
         }
         disk.overwrite(&path, good);
     }
+    assert!(derived >= 2 * 2 * 2 * 9, "{derived} times a filter or an index was damaged");
+}
+
+/// All filters and block indexes at once, without parity.
+#[test]
+fn c5_lost_filters_and_block_indexes_are_made_again_from_the_coins_at_the_start() {
+    let (disk, manifest) = two_runs();
+    let filters = |disk: &FaultDisk| -> Vec<Vec<u8>> {
+        let layers = open(disk, &manifest).unwrap().layers();
+        let filters =
+            layers.partitions.iter().flatten().filter_map(|segment| segment.filter.clone());
+        filters.map(|filter| filter.bytes().flatten().collect()).collect()
+    };
+    let intact = filters(&disk);
+    assert_eq!(intact.len(), 4, "two runs of two partitions");
+    for path in run_paths(&disk) {
+        let mut bytes = disk.contents(&path).unwrap();
+        let (blocks, _) = bytes.as_chunks_mut::<BLOCK>();
+        let derived = blocks.iter_mut().filter(|block| matches!(block[4], 3 | 4));
+        derived.for_each(|block| block.fill(0));
+        disk.overwrite(&path, bytes);
+    }
+    assert_eq!(read_all(&disk, &manifest), Ok(COINS as usize));
+    assert_eq!(look_up_all(&disk, &manifest), Ok(()));
+    assert!(filters(&disk) == intact);
+    // Entries that are damaged too are told as before.
+    let path = run_paths(&disk).remove(0);
+    let mut bytes = disk.contents(&path).unwrap();
+    bytes[700] ^= 1;
+    disk.overwrite(&path, bytes);
+    assert_eq!(read_all(&disk, &manifest), Err(damage_at(&path, 0, Damage::Checksum)));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Bounds: memory, segments, tombstones.
 
+use godwit_primitives::ScriptBytes;
+
 use super::super::fixtures::{Random, coin, hasher, outpoint};
 use super::super::merge_policy::{MAX_SEGMENTS, STALL_SEGMENTS};
 use super::*;
@@ -183,12 +185,17 @@ fn merges_wait_for_commits_and_keep_segments_few() {
 #[test]
 fn an_unspendable_output_is_no_coin() {
     let mut store = open(&FaultDisk::new(), &Manifest::empty(0, &hasher())).unwrap();
+    let add = |store: &mut UtxoStore, n, script: &[u8]| {
+        let script_pubkey = ScriptBytes::from_slice(script);
+        let coin = Coin { value: 0, script_pubkey, height: 1, coinbase: false };
+        store.add(&outpoint(n), &coin, false);
+    };
     let returns = [&[0x6a][..], &[0x6a, 1, 2], &[0; 10_001]];
     for (n, script) in (0..).zip(returns) {
-        store.add(&outpoint(n), 0, script, 1, false, false);
+        add(&mut store, n, script);
         assert_eq!(store.take(&outpoint(n)), Taken::NotInMemory);
     }
-    store.add(&outpoint(9), 0, &[0; 10_000], 1, false, false);
+    add(&mut store, 9, &[0; 10_000]);
     assert!(
         matches!(store.take(&outpoint(9)), Taken::Coin(coin) if coin.script_pubkey.len() == 10_000)
     );

@@ -21,7 +21,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "Show a page with the state of the node, at http://127.0.0.1:8338/ unless another address of this \
              machine is given (default: 0). It has no password, and can change nothing.",
             |draft, text| {
-                draft.rpc.web = Some(Place::parse(text, |text| {
+                draft.rpc.pages.web = Some(Place::parse(text, |text| {
                     values::ip_port(text).filter(|place| place.is_loopback())
                 })?);
                 Some(())
@@ -42,7 +42,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "Give Prometheus figures at http://127.0.0.1:9332/metrics, or at another address (default: 0). Who can \
              reach that address reads them without a password.",
             |draft, text| {
-                draft.rpc.metrics = Some(Place::parse(text, values::ip_port)?);
+                draft.rpc.pages.metrics = Some(Place::parse(text, values::ip_port)?);
                 Some(())
             },
         )
@@ -53,7 +53,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         commands: Commands::Only(&[CommandName::Status]),
         group: PAGES,
         ..setting("json", "", "", "Have the command status print JSON.", |draft, text| {
-            draft.json = plain::flag(text)?;
+            draft.rpc.pages.json = plain::flag(text)?;
             Some(())
         })
     },

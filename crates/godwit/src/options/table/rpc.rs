@@ -131,6 +131,11 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
          else 0).",
         |draft, text| plain::flag(text).map(|on| draft.rpc.whitelist_default = Some(on)),
     ),
+    rpc_flag(
+        "rest",
+        "Answer REST as well, on the addresses of JSON-RPC and without a password (default: 0).",
+        |draft, text| plain::flag(text).map(|on| draft.rpc.rest = Some(on)),
+    ),
     rpc_setting(
         "rpcthreads",
         "N",

@@ -41,6 +41,33 @@ fn pruning() {
 }
 
 #[test]
+fn indexes() {
+    let wanted = |arguments: &[&str]| {
+        let indexes = config(arguments).indexes;
+        (indexes.transactions, indexes.filters)
+    };
+    assert_eq!(wanted(&[]), (false, false));
+    assert_eq!(wanted(&["-txindex", "-notxindex"]), (false, false));
+    assert_eq!(wanted(&["-txindex", "-blockfilterindex=basic"]), (true, true));
+    assert_eq!(wanted(&["-blockfilterindex=1", "-memory=464"]), (false, true));
+    assert_eq!(wanted(&["-blockfilterindex=1", "-blockfilterindex=0"]), (false, false));
+    for option in ["-txindex", "-blockfilterindex=basic"] {
+        let name = option.split('=').next().expect("a name");
+        assert_eq!(error(&[option, "-prune=550"]), format!("{name} is of no use with -prune"));
+        assert_eq!(
+            error(&[option, "-memory=463"]),
+            "-memory=463: expected at least 448 MiB, and 16 for each index"
+        );
+    }
+    assert_eq!(wanted(&["-txindex", "-prune=0"]), (true, false));
+    assert_eq!(error(&["-blockfilterindex=v0"]), "-blockfilterindex=v0: expected basic, 1 or 0");
+    assert_eq!(
+        error(&["import", "a", "-txindex"]),
+        "-txindex is not an option of import; -help lists them"
+    );
+}
+
+#[test]
 fn values_out_of_range() {
     let expected_mib = "expected a number of MiB, up to 16777216";
     for (option, expected) in [

@@ -8,7 +8,10 @@ mod differ;
 mod hostile;
 mod http;
 mod imitation;
+mod indexes;
 mod methods;
+mod rest;
+mod zmq;
 
 use std::ffi::OsStr;
 

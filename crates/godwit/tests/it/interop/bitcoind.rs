@@ -21,6 +21,8 @@ pub(super) struct Start<'a> {
     /// It speaks the plain protocol alone.
     pub(super) plain: bool,
     pub(super) prune: bool,
+    /// Beside the usual ones.
+    pub(super) options: &'a [&'a str],
 }
 
 /// A bitcoind of its own; `None` when there is none in the cache.
@@ -33,7 +35,7 @@ pub(super) fn start(start: &Start<'_>) -> Option<ForeignNode> {
     let mut command = Command::new(program);
     command.args(["-chain=regtest", "-server=1", "-printtoconsole=0", "-par=1"]);
     command.args(["-dnsseed=0", "-fixedseeds=0", "-listenonion=0", "-natpmp=0"]);
-    command.args(["-debug=net", "-debug=cmpctblock", "-assumevalid=0"]);
+    command.args(["-debug=net", "-debug=cmpctblock", "-assumevalid=0", "-rest=1"]);
     // On by default on regtest, and -loadblock of a whole chain fails in it.
     command.arg("-checkblockindex=0");
     command.arg(format!("-datadir={}", datadir.display()));
@@ -47,6 +49,7 @@ pub(super) fn start(start: &Start<'_>) -> Option<ForeignNode> {
     if start.prune {
         command.arg("-prune=550");
     }
+    command.args(start.options);
     if start.plain {
         command.arg("-v2transport=0");
     }
@@ -83,7 +86,7 @@ impl ForeignNode {
 
 /// `stats` of godwit describe the coins that bitcoind has.
 #[track_caller]
-fn assert_same_coins(stats: &Value, bitcoind: &ForeignNode) {
+pub(super) fn assert_same_coins(stats: &Value, bitcoind: &ForeignNode) {
     let (muhash, serialized) = (bitcoind.coins("muhash"), bitcoind.coins("hash_serialized_3"));
     for name in ["height", "bestblock", "txouts", "bogosize", "muhash"] {
         assert_eq!(stats[name], muhash[name], "{name}");

@@ -12,6 +12,8 @@ mod btcd;
 mod chain;
 mod encrypted;
 mod follower;
+mod hand_over;
+mod kernel;
 mod long;
 mod peer;
 mod process;

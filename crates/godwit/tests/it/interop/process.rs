@@ -81,10 +81,15 @@ impl ForeignNode {
         });
     }
 
-    /// Ends it in an orderly way, and starts it again with what it has.
-    pub(super) fn restart(&mut self) {
+    /// Ends it in an orderly way.
+    pub(super) fn stop(&mut self) {
         self.rpc.call("stop", &serde_json::json!([]));
         wait_until("the node ends", || !self.is_alive());
+    }
+
+    /// Ends it in an orderly way, and starts it again with what it has.
+    pub(super) fn restart(&mut self) {
+        self.stop();
         self.child = self.command.spawn().expect("the program starts");
         self.wait_for_answer();
     }

@@ -98,16 +98,21 @@ fn counts() -> [(Counted, u64); Counted::KINDS.len()] {
 
 /// Lets one operation of so many fail, with every fault of its kind in turn.
 fn fail_one_of(every: u64) {
-    let mut outcomes: BTreeMap<String, [u32; 2]> = BTreeMap::new();
-    let rng = &mut Rng::new(1);
+    let mut planned = Vec::new();
     for (counted, count) in counts() {
-        let faults = faults(counted);
         eprintln!("{counted:?}: {count} operations");
-        for (nth, fault) in (1..=count).step_by(every as usize).zip(faults.iter().cycle()) {
-            let gave_up = run(0, Fault { nth, ..*fault }, survival(rng));
-            let kind = format!("{counted:?}, {:?} {:?}", fault.error, fault.lasting);
-            outcomes.entry(kind).or_default()[usize::from(gave_up)] += 1;
-        }
+        let faults = faults(counted).into_iter().cycle();
+        let places = (1..=count).step_by(every as usize);
+        planned.extend(places.zip(faults).map(|(nth, fault)| Fault { nth, ..fault }));
+    }
+    let gave_up = in_parallel(0..planned.len() as u64, |n| {
+        run(0, planned[n as usize], survival(&mut Rng::new(n)))
+    });
+    let mut outcomes: BTreeMap<String, [u32; 2]> = BTreeMap::new();
+    for (n, gave_up) in gave_up {
+        let Fault { counted, error, lasting, .. } = planned[n as usize];
+        let kind = format!("{counted:?}, {error:?} {lasting:?}");
+        outcomes.entry(kind).or_default()[usize::from(gave_up)] += 1;
     }
     eprintln!("went on, gave up: {outcomes:#?}");
 }

@@ -51,14 +51,14 @@ pub(super) fn in_parallel<T: Send>(
 }
 
 /// Runs the seeds and says what they took.
-fn run_all(seeds: Range<u64>) {
+fn run_all(seeds: Range<u64>, run: fn(u64) -> Outcome) {
     if let Ok(seed) = std::env::var("GODWIT_SIM_SEED") {
         let seed = seed.parse().expect("GODWIT_SIM_SEED is a number");
-        eprintln!("{:?}", run_seed(seed));
+        eprintln!("{:?}", run(seed));
         return;
     }
     let outcomes = in_parallel(seeds, |seed| {
-        let outcome = run_seed(seed);
+        let outcome = run(seed);
         check(seed, &outcome);
         outcome
     });
@@ -100,7 +100,7 @@ fn say(outcomes: &[(u64, Outcome)]) {
 
 #[test]
 fn a_hundred_companies_of_honest_and_hostile_peers() {
-    run_all(0..100);
+    run_all(0..100, run_seed);
 }
 
 fn recorded() -> Vec<u64> {
@@ -158,5 +158,16 @@ fn one_seed_gives_one_run() {
 #[test]
 #[ignore = "soak"]
 fn a_thousand_companies_of_honest_and_hostile_peers() {
-    run_all(100..1_100);
+    run_all(100..1_100, run_seed);
+}
+
+/// One that was cut off goes on where it was, from `GODWIT_SIM_FROM`.
+#[test]
+#[ignore = "soak"]
+fn a_hundred_thousand_companies_without_kills() {
+    let from = std::env::var("GODWIT_SIM_FROM").map_or(0, |from| from.parse().expect("a number"));
+    for start in (from..100_000).step_by(1_000) {
+        eprintln!("seeds from {start} on");
+        run_all(start..start + 1_000, run_undisturbed);
+    }
 }

@@ -12,7 +12,7 @@ use crate::error::{Damage, StoreError};
 /// The repairs of a store.
 #[derive(Default)]
 pub(crate) struct Repairs {
-    /// Held while a block is repaired, across I/O, and taken by whoever found damage: a damaged block
+    /// Held while a block is repaired, across I/O, and taken by the thread that found damage: a damaged block
     /// is looked up by several workers at once.
     one_at_a_time: Mutex<()>,
     blocks: AtomicU64,

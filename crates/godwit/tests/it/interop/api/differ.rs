@@ -68,7 +68,13 @@ fn same_number(a: &serde_json::Number, b: &serde_json::Number) -> bool {
             && (value(&a) - value(&b)).abs() <= value(&a).abs() * 1e-15)
 }
 
-fn compare(method: &str, path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
+pub(super) fn compare(
+    method: &str,
+    path: &str,
+    ours: &Value,
+    theirs: &Value,
+    found: &mut Vec<String>,
+) {
     if is_allowed(method, path) {
         return;
     }

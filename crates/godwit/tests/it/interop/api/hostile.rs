@@ -184,7 +184,7 @@ fn a_queue_that_is_full_says_so() {
         waits.into_iter().map(|waits| waits.join().expect("it answers")).collect();
     let refused: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 503).collect();
     assert!(!refused.is_empty() && refused.len() < 8, "{answers:?}");
-    assert!(refused.iter().all(|answer| answer.body == "Work queue depth exceeded"));
+    assert!(refused.iter().all(|answer| answer.body == b"Work queue depth exceeded"));
 }
 
 #[test]

@@ -14,12 +14,14 @@ pub(super) const CREDENTIALS: &str = "Z29kd2l0OmdvZHdpdA==";
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    pub(super) body: String,
+    /// What its bytes are, as it says.
+    pub(super) kind: String,
+    pub(super) body: Vec<u8>,
 }
 
 impl Answer {
     pub(super) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or(Value::Null)
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 }
 
@@ -45,10 +47,23 @@ pub(super) fn read(stream: &mut TcpStream) -> Option<Answer> {
             Err(error) => panic!("no end within {TIMEOUT:?}: {error}"),
         }
     }
-    let text = String::from_utf8(bytes).expect("text");
-    let (head, body) = text.split_once("\r\n\r\n")?;
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&bytes[..end]).expect("text");
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, body: body.to_owned() })
+    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+    let kind = lines.find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+    let kind = kind.map_or_else(String::new, |(_, kind)| kind.to_owned());
+    Some(Answer { status, kind, body: bytes.split_off(end + 4) })
+}
+
+/// A request for a resource, with nothing or something sent with it, of nobody in particular.
+pub(super) fn get(target: &str, body: &[u8]) -> Vec<u8> {
+    let method = if body.is_empty() { "GET" } else { "POST" };
+    let length = body.len();
+    let head = format!(
+        "{method} {target} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
 }
 
 /// A request with this body, of a user who may ask.

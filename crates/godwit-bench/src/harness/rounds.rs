@@ -1,10 +1,12 @@
-//! Subjects that take turns.
+//! Subjects that run in rounds: one epoch of each, in balanced orders.
 
 use std::time::Duration;
 
+use crate::rotation::{balanced_rounds, williams};
+
 use super::{Counters, Epoch, Subject, WorkerError};
 
-/// Epochs of each subject, as many as nanobench has by default.
+/// Epochs of each subject at least, as many as nanobench has by default.
 pub const EPOCHS: usize = 11;
 
 /// The most by which one step of the calibration multiplies the iterations.
@@ -39,37 +41,33 @@ impl Runner for Here<'_> {
     }
 }
 
-impl<R: Runner + ?Sized> Runner for &mut R {
-    fn epoch(&mut self, iterations: u64) -> Result<Epoch, WorkerError> {
-        (**self).epoch(iterations)
-    }
-}
-
 /// How long a group runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// Turns of each subject.
+    /// Epochs of each subject at least; as many more as balanced orders of the subjects need.
     pub epochs: usize,
     /// Least time of one subject's epochs together.
     pub min_time: Duration,
     /// One iteration takes so long that each epoch is one. Instead of a calibration there is one
-    /// turn whose times are dropped.
+    /// round whose times are dropped.
     pub long: bool,
 }
 
-/// Lets the runners take turns, each turn beginning with another one. `progress` is told how many
-/// turns are complete.
+/// Lets the runners run in rounds, in each of which everybody has one epoch: everybody has each place in
+/// the order, and comes directly behind each other one, equally often. `progress` is told how many rounds of
+/// how many are complete.
 ///
 /// # Errors
 ///
 /// The first failure of a runner.
-pub fn take_turns(
+pub fn run_rounds(
     runners: &mut [Box<dyn Runner + '_>],
     plan: &Plan,
-    mut progress: impl FnMut(usize),
+    mut progress: impl FnMut(usize, usize),
 ) -> Result<Vec<Vec<Epoch>>, WorkerError> {
-    progress(0);
-    let goal = plan.min_time / plan.epochs.max(1) as u32;
+    let rounds = balanced_rounds(runners.len(), plan.epochs);
+    progress(0, rounds);
+    let goal = plan.min_time / rounds as u32;
     let mut iterations = Vec::new();
     for runner in runners.iter_mut() {
         iterations.push(match plan.long {
@@ -77,13 +75,13 @@ pub fn take_turns(
             false => calibrated(runner.as_mut(), goal)?,
         });
     }
-    let mut epochs = vec![Vec::with_capacity(plan.epochs); runners.len()];
-    for turn in 0..plan.epochs {
-        for place in 0..runners.len() {
-            let subject = (place + turn) % runners.len();
+    let mut epochs = vec![Vec::with_capacity(rounds); runners.len()];
+    let orders = williams(runners.len());
+    for (round, order) in orders.iter().cycle().take(rounds).enumerate() {
+        for &subject in order {
             epochs[subject].push(runners[subject].epoch(iterations[subject])?);
         }
-        progress(turn + 1);
+        progress(round + 1, rounds);
     }
     Ok(epochs)
 }
@@ -129,17 +127,20 @@ mod tests {
         let mut runners: Vec<Box<dyn Runner>> =
             vec![Box::new(claims('a', 7)), Box::new(claims('b', 5_000)), Box::new(claims('c', 1))];
         let plan = Plan { epochs: 3, min_time: Duration::from_micros(6), long };
-        let epochs = take_turns(&mut runners, &plan, |_| ()).unwrap();
+        let epochs = run_rounds(&mut runners, &plan, |_, rounds| assert_eq!(rounds, 6)).unwrap();
         drop(runners);
         (epochs, log.into_inner())
     }
 
+    /// Three rows and their mirrors.
+    const ORDERS: &str = "abcbcacabcbaacbbac";
+
     #[test]
     fn each_epoch_takes_its_share_of_the_time() {
         let (epochs, log) = run(false);
-        assert!(log.ends_with("abcbcacab"), "{log}");
-        for (of_one, iterations) in epochs.iter().zip([286, 1, 2_000]) {
-            assert_eq!(of_one.len(), 3);
+        assert!(log.ends_with(ORDERS), "{log}");
+        for (of_one, iterations) in epochs.iter().zip([143, 1, 1_000]) {
+            assert_eq!(of_one.len(), 6);
             assert!(of_one.iter().all(|epoch| epoch.iterations == iterations), "{of_one:?}");
         }
     }
@@ -147,8 +148,8 @@ mod tests {
     #[test]
     fn a_long_one_is_run_once_an_epoch_and_once_before() {
         let (epochs, log) = run(true);
-        assert_eq!(log, "abc".to_owned() + "abcbcacab");
-        assert!(epochs.iter().all(|of_one| of_one.len() == 3));
+        assert_eq!(log, "abc".to_owned() + ORDERS);
+        assert!(epochs.iter().all(|of_one| of_one.len() == 6));
         assert!(epochs.iter().flatten().all(|epoch| epoch.iterations == 1));
     }
 }

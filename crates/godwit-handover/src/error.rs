@@ -1,0 +1,143 @@
+//! Why a hand-over was not made, or Core's coins were not read.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use godwit_store::StoreError;
+use godwit_store::inspect::Found;
+
+use crate::leveldb::LevelDbError;
+
+/// Every failure of this crate. None leaves the source changed.
+#[derive(Debug)]
+pub enum HandOverError {
+    Store(StoreError),
+    /// A system call on the target failed.
+    Io(PathBuf, io::Error),
+    /// A database of Core's, in this directory.
+    Database(PathBuf, LevelDbError),
+    /// The source is damaged.
+    Damaged(Box<Found>),
+    /// A stored file is missing or too short: its name.
+    ShortFile(PathBuf),
+    /// The source's coins came from a snapshot, at this height.
+    Assumed(u32),
+    /// The source has connected no block.
+    NothingStored(PathBuf),
+    /// The target holds something that no hand-over has left.
+    NotEmpty(PathBuf),
+    /// Core was started on a target that is not complete.
+    Started(PathBuf),
+    /// Source and target are on different file systems.
+    OtherFileSystem(PathBuf),
+    NoSpace {
+        dir: PathBuf,
+        needed: u64,
+        free: u64,
+    },
+    /// An undo record of the source lies beyond what Core's index can express: its file.
+    BeyondReach(PathBuf),
+    /// What was read back is not what was written.
+    ReadBack(PathBuf),
+    /// Core was killed while it wrote its coins.
+    InFlush(PathBuf),
+    /// There are no coins of any block.
+    NoBestBlock(PathBuf),
+    /// A record that is none of Core's.
+    BadRecord(PathBuf),
+    Spawn(io::Error),
+    ThreadPanicked,
+    /// The caller wanted no more.
+    Stopped,
+}
+
+impl HandOverError {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::Io(path, error)
+    }
+}
+
+impl From<StoreError> for HandOverError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Stopped => Self::Stopped,
+            error => Self::Store(error),
+        }
+    }
+}
+
+impl From<Found> for HandOverError {
+    fn from(found: Found) -> Self {
+        Self::Damaged(Box::new(found))
+    }
+}
+
+impl fmt::Display for HandOverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Database(dir, LevelDbError::Locked) => {
+                write!(f, "{} is in use: stop the bitcoind that runs on it first", dir.display())
+            }
+            Self::Database(dir, error) => write!(f, "{}: {error}", dir.display()),
+            Self::Damaged(found) => found.fmt(f),
+            Self::ShortFile(path) => write!(
+                f,
+                "{} is missing or too short; `godwit verify` says what is damaged",
+                path.display()
+            ),
+            Self::Assumed(height) => write!(
+                f,
+                "the coins come from a snapshot at height {height}, whose blocks were not validated here: \
+                 Bitcoin Core would take them for validated"
+            ),
+            Self::NothingStored(dir) => {
+                write!(f, "{} holds no chain: there is nothing to hand over", dir.display())
+            }
+            Self::NotEmpty(dir) => write!(f, "{} is not empty", dir.display()),
+            Self::Started(dir) => write!(
+                f,
+                "the hand-over to {} was not completed, and Bitcoin Core was started on it: remove it, or choose \
+                 another directory",
+                dir.display()
+            ),
+            Self::OtherFileSystem(dir) => write!(
+                f,
+                "{} is not on the file system of the data directory, so that files can not be shared",
+                dir.display()
+            ),
+            Self::NoSpace { dir, needed, free } => write!(
+                f,
+                "{} bytes are needed on the file system of {}, and {free} are free",
+                needed,
+                dir.display()
+            ),
+            Self::BeyondReach(path) => {
+                write!(f, "{} is longer than Bitcoin Core's index can tell", path.display())
+            }
+            Self::ReadBack(dir) => write!(
+                f,
+                "the coins that were read back from {} are not those that were written: memory or disk are not \
+                 sound",
+                dir.display()
+            ),
+            Self::InFlush(dir) => write!(
+                f,
+                "Bitcoin Core was killed while it wrote {}: start and stop it once",
+                dir.display()
+            ),
+            Self::NoBestBlock(dir) => write!(f, "{} holds the coins of no block", dir.display()),
+            Self::BadRecord(dir) => {
+                write!(f, "{} holds a record that is none of Bitcoin Core's", dir.display())
+            }
+            Self::Spawn(error) => write!(f, "a thread can not be started: {error}"),
+            Self::ThreadPanicked => f.write_str("a thread panicked"),
+            Self::Stopped => f.write_str("stopped"),
+        }
+    }
+}
+
+impl std::error::Error for HandOverError {}

@@ -1,0 +1,23 @@
+//! Bitcoin Core's data directory: made from godwit's, so that `bitcoind` starts on it at once, and its coins
+//! read, to be compared with godwit's.
+//!
+//! A [`Plan`] is what the index of the source says; [`hand_over`] carries it out. [`Chainstate`] reads Core's
+//! coins. What becomes of block and undo files, and why, is in `docs/hand-over.md`.
+
+mod chainstate;
+mod error;
+mod leveldb;
+mod make;
+mod plan;
+mod record;
+mod target;
+
+pub use chainstate::{Chainstate, CoinsRead};
+pub use error::HandOverError;
+pub use leveldb::LevelDbError;
+pub use make::{HandedOver, Settings, Step, hand_over};
+pub use plan::Plan;
+pub use target::HANDED_OVER;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! The directory that becomes Core's.
+//!
+//! Everything is made in a directory of its own inside, under a name that no bitcoind looks for, made
+//! durable there, and then renamed. So bitcoind finds nothing, all of it, or between the last two renames
+//! the blocks alone, whose coins it then makes itself. A directory of that name says that a hand-over was
+//! begun and not ended; the next one removes what it left, and begins anew.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::HandOverError;
+
+const UNFINISHED: &str = "hand-over.unfinished";
+pub(crate) const BLOCKS: &str = "blocks";
+pub(crate) const CHAINSTATE: &str = "chainstate";
+/// What Core leaves behind wherever it was started.
+const LOCK_OF_CORE: &str = ".lock";
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// A target on which a hand-over has begun.
+pub(crate) struct Target {
+    dir: PathBuf,
+}
+
+impl Target {
+    /// Begins a hand-over in `dir`, the network's directory below Core's data directory, which is made if
+    /// it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`HandOverError::NotEmpty`], [`HandOverError::Started`], [`HandOverError::OtherFileSystem`]; failed
+    /// system calls.
+    pub(crate) fn begin(dir: &Path, source: &Path) -> Result<Self, HandOverError> {
+        make_dir(dir)?;
+        let device = |path: &Path| fs::metadata(path).map_err(HandOverError::io(path));
+        if device(dir)?.dev() != device(source)?.dev() {
+            return Err(HandOverError::OtherFileSystem(dir.to_owned()));
+        }
+        let target = Self { dir: dir.to_owned() };
+        target.clear()?;
+        make_dir(&target.inside(BLOCKS))?;
+        Ok(target)
+    }
+
+    /// Removes what a hand-over has left that did not end.
+    fn clear(&self) -> Result<(), HandOverError> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(HandOverError::io(&self.dir))? {
+            names.push(entry.map_err(HandOverError::io(&self.dir))?.file_name());
+        }
+        let has = |wanted: &str| names.iter().any(|name| name == wanted);
+        match (names.is_empty(), has(UNFINISHED)) {
+            (true, _) => return Ok(()),
+            (false, false) => return Err(HandOverError::NotEmpty(self.dir.clone())),
+            (false, true) if has(LOCK_OF_CORE) => {
+                return Err(HandOverError::Started(self.dir.clone()));
+            }
+            (false, true) => {}
+        }
+        if names.iter().any(|name| ![UNFINISHED, BLOCKS, CHAINSTATE].map(Into::into).contains(name))
+        {
+            return Err(HandOverError::NotEmpty(self.dir.clone()));
+        }
+        // The mark goes last.
+        for name in [CHAINSTATE, BLOCKS, UNFINISHED] {
+            let path = self.dir.join(name);
+            match fs::remove_dir_all(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => other.map_err(HandOverError::io(&path))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A path below what is being made.
+    pub(crate) fn inside(&self, name: &str) -> PathBuf {
+        self.dir.join(UNFINISHED).join(name)
+    }
+
+    /// Bytes that are free on the file system.
+    pub(crate) fn free_bytes(&self) -> Result<u64, HandOverError> {
+        let stat = rustix::fs::statvfs(&self.dir);
+        let stat = stat.map_err(|errno| HandOverError::Io(self.dir.clone(), errno.into()))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Gives a file of the source a second name among the blocks.
+    pub(crate) fn share(&self, from: &Path) -> Result<(), HandOverError> {
+        let to = self.inside(BLOCKS).join(from.file_name().unwrap_or_default());
+        match fs::hard_link(from, &to) {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                Err(HandOverError::OtherFileSystem(self.dir.clone()))
+            }
+            other => other.map_err(HandOverError::io(&to)),
+        }
+    }
+
+    /// Copies the first `bytes` of a file among the blocks, and appends `more`.
+    pub(crate) fn copy(
+        &self,
+        from: &Path,
+        bytes: u64,
+        more: &[u8],
+        stop: &AtomicBool,
+    ) -> Result<(), HandOverError> {
+        let to = self.inside(BLOCKS).join(from.file_name().unwrap_or_default());
+        let mut source = File::open(from).map_err(HandOverError::io(from))?.take(bytes);
+        let mut target = create(&to)?;
+        let (mut buffer, mut copied) = (vec![0; COPY_BYTES], 0);
+        loop {
+            let read = source.read(&mut buffer).map_err(HandOverError::io(from))?;
+            if read == 0 {
+                break;
+            }
+            target.write_all(&buffer[..read]).map_err(HandOverError::io(&to))?;
+            copied += read as u64;
+            if stop.load(Ordering::Relaxed) {
+                return Err(HandOverError::Stopped);
+            }
+        }
+        if copied < bytes {
+            return Err(HandOverError::ShortFile(from.to_owned()));
+        }
+        target.write_all(more).map_err(HandOverError::io(&to))
+    }
+
+    /// Writes a small file among the blocks.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), HandOverError> {
+        let path = self.inside(BLOCKS).join(name);
+        create(&path)?.write_all(bytes).map_err(HandOverError::io(&path))
+    }
+
+    /// Makes everything durable, calls `before`, and gives it the names that Core looks for.
+    pub(crate) fn complete(
+        self,
+        before: impl FnOnce() -> Result<(), HandOverError>,
+    ) -> Result<(), HandOverError> {
+        sync_tree(&self.dir.join(UNFINISHED))?;
+        before()?;
+        // Blocks without coins are what Core makes the coins from; coins without their blocks it refuses.
+        for name in [BLOCKS, CHAINSTATE] {
+            let path = self.dir.join(name);
+            fs::rename(self.inside(name), &path).map_err(HandOverError::io(&path))?;
+        }
+        sync_dir(&self.dir)?;
+        let unfinished = self.dir.join(UNFINISHED);
+        fs::remove_dir(&unfinished).map_err(HandOverError::io(&unfinished))?;
+        sync_dir(&self.dir)?;
+        match self.dir.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn make_dir(dir: &Path) -> Result<(), HandOverError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(HandOverError::io(dir))
+}
+
+fn create(path: &Path) -> Result<File, HandOverError> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(path).map_err(HandOverError::io(path))
+}
+
+fn sync_dir(dir: &Path) -> Result<(), HandOverError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(HandOverError::io(dir))
+}
+
+/// Syncs all files below a directory, and the directories.
+fn sync_tree(dir: &Path) -> Result<(), HandOverError> {
+    for entry in fs::read_dir(dir).map_err(HandOverError::io(dir))? {
+        let path = entry.map_err(HandOverError::io(dir))?.path();
+        match path.is_dir() {
+            true => sync_tree(&path)?,
+            false => sync_dir(&path)?,
+        }
+    }
+    sync_dir(dir)
+}
+
+/// The file that tells godwit that another program has files of this directory as well.
+pub const HANDED_OVER: &str = "handed-over";
+
+/// Notes in the source that `target` has files of it, durably.
+pub(crate) fn note(source: &Path, target: &Path) -> Result<(), HandOverError> {
+    let path = source.join(HANDED_OVER);
+    let mut text = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        other => other.map_err(HandOverError::io(&path))?,
+    };
+    let line = [target.as_os_str().as_encoded_bytes(), b"\n"].concat();
+    if !text.ends_with(&line) {
+        text.extend(line);
+    }
+    let new = source.join(format!("{HANDED_OVER}.new"));
+    fs::write(&new, text).map_err(HandOverError::io(&new))?;
+    sync_dir(&new)?;
+    fs::rename(&new, &path).map_err(HandOverError::io(&path))?;
+    sync_dir(source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_target_is_new_or_empty_or_unfinished() {
+        let temp = tempfile::tempdir().unwrap();
+        let source = temp.path();
+        let dir = temp.path().join("core/regtest");
+        Target::begin(&dir, source).unwrap();
+        assert_eq!(names(&dir), [UNFINISHED]);
+
+        // As left between the two renames.
+        fs::create_dir(dir.join(BLOCKS)).unwrap();
+        fs::write(dir.join(BLOCKS).join("blk00000.dat"), b"x").unwrap();
+        Target::begin(&dir, source).unwrap();
+        assert_eq!(names(&dir), [UNFINISHED]);
+
+        for other in ["settings.json", LOCK_OF_CORE] {
+            fs::write(dir.join(other), b"").unwrap();
+            let error = Target::begin(&dir, source).map(drop).unwrap_err();
+            match other {
+                LOCK_OF_CORE => assert!(matches!(error, HandOverError::Started(_)), "{error}"),
+                _ => assert!(matches!(error, HandOverError::NotEmpty(_)), "{error}"),
+            }
+            assert_eq!(names(&dir).len(), 2, "nothing is removed");
+            fs::remove_file(dir.join(other)).unwrap();
+        }
+        fs::remove_dir_all(dir.join(UNFINISHED)).unwrap();
+        fs::create_dir(dir.join(BLOCKS)).unwrap();
+        let error = Target::begin(&dir, source).map(drop).unwrap_err();
+        assert!(matches!(error, HandOverError::NotEmpty(_)), "{error}");
+    }
+
+    #[test]
+    fn files_are_shared_or_copied_and_get_their_names_at_the_end() {
+        let temp = tempfile::tempdir().unwrap();
+        let (source, dir) = (temp.path().join("source"), temp.path().join("core"));
+        fs::create_dir(&source).unwrap();
+        let (first, last) = (source.join("blk00000.dat"), source.join("blk00001.dat"));
+        fs::write(&first, [1; 10]).unwrap();
+        fs::write(&last, [2; 10]).unwrap();
+        let target = Target::begin(&dir, &source).unwrap();
+        target.share(&first).unwrap();
+        let stop = AtomicBool::new(false);
+        let error = target.copy(&last, 11, &[], &stop).unwrap_err();
+        assert!(matches!(error, HandOverError::ShortFile(_)), "{error}");
+        fs::remove_file(target.inside(BLOCKS).join("blk00001.dat")).unwrap();
+        target.copy(&last, 7, b"more", &stop).unwrap();
+        fs::create_dir(target.inside(CHAINSTATE)).unwrap();
+        let mut called = false;
+        target
+            .complete(|| {
+                called = true;
+                assert_eq!(names(&dir), [UNFINISHED], "nothing has its name before");
+                Ok(())
+            })
+            .unwrap();
+        assert!(called);
+        assert_eq!(names(&dir), [BLOCKS, CHAINSTATE]);
+        let path = |name: &str| dir.join(BLOCKS).join(name);
+        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+        assert_eq!(inode(&path("blk00000.dat")), inode(&first));
+        assert_ne!(inode(&path("blk00001.dat")), inode(&last));
+        assert_eq!(fs::read(path("blk00001.dat")).unwrap(), [&[2; 7][..], b"more"].concat());
+    }
+
+    #[test]
+    fn each_target_is_noted() {
+        let temp = tempfile::tempdir().unwrap();
+        let read = || fs::read_to_string(temp.path().join(HANDED_OVER)).unwrap();
+        note(temp.path(), Path::new("/one")).unwrap();
+        note(temp.path(), Path::new("/one")).unwrap();
+        assert_eq!(read(), "/one\n");
+        note(temp.path(), Path::new("/two")).unwrap();
+        assert_eq!(read(), "/one\n/two\n");
+    }
+}

@@ -1,0 +1,52 @@
+//! Faults of an index. They end or rebuild the index; the chain never hears of them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use godwit_store::StoreError;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub enum IndexError {
+    /// A call to the disk failed.
+    Store(StoreError),
+    /// Bytes of the index are not what was written.
+    Damaged { path: PathBuf, offset: u64 },
+    /// The chain has more blocks than the format can number.
+    TooHigh { height: u32 },
+}
+
+impl IndexError {
+    pub(crate) fn damaged(path: &Path, offset: u64) -> Self {
+        Self::Damaged { path: path.to_owned(), offset }
+    }
+
+    /// Whether the index is not what was written: then it is built again. Otherwise it stops.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_rotten(),
+            Self::Damaged { .. } => true,
+            Self::TooHigh { .. } => false,
+        }
+    }
+}
+
+impl From<StoreError> for IndexError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl fmt::Display for IndexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Damaged { path, offset } => {
+                write!(f, "{} is damaged at byte {offset}", path.display())
+            }
+            Self::TooHigh { height } => write!(f, "no index has room for height {height}"),
+        }
+    }
+}
+
+impl std::error::Error for IndexError {}

@@ -1,0 +1,350 @@
+//! The index of basic block filters (BIP158): a filter for each block, in files as Core has them, and for
+//! each block a record of where that is, with its hash and header.
+
+mod golomb;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use godwit_primitives::sha256::sha256d;
+use godwit_primitives::{Block, BlockHash};
+use godwit_store::disk::{OpenMode, StoreDisk, StoreFile};
+use godwit_store::{BlockUndo, ChainPoint, StoreError};
+use godwit_stream::{DataStream, DecodeError, SpanReader};
+
+use crate::error::IndexError;
+use crate::follow::Index;
+use crate::position::Position;
+use crate::records::{Layout, PART, Records};
+use crate::status::Status;
+use golomb::basic_filter;
+
+/// Its directory in that of the indexes.
+const DIR: &str = "blockfilter/basic";
+const MAGIC: [u8; 8] = *b"gdwtfltr";
+/// A file of filters is left for the next one before it would be longer (Core `MAX_FLTR_FILE_SIZE`).
+const MAX_FILE: u32 = 16 << 20;
+/// Longer than the filter of any block: that has about 21 bits for each script, of which a block creates at
+/// most 111,111 and spends fewer than 25,000.
+const MAX_FILTER: u32 = 1 << 20;
+/// What the index takes of memory, with what its thread has under way: a block and the coins that it
+/// spends, as a rule, 15 MiB; records that are not written yet, and those of blocks that were left.
+pub const FILTER_INDEX_MEMORY: u64 = 16 << 20;
+
+/// What the index has of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Record {
+    block: BlockHash,
+    hash: [u8; 32],
+    header: [u8; 32],
+    file: u32,
+    offset: u32,
+    len: u32,
+}
+
+impl Record {
+    const SIZE: usize = 108;
+
+    fn encode(&self) -> DataStream {
+        let mut out = DataStream::new();
+        out.put(&self.block);
+        out.write(&self.hash);
+        out.write(&self.header);
+        out.put(&self.file);
+        out.put(&self.offset);
+        out.put(&self.len);
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = SpanReader::new(bytes);
+        Ok(Self {
+            block: reader.get()?,
+            hash: reader.array()?,
+            header: reader.array()?,
+            file: reader.u32()?,
+            offset: reader.u32()?,
+            len: reader.u32()?,
+        })
+    }
+
+    /// The place behind its filter.
+    fn end(&self) -> (u32, u32) {
+        (self.file, self.offset + self.len)
+    }
+}
+
+/// A filter and what vouches for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockFilter {
+    /// As BIP157's `cfilter` has it.
+    pub bytes: Vec<u8>,
+    pub header: [u8; 32],
+}
+
+/// Hash and header of a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterHashes {
+    pub hash: [u8; 32],
+    pub header: [u8; 32],
+}
+
+struct State {
+    records: Records,
+    position: Position,
+    /// Where the next filter goes: file and offset.
+    next: (u32, u32),
+    /// Header of the last filter; zeros before genesis.
+    header: [u8; 32],
+}
+
+/// The index as whoever asks sees it.
+pub struct FilterIndex {
+    state: RwLock<State>,
+    status: Status,
+    damaged: AtomicBool,
+    disk: StoreDisk,
+    dir: PathBuf,
+}
+
+fn file_path(dir: &Path, file: u32) -> PathBuf {
+    dir.join(format!("fltr{file:05}.dat"))
+}
+
+fn decoded(record: Option<Vec<u8>>, path: &Path) -> Result<Option<Record>, IndexError> {
+    let decode = |bytes: Vec<u8>| Record::decode(&bytes);
+    record.map(decode).transpose().map_err(|_| IndexError::damaged(path, 0))
+}
+
+impl FilterIndex {
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far it is.
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Remembers that what was read is damaged: then it is built again.
+    fn noted<T>(&self, read: Result<T, IndexError>) -> Result<T, IndexError> {
+        if read.as_ref().is_err_and(IndexError::is_damage) {
+            self.damaged.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+
+    fn record(&self, block: ChainPoint) -> Result<Option<Record>, IndexError> {
+        decoded(self.read().records.find(block)?, &self.dir)
+    }
+
+    /// The filter of a block, also of one that was left in a reorganisation.
+    ///
+    /// # Errors
+    ///
+    /// The index cannot be read. If it is damaged, it will be built again.
+    pub fn filter(&self, block: ChainPoint) -> Result<Option<BlockFilter>, IndexError> {
+        self.noted(self.try_filter(block))
+    }
+
+    fn try_filter(&self, block: ChainPoint) -> Result<Option<BlockFilter>, IndexError> {
+        let Some(record) = self.record(block)? else { return Ok(None) };
+        let path = file_path(&self.dir, record.file);
+        let damaged = || IndexError::damaged(&path, record.offset.into());
+        if record.len > MAX_FILTER {
+            return Err(damaged());
+        }
+        let mut bytes = vec![0; record.len as usize];
+        let file = self.disk.open(&path, OpenMode::Read)?;
+        file.read_exact_at(record.offset.into(), &mut bytes)?;
+        if sha256d(&bytes) != record.hash {
+            return Err(damaged());
+        }
+        Ok(Some(BlockFilter { bytes, header: record.header }))
+    }
+
+    /// Hash and header of the filter of a block.
+    ///
+    /// # Errors
+    ///
+    /// As [`filter`](Self::filter).
+    pub fn hashes(&self, block: ChainPoint) -> Result<Option<FilterHashes>, IndexError> {
+        let record = self.noted(self.record(block))?;
+        Ok(record.map(|Record { hash, header, .. }| FilterHashes { hash, header }))
+    }
+}
+
+/// The index as its thread sees it.
+pub struct FilterIndexWriter {
+    shared: Arc<FilterIndex>,
+    layout: Layout,
+    /// The file that is appended to, and whether it has bytes that are not durable.
+    open: Option<(u32, StoreFile)>,
+}
+
+impl FilterIndexWriter {
+    /// Opens the index in the directory of the indexes, or begins a new one, at the chain of `genesis`. One
+    /// that is damaged is begun anew.
+    ///
+    /// # Errors
+    ///
+    /// Its files cannot be opened or made.
+    pub fn open(disk: &StoreDisk, indexes: &Path, genesis: BlockHash) -> Result<Self, IndexError> {
+        let (dir, disk) = (indexes.join(DIR), disk.apart());
+        disk.create_dir_all(&dir)?;
+        let layout = Layout { magic: MAGIC, genesis, size: Record::SIZE };
+        let state = match load(&disk, &dir, layout) {
+            Err(error) if error.is_damage() => {
+                log::error!("The blockfilterindex: {error}. It is built again from the beginning.");
+                begin(&disk, &dir, layout)
+            }
+            loaded => loaded,
+        }?;
+        let best = state.position.best();
+        let shared = FilterIndex {
+            state: RwLock::new(state),
+            status: Status::default(),
+            damaged: AtomicBool::new(false),
+            disk,
+            dir,
+        };
+        shared.status.set_best(best);
+        Ok(Self { shared: Arc::new(shared), layout, open: None })
+    }
+
+    /// For whoever asks.
+    pub fn shared(&self) -> Arc<FilterIndex> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Writes a filter behind the others, as Core does: with its block's hash and its length before it.
+    fn append(&mut self, block: BlockHash, filter: &[u8]) -> Result<(u32, u32), IndexError> {
+        let mut entry: DataStream = DataStream::new();
+        entry.put(&block);
+        entry.write_compact_size(filter.len() as u64);
+        let before = entry.as_slice().len() as u32;
+        entry.write(filter);
+        let (mut file, mut offset) = self.shared.read().next;
+        if offset + entry.as_slice().len() as u32 > MAX_FILE && offset > 0 {
+            self.sync()?;
+            (file, offset) = (file + 1, 0);
+        }
+        let FilterIndex { disk, dir, .. } = &*self.shared;
+        if self.open.as_ref().is_none_or(|(open, _)| *open != file) {
+            let opened = disk.open(&file_path(dir, file), OpenMode::ReadWrite)?;
+            disk.sync_dir(dir)?;
+            self.open = Some((file, opened));
+        }
+        let (_, opened) = self.open.as_ref().expect("it was opened");
+        opened.write_all_at(offset.into(), entry.as_slice())?;
+        Ok((file, offset + before))
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.open.as_ref().map_or(Ok(()), |(_, file)| file.sync())
+    }
+}
+
+fn load(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<State, IndexError> {
+    let records = Records::open(disk, dir, layout)?;
+    let position = records.position()?;
+    let last = match position.best() {
+        Some(best) => decoded(records.find(best)?, dir)?,
+        None => None,
+    };
+    let mut next = last.map_or((0, 0), |record| record.end());
+    for record in records.stale() {
+        let record = Record::decode(record).map_err(|_| IndexError::damaged(dir, 0))?;
+        next = next.max(record.end());
+    }
+    let header = last.map_or([0; 32], |record| record.header);
+    Ok(State { records, position, next, header })
+}
+
+/// Removes what is there, and begins anew.
+fn begin(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<State, IndexError> {
+    for path in disk.list(dir)? {
+        disk.remove(&path)?;
+    }
+    disk.sync_dir(dir)?;
+    load(disk, dir, layout)
+}
+
+impl Index for FilterIndexWriter {
+    const NAME: &'static str = "basic block filter index";
+    const WANTS_SPENT: bool = true;
+
+    fn status(&self) -> &Status {
+        &self.shared.status
+    }
+
+    fn position(&self) -> Position {
+        self.shared.read().position.clone()
+    }
+
+    fn go_back(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
+        self.commit()?;
+        let mut state = self.shared.write();
+        state.records.cut(to.map_or(0, |to| to.height + 1))?;
+        state.position = state.records.position()?;
+        state.header = match to {
+            Some(to) => {
+                let record = decoded(state.records.find(to)?, &self.shared.dir)?;
+                record.ok_or_else(|| IndexError::damaged(&self.shared.dir, 0))?.header
+            }
+            None => [0; 32],
+        };
+        Ok(())
+    }
+
+    fn connect(
+        &mut self,
+        point: ChainPoint,
+        block: &Block,
+        spent: &BlockUndo,
+    ) -> Result<(), IndexError> {
+        if self.shared.read().records.pending_len() >= PART {
+            self.commit()?;
+        }
+        let filter = basic_filter(block, spent.coins());
+        let (file, offset) = self.append(point.hash, &filter)?;
+        let hash = sha256d(&filter);
+        let mut state = self.shared.write();
+        let header = sha256d(&[hash, state.header].concat());
+        let len = filter.len() as u32;
+        let record = Record { block: point.hash, hash, header, file, offset, len };
+        state.records.push(record.encode().as_slice());
+        state.position.push(point);
+        (state.next, state.header) = (record.end(), header);
+        Ok(())
+    }
+
+    fn tend(&mut self) -> Result<bool, IndexError> {
+        Ok(false)
+    }
+
+    fn commit(&mut self) -> Result<(), IndexError> {
+        self.sync()?;
+        // Held across I/O: nobody but this thread changes the state.
+        self.shared.read().records.write()?;
+        self.shared.write().records.note_written();
+        Ok(())
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.shared.damaged.load(Ordering::Relaxed)
+    }
+
+    fn clear(&mut self) -> Result<(), IndexError> {
+        self.open = None;
+        let FilterIndex { disk, dir, .. } = &*self.shared;
+        *self.shared.write() = begin(disk, dir, self.layout)?;
+        self.shared.damaged.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Merges runs, a part at a time, so that the index follows the chain meanwhile.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_store::StoreError;
+use godwit_store::disk::StoreDisk;
+
+use super::run::{Run, RunFacts, RunReader, RunWriter};
+use crate::error::IndexError;
+
+/// Runs of about one size that become one. Each entry is written once for each size there is.
+pub(super) const FAN_IN: usize = 4;
+/// Entries that are merged at once, about 3 MiB.
+const ENTRIES_AT_ONCE: usize = 1 << 18;
+
+/// How often runs of this size were merged, or would have been: runs of one tier are merged.
+fn tier(entries: u64, smallest: u64) -> u32 {
+    (entries / smallest.max(1)).checked_ilog(FAN_IN as u64).unwrap_or(0)
+}
+
+/// Neighbours that are to be merged, the newest ones first; `sizes` in entries, the oldest run first. Full
+/// runs have `smallest` entries.
+pub(super) fn due(sizes: &[u64], smallest: u64) -> Option<Range<usize>> {
+    let mut end = sizes.len();
+    while end > 0 {
+        let tier_of_end = tier(sizes[end - 1], smallest);
+        // What a clean end has left may be smaller than those after it.
+        let start = sizes[..end]
+            .iter()
+            .rposition(|entries| tier(*entries, smallest) > tier_of_end)
+            .map_or(0, |last| last + 1);
+        if end - start >= FAN_IN {
+            return Some(start..end);
+        }
+        end = start;
+    }
+    None
+}
+
+/// A merge under way. The runs it reads stay in use until it is done.
+pub(super) struct Merge {
+    sources: Vec<RunReader>,
+    /// Their numbers.
+    pub(super) replaces: Vec<u64>,
+    writer: RunWriter,
+}
+
+impl Merge {
+    pub(super) fn begin(
+        disk: &StoreDisk,
+        dir: &Path,
+        runs: &[Arc<Run>],
+        id: u64,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            sources: runs.iter().cloned().map(RunReader::new).collect(),
+            replaces: runs.iter().map(|run| run.facts.id).collect(),
+            writer: RunWriter::create(disk, dir, id)?,
+        })
+    }
+
+    /// Goes on for a part; the entries of the new run once it is there.
+    pub(super) fn go_on(mut self) -> Result<Merging, IndexError> {
+        for _ in 0..ENTRIES_AT_ONCE {
+            let mut least = None;
+            for (n, source) in self.sources.iter_mut().enumerate() {
+                if let Some(entry) = source.peek()?
+                    && least.is_none_or(|(other, _)| entry < other)
+                {
+                    least = Some((entry, n));
+                }
+            }
+            let Some((entry, n)) = least else {
+                return Ok(Merging::Done(self.writer.finish()?, self.replaces));
+            };
+            self.writer.add(entry)?;
+            self.sources[n].advance();
+        }
+        Ok(Merging::GoesOn(Box::new(self)))
+    }
+}
+
+/// What came of a part of a merge.
+pub(super) enum Merging {
+    GoesOn(Box<Merge>),
+    /// The new run, and the numbers of those that it replaces.
+    Done(RunFacts, Vec<u64>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_one_size_are_merged_when_there_are_four() {
+        assert_eq!(due(&[], 10), None);
+        assert_eq!(due(&[10, 10, 10], 10), None);
+        assert_eq!(due(&[10, 10, 10, 10], 10), Some(0..4));
+        assert_eq!(due(&[40, 10, 10, 10], 10), None);
+        assert_eq!(due(&[40, 40, 40, 40], 10), Some(0..4));
+        assert_eq!(due(&[160, 39, 10, 10, 3, 10], 10), Some(1..6));
+        assert_eq!(due(&[40, 40, 40, 40, 10, 10, 10], 10), Some(0..4));
+        // Those of clean ends count as the smallest.
+        assert_eq!(due(&[1, 1, 1], 10), None);
+        assert_eq!(due(&[1, 0, 1, 1], 10), Some(0..4));
+        // One that is smaller than what came after it goes with that.
+        assert_eq!(due(&[40, 1, 40, 40, 40], 10), Some(0..5));
+    }
+
+    #[test]
+    fn the_number_of_runs_stays_small_whatever_comes() {
+        let mut sizes: Vec<u64> = Vec::new();
+        for n in 0..2_000u64 {
+            sizes.push(if n % 7 == 3 { n % 10 } else { 10 });
+            while let Some(range) = due(&sizes, 10) {
+                let sum = sizes[range.clone()].iter().sum();
+                sizes.splice(range, [sum]);
+            }
+            assert!(sizes.len() <= 18, "{sizes:?}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Indexes beside a real chain on a simulated disk.
+
+mod beside;
+mod filters;
+mod transactions;

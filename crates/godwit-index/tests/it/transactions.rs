@@ -1,0 +1,314 @@
+//! The transaction index, beside a map of all transactions.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_chain::{Chain, Places};
+use godwit_fault_disk::{Counted, FaultDisk, Survival};
+use godwit_index::{Follower, INDEXES_DIR, IndexError, TxIndex, TxIndexWriter};
+use godwit_primitives::{Block, BlockHash, TxView, Txid};
+use godwit_store::disk::StoreDisk;
+
+use crate::beside::{BLOCKS, DIR, branch, follow, hash, open, settle, submit};
+
+/// So few that the chain's transactions make many runs.
+const RUN: usize = 150;
+
+fn index(disk: &FaultDisk, chain: &Chain) -> Result<TxIndexWriter, IndexError> {
+    let store = StoreDisk::new(Arc::new(disk.clone()));
+    let (dir, genesis) = (Path::new(DIR).join(INDEXES_DIR), chain.params().genesis_hash);
+    TxIndexWriter::open_with_run_size(&store, &dir, genesis, [3; 16], RUN)
+}
+
+fn follower(disk: &FaultDisk, chain: &Chain) -> (Follower<TxIndexWriter>, Arc<TxIndex>) {
+    let writer = index(disk, chain).expect("it opens");
+    let shared = writer.shared();
+    (Follower::new(writer), shared)
+}
+
+/// Block and bytes of each transaction of blocks: of those after the others, if one is in several.
+fn naive(blocks: &[Vec<u8>]) -> BTreeMap<Txid, (BlockHash, Vec<u8>)> {
+    let mut all = BTreeMap::new();
+    for bytes in blocks {
+        let block = Block::from_bytes(bytes).expect("a block");
+        for (txid, tx) in block.view().txids().iter().zip(block.view().txs()) {
+            all.insert(*txid, (block.hash(), tx.bytes().to_vec()));
+        }
+    }
+    all
+}
+
+/// What the index leads to, as a caller goes there.
+fn look_up(chain: &Chain, index: &TxIndex, txid: &Txid) -> Option<(BlockHash, Vec<u8>)> {
+    let tree = chain.tree();
+    for place in index.find(txid).expect("it can be read") {
+        let active = tree.ancestor(chain.tip(), place.height);
+        let others = place.others.iter().filter_map(|hash| tree.find(hash));
+        for id in active.into_iter().chain(others) {
+            let Some(stored) = Places::of(chain).block(id) else { continue };
+            let bytes = Places::of(chain).reader().block(&stored).expect("it is there");
+            let rest = bytes.as_slice().get(place.offset as usize..);
+            let tx = rest.and_then(|rest| TxView::parse(rest).ok());
+            if let Some(tx) = tx.filter(|tx| tx.txid() == *txid) {
+                return Some((tree.node(id).hash, tx.bytes().to_vec()));
+            }
+        }
+    }
+    None
+}
+
+#[track_caller]
+fn is_as(chain: &Chain, index: &TxIndex, blocks: &[Vec<u8>], moment: &str) {
+    for (txid, expected) in naive(blocks) {
+        assert_eq!(look_up(chain, index, &txid), Some(expected), "{moment}: {txid}");
+    }
+    let unknown = Txid::from_bytes([9; 32]);
+    assert_eq!(look_up(chain, index, &unknown), None, "{moment}");
+    let genesis = Txid::from_bytes(chain.params().genesis.merkle_root.to_bytes());
+    assert_eq!(look_up(chain, index, &genesis), None, "{moment}");
+}
+
+fn chain_of(disk: &FaultDisk, blocks: &[Vec<u8>]) -> Chain {
+    let mut chain = open(disk);
+    for block in blocks {
+        submit(&mut chain, block);
+    }
+    settle(&mut chain);
+    chain
+}
+
+#[test]
+fn an_index_that_is_built_later_has_what_one_has_that_was_there_from_the_start() {
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk);
+    let (mut early, shared) = follower(&FaultDisk::new(), &chain);
+    follow(&chain, &mut early).expect("no fault");
+    assert!(shared.status().is_synced());
+    for block in BLOCKS.iter() {
+        submit(&mut chain, block);
+        follow(&chain, &mut early).expect("no fault");
+    }
+    is_as(&chain, &shared, &BLOCKS, "from the start");
+    assert_eq!(shared.status().best(), Some(chain.tip_point()));
+
+    let late_disk = FaultDisk::new();
+    let (mut late, shared) = follower(&late_disk, &chain);
+    assert!(!shared.status().is_synced());
+    follow(&chain, &mut late).expect("no fault");
+    assert!(shared.status().is_synced());
+    is_as(&chain, &shared, &BLOCKS, "later");
+    late.close().expect("no fault");
+
+    // After a clean end nothing is read again.
+    let opened = index(&late_disk, &chain).expect("it opens");
+    assert_eq!(opened.shared().status().best(), Some(chain.tip_point()));
+    is_as(&chain, &opened.shared(), &BLOCKS, "opened again");
+    chain.close().expect("no fault");
+}
+
+#[test]
+fn what_a_reorganisation_leaves_is_found_and_what_it_brings_is_found_first() {
+    let disk = FaultDisk::new();
+    let fork = BLOCKS.len() - 12;
+    let mut chain = chain_of(&disk, &BLOCKS);
+    let index_disk = FaultDisk::new();
+    let (mut follower, shared) = follower(&index_disk, &chain);
+    follow(&chain, &mut follower).expect("no fault");
+    let left = branch(&BLOCKS, fork, 13, 0);
+    left.iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    assert_eq!(chain.tip_point().hash, hash(&left[12]));
+    // The index is behind, on a branch that was left: what it has is found there.
+    is_as(&chain, &shared, &BLOCKS, "before it follows");
+    follow(&chain, &mut follower).expect("no fault");
+    is_as(&chain, &shared, &[&BLOCKS[..], &left[..]].concat(), "there");
+    // And back, and away once more.
+    let end = branch(&BLOCKS, BLOCKS.len(), 2, 7);
+    end.iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    follow(&chain, &mut follower).expect("no fault");
+    assert_eq!(chain.tip_point().hash, hash(&end[1]));
+    let all = [&left[..], &BLOCKS[..], &end[..]].concat();
+    is_as(&chain, &shared, &all, "back");
+    follower.close().expect("no fault");
+    let shared = index(&index_disk, &chain).expect("it opens").shared();
+    is_as(&chain, &shared, &all, "opened again");
+    chain.close().expect("no fault");
+}
+
+/// What the operator takes for invalid is left by the chain, and stays in the index until there is another
+/// block (as in Core).
+#[test]
+fn an_index_waits_above_a_tip_that_goes_down() {
+    let disk = FaultDisk::new();
+    let mut chain = chain_of(&disk, &BLOCKS);
+    let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
+    follow(&chain, &mut follower).expect("no fault");
+    let best = chain.tip_point();
+    chain.invalidate_block(&hash(&BLOCKS[BLOCKS.len() - 4])).expect("it may be");
+    settle(&mut chain);
+    assert_eq!(chain.tip_point().height, best.height - 4);
+    follow(&chain, &mut follower).expect("no fault");
+    assert_eq!(shared.status().best(), Some(best));
+    assert!(shared.status().is_synced());
+    is_as(&chain, &shared, &BLOCKS, "above the tip");
+    let end = branch(&BLOCKS, BLOCKS.len() - 4, 1, 3);
+    submit(&mut chain, &end[0]);
+    settle(&mut chain);
+    follow(&chain, &mut follower).expect("no fault");
+    assert_eq!(shared.status().best(), Some(chain.tip_point()));
+    is_as(&chain, &shared, &[&BLOCKS[..], &end[..]].concat(), "on another branch");
+    chain.close().expect("no fault");
+}
+
+/// Each operation of the index's disk fails, and then the process dies or the power goes: what is opened
+/// afterwards ends as one without a fault does. The chain has a disk without faults, and does not notice.
+#[test]
+fn an_index_that_was_killed_at_any_operation_is_as_a_fresh_one() {
+    let chain_disk = FaultDisk::new();
+    let mut chain = chain_of(&chain_disk, &BLOCKS[..130]);
+    let start = FaultDisk::new();
+    let (mut first, _) = follower(&start, &chain);
+    follow(&chain, &mut first).expect("no fault");
+    first.close().expect("no fault");
+    BLOCKS[130..].iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    let mut failed = 0;
+    for n in 1.. {
+        let disk = start.copy();
+        disk.fail_change(n);
+        let taken = index(&disk, &chain).and_then(|writer| {
+            let mut follower = Follower::new(writer);
+            follow(&chain, &mut follower)?;
+            follower.close()
+        });
+        let finished = !disk.has_failed();
+        assert_eq!(taken.is_ok(), finished, "operation {n}: {taken:?}");
+        failed += u64::from(!finished);
+        for survival in [Survival::All, Survival::Nothing, Survival::Part(n), Survival::Part(!n)] {
+            let disk = disk.copy();
+            disk.crash(survival);
+            let moment = format!("operation {n}, {survival:?}");
+            let (mut again, shared) = follower(&disk, &chain);
+            follow(&chain, &mut again).expect("no fault any more");
+            is_as(&chain, &shared, &BLOCKS, &moment);
+            assert_eq!(shared.status().best(), Some(chain.tip_point()), "{moment}");
+        }
+        if finished {
+            break;
+        }
+    }
+    println!("{failed} operations failed");
+    assert!(failed > 30, "{failed}");
+    chain.close().expect("no fault");
+}
+
+/// The power goes for both: the index then has blocks that the chain has lost, and gets them again, or
+/// others.
+#[test]
+fn an_index_that_is_ahead_of_what_the_chain_made_durable_finds_back_to_it() {
+    for other in [false, true] {
+        let disk = FaultDisk::new();
+        let chain = chain_of(&disk, &BLOCKS[..150]);
+        chain.close().expect("no fault");
+        let mut chain = open(&disk);
+        settle(&mut chain);
+        BLOCKS[150..160].iter().for_each(|block| _ = submit(&mut chain, block));
+        let (mut writer, _) = follower(&disk, &chain);
+        follow(&chain, &mut writer).expect("no fault");
+        writer.close().expect("no fault");
+        let lost = chain.tip_point();
+        disk.crash(Survival::Nothing);
+        drop(chain);
+
+        let mut chain = open(&disk);
+        settle(&mut chain);
+        assert!(chain.tip_point().height < lost.height, "the chain has lost blocks");
+        let (mut again, shared) = follower(&disk, &chain);
+        assert_eq!(shared.status().best(), Some(lost));
+        follow(&chain, &mut again).expect("no fault");
+        let end = match other {
+            true => branch(&BLOCKS, 150, 12, 1),
+            false => BLOCKS[150..].to_vec(),
+        };
+        end.iter().for_each(|block| _ = submit(&mut chain, block));
+        settle(&mut chain);
+        follow(&chain, &mut again).expect("no fault");
+        assert_eq!(shared.status().best(), Some(chain.tip_point()));
+        is_as(&chain, &shared, &[&BLOCKS[..150], &end[..]].concat(), "after the power cut");
+        chain.close().expect("no fault");
+    }
+}
+
+/// Wherever bytes of the index rot, it never gives what is not so, and is built again once that shows.
+#[test]
+fn a_damaged_index_is_built_again() {
+    let chain_disk = FaultDisk::new();
+    let chain = chain_of(&chain_disk, &BLOCKS);
+    let start = FaultDisk::new();
+    let (mut first, _) = follower(&start, &chain);
+    follow(&chain, &mut first).expect("no fault");
+    first.close().expect("no fault");
+    let files: Vec<_> =
+        start.paths().into_iter().filter(|path| start.contents(path).is_some()).collect();
+    assert!(files.len() > 1, "{files:?}");
+    let mut found = 0;
+    for path in &files {
+        let bytes = start.contents(path).expect("a file");
+        let places = [0, bytes.len() / 2, bytes.len() - 1].map(Some).into_iter().chain([None]);
+        for place in places {
+            let disk = start.copy();
+            match place {
+                Some(at) => {
+                    let mut harmed = bytes.clone();
+                    harmed[at] ^= 4;
+                    disk.overwrite(path, harmed);
+                }
+                None => disk.overwrite(path, bytes[..bytes.len() / 2].to_vec()),
+            }
+            let (mut again, shared) = follower(&disk, &chain);
+            let all = naive(&BLOCKS);
+            let damage = all.keys().find_map(|txid| shared.find(txid).err());
+            found += usize::from(damage.is_some());
+            assert!(damage.is_none_or(|error| error.is_damage()));
+            let reads = disk.count(Counted::Reads);
+            follow(&chain, &mut again).expect("it is built again");
+            assert!(disk.count(Counted::Reads) >= reads);
+            is_as(&chain, &shared, &BLOCKS, &format!("{} at {place:?}", path.display()));
+        }
+    }
+    assert!(found > 0, "no damage showed in a search");
+    chain.close().expect("no fault");
+}
+
+/// More blocks than an index remembers: of a chain that begins anew it does not know whether it comes to
+/// them.
+#[test]
+fn an_index_waits_for_blocks_that_the_chain_may_come_to_and_is_built_again_where_it_does_not() {
+    let long = [&BLOCKS[..], &branch(&BLOCKS, BLOCKS.len(), 300, 0)[..]].concat();
+    let chain = chain_of(&FaultDisk::new(), &long);
+    let index_disk = FaultDisk::new();
+    let (mut first, _) = follower(&index_disk, &chain);
+    follow(&chain, &mut first).expect("no fault");
+    first.close().expect("no fault");
+    let best = chain.tip_point();
+    chain.close().expect("no fault");
+
+    let mut chain = chain_of(&FaultDisk::new(), &BLOCKS);
+    let (mut again, shared) = follower(&index_disk, &chain);
+    follow(&chain, &mut again).expect("no fault");
+    assert_eq!((shared.status().best(), shared.status().is_synced()), (Some(best), false));
+    let other = branch(&BLOCKS, BLOCKS.len(), 301, 1);
+    other[..5].iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    follow(&chain, &mut again).expect("no fault");
+    assert_eq!(shared.status().best(), Some(best));
+    other[5..].iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    follow(&chain, &mut again).expect("no fault");
+    assert_eq!(shared.status().best(), Some(chain.tip_point()));
+    assert!(shared.status().is_synced());
+    is_as(&chain, &shared, &[&BLOCKS[..], &other[..]].concat(), "on the other chain");
+    chain.close().expect("no fault");
+}

@@ -1,0 +1,134 @@
+//! The threads of the optional indexes.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use godwit_api::Seam;
+use godwit_chain::Chain;
+use godwit_index::{
+    FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes, Outcome, TxIndexWriter,
+    next,
+};
+use godwit_store::Rebuild;
+use godwit_store::disk::{RealDisk, StoreDisk};
+
+use crate::failure::Failure;
+use crate::options::Config;
+use crate::process::random_bytes;
+
+/// Before a block that cannot be read is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The indexes that were opened.
+pub(super) struct Opened {
+    transactions: Option<TxIndexWriter>,
+    filters: Option<FilterIndexWriter>,
+}
+
+/// What becomes of an index that is there.
+#[derive(Clone, Copy)]
+enum Contents {
+    Kept,
+    /// With `-reindex` it is built again, as in Core.
+    Cleared,
+}
+
+/// An index that cannot be opened is left out: the node runs without it.
+fn opened<I: Index>(contents: Contents, open: impl FnOnce() -> Result<I, IndexError>) -> Option<I> {
+    let cleared = |mut index: I| {
+        match contents {
+            Contents::Kept => {}
+            Contents::Cleared => index.clear()?,
+        }
+        Ok(index)
+    };
+    open().and_then(cleared).map_err(|error| log::error!("The {} is off: {error}", I::NAME)).ok()
+}
+
+/// Lets an index follow the chain on a thread of its own.
+fn spawn<I: Index + Send + 'static>(index: I, seam: &Seam) -> Option<JoinHandle<()>> {
+    let seam = seam.clone();
+    let thread = thread::Builder::new().name("godwit-index".to_owned());
+    let spawned = thread.spawn(move || run(index, &seam));
+    spawned.map_err(|error| log::error!("The {} is off: {error}", I::NAME)).ok()
+}
+
+impl Opened {
+    /// Opens those that the options name.
+    pub(super) fn open(config: &Config, chain: &Chain) -> Result<Self, Failure> {
+        let disk = StoreDisk::new(Arc::new(RealDisk));
+        let dir = config.network_dir().join(INDEXES_DIR);
+        let (genesis, secret) = (chain.params().genesis_hash, random_bytes()?);
+        let wanted = config.indexes;
+        let contents = match config.rebuild {
+            Rebuild::Index => Contents::Cleared,
+            _ => Contents::Kept,
+        };
+        let transactions =
+            || opened(contents, || TxIndexWriter::open(&disk, &dir, genesis, secret));
+        let filters = || opened(contents, || FilterIndexWriter::open(&disk, &dir, genesis));
+        Ok(Self {
+            transactions: wanted.transactions.then(transactions).flatten(),
+            filters: wanted.filters.then(filters).flatten(),
+        })
+    }
+
+    /// For whoever asks.
+    pub(super) fn shared(&self) -> Indexes {
+        Indexes {
+            transactions: self.transactions.as_ref().map(TxIndexWriter::shared),
+            filters: self.filters.as_ref().map(FilterIndexWriter::shared),
+        }
+    }
+
+    /// Lets them follow the chain until the node ends.
+    pub(super) fn start(self, seam: Option<&Seam>) -> RunningIndexes {
+        let Some(seam) = seam else { return RunningIndexes(Vec::new()) };
+        let transactions = self.transactions.and_then(|index| spawn(index, seam));
+        let filters = self.filters.and_then(|index| spawn(index, seam));
+        RunningIndexes(transactions.into_iter().chain(filters).collect())
+    }
+}
+
+/// Waits in its end for the threads, which end when the node's side of the seam is gone.
+pub(super) struct RunningIndexes(Vec<JoinHandle<()>>);
+
+impl Drop for RunningIndexes {
+    fn drop(&mut self) {
+        for thread in self.0.drain(..) {
+            // A thread that panicked has ended the process.
+            let (Ok(()) | Err(_)) = thread.join();
+        }
+    }
+}
+
+fn run<I: Index>(index: I, seam: &Seam) {
+    let mut follower = Follower::new(index);
+    let followed = follow(&mut follower, seam);
+    if let Err(error) = followed.and_then(|()| follower.close()) {
+        log::error!("The {} has stopped: {error}", I::NAME);
+    }
+}
+
+/// Returns at the end of the node.
+fn follow<I: Index>(follower: &mut Follower<I>, seam: &Seam) -> Result<(), IndexError> {
+    loop {
+        let position = follower.position();
+        let asked = seam.ask(move |node| (next(node.chain(), &position), node.chain().tip_point()));
+        let Ok((step, tip)) = asked else { return Ok(()) };
+        match follower.take(step, &|| seam.is_ending())? {
+            Outcome::GoesOn => {}
+            Outcome::Waits => seam.wait_for_other_tip(tip.hash),
+            Outcome::Unreadable(damaged) => {
+                if let Some(id) = damaged
+                    && seam.post(move |node| node.note_damaged(id)).is_err()
+                {
+                    return Ok(());
+                }
+                // It is fetched again, beside everything else.
+                thread::sleep(RETRY_AFTER);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What the node tells of its chain to those who subscribed (`-zmqpub...`).
+
+use std::cmp::Reverse;
+
+use godwit_api::{Notice, NoticedBlock, Notices, Zmq, ZmqError};
+use godwit_chain::{Chain, NodeId, Places};
+use godwit_primitives::{BlockHash, Work};
+
+use crate::exit::Exit;
+use crate::failure::{Failure, Fatal};
+use crate::memory::{self, MemoryPlan};
+use crate::options::Config;
+
+impl Fatal for ZmqError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Bind(..) => Exit::CannotListen,
+            Self::Start(_) => Exit::Failure,
+        }
+    }
+}
+
+/// The part of the answers' memory that messages have, where there are any.
+const SHARE: usize = 2;
+
+/// The memory of answers, and of messages that wait.
+pub(super) fn memory(config: &Config) -> (usize, usize) {
+    let answers = MemoryPlan::of(config, memory::available()).answers;
+    let messages = if config.zmq.is_empty() { 0 } else { answers / SHARE };
+    (answers - messages, messages)
+}
+
+/// Starts the publisher, if anything is to be published.
+pub(super) fn start(config: &Config, chain: &Chain) -> Result<Option<(Zmq, Announcer)>, Failure> {
+    if config.zmq.is_empty() {
+        return Ok(None);
+    }
+    let reader = Places::of(chain).reader();
+    let (zmq, notices) = Zmq::start(&config.zmq, reader, memory(config).1)?;
+    Ok(Some((zmq, Announcer::new(notices))))
+}
+
+/// How good a tip is: it has more work, or as much and became connectable earlier.
+type Rank = (Work, Reverse<u64>);
+
+/// The best tip that was left for a better one: of the blocks on the way nobody is told that they are the tip
+/// (Core announces where `ActivateBestChain` has come to).
+#[derive(Debug, Default)]
+struct Left(Option<Rank>);
+
+impl Left {
+    /// A tip was left; one that is invalid is left for good.
+    fn leave(&mut self, rank: Rank, is_invalid: bool) {
+        if !is_invalid {
+            self.0 = self.0.max(Some(rank));
+        }
+    }
+
+    /// A block was connected. Whether it is a new tip to others.
+    fn connect(&mut self, rank: Rank) -> bool {
+        let is_better = self.0.is_none_or(|left| rank > left);
+        if is_better {
+            self.0 = None;
+        }
+        is_better
+    }
+}
+
+fn rank(chain: &Chain, id: NodeId) -> Rank {
+    (chain.tree().chain_work(id), Reverse(chain.tree().node(id).sequence))
+}
+
+/// Tells of blocks.
+pub(super) struct Announcer {
+    to: Notices,
+    left: Left,
+}
+
+impl Announcer {
+    fn new(to: Notices) -> Self {
+        Self { to, left: Left::default() }
+    }
+
+    /// The block was connected.
+    pub(super) fn connected(&mut self, chain: &Chain, hash: &BlockHash) {
+        let Some(id) = chain.tree().find(hash) else { return };
+        let is_new_tip = self.left.connect(rank(chain, id));
+        self.to.tell(Notice::Connected { block: noticed(chain, id), is_new_tip });
+    }
+
+    /// The block was disconnected.
+    pub(super) fn disconnected(&mut self, chain: &Chain, hash: &BlockHash) {
+        let Some(id) = chain.tree().find(hash) else { return };
+        self.left.leave(rank(chain, id), chain.tree().node(id).failed);
+        self.to.tell(Notice::Disconnected(noticed(chain, id)));
+    }
+}
+
+fn noticed(chain: &Chain, id: NodeId) -> NoticedBlock {
+    let node = chain.tree().node(id);
+    NoticedBlock { hash: node.hash, tx_count: node.tx_count, stored: Places::of(chain).block(id) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(work: u64, sequence: u64) -> Rank {
+        (Work::from(work), Reverse(sequence))
+    }
+
+    #[test]
+    fn on_the_way_to_a_better_tip_no_block_is_the_tip() {
+        let mut left = Left::default();
+        assert!(left.connect(rank(5, 1)) && left.connect(rank(6, 2)));
+        // Down to 3, up to 7: 6 is as much, and came later.
+        [6, 5, 4].into_iter().for_each(|n| left.leave(rank(n, n), false));
+        let tips: Vec<bool> = (4..=8).map(|n| left.connect(rank(n, 10 + n))).collect();
+        assert_eq!(tips, [false, false, false, true, true]);
+    }
+
+    #[test]
+    fn of_two_with_equal_work_the_earlier_one_is_better_and_the_same_one_is_not() {
+        let mut left = Left::default();
+        left.leave(rank(6, 3), false);
+        assert!(!left.connect(rank(6, 3)) && left.connect(rank(6, 2)));
+    }
+
+    #[test]
+    fn an_invalid_tip_is_left_for_good() {
+        let mut left = Left::default();
+        [6, 5].into_iter().for_each(|n| left.leave(rank(n, n), true));
+        assert!(left.connect(rank(5, 9)) && left.connect(rank(6, 10)));
+    }
+}

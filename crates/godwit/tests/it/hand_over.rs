@@ -1,0 +1,205 @@
+//! Hand-overs to Bitcoin Core, as far as they can be seen without one: `interop/hand_over.rs` has the rest.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use godwit::exit::Exit;
+use rustix::fs::{FlockOperation, flock};
+use serde_json::Value;
+
+use crate::blocks::{small_chain, write_dat};
+use crate::damaged_index::copy;
+use crate::kill;
+use crate::node::{Ended, Node};
+use crate::running::Running;
+use crate::snapshot::{load, node_with_headers, small_snapshot};
+
+/// A node that has the small chain.
+fn with_small_chain() -> Node {
+    let node = Node::new("regtest");
+    let path = node.beside("chain.dat");
+    write_dat(&path, small_chain());
+    node.import(&path);
+    node
+}
+
+/// Runs a hand-over.
+pub(crate) fn hand_over(node: &Node, to: &Path) -> Ended {
+    node.run(&[&"hand-over", &format!("-to={}", to.display())])
+}
+
+/// What `utxo stats` says of a directory that was handed over.
+pub(crate) fn stats(node: &Node) -> Value {
+    node.run(&[&"utxo", &"stats", &"-handedover"]).expect(Exit::Success).json()
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("a directory");
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+    let mut names: Vec<String> =
+        entries.map(|entry| name(entry).into_string().expect("ASCII")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_directory_is_handed_over_and_then_used_on_demand_alone() {
+    let node = with_small_chain();
+    let before = node.stats();
+    let to = node.beside("core");
+    let ended = hand_over(&node, &to).expect(Exit::Success);
+    let muhash = before["muhash"].as_str().expect("a hash");
+    let command = format!("bitcoind -datadir={} -chain=regtest\n", to.display());
+    for text in
+        [muhash, &command, "-reindex-chainstate", "gettxoutsetinfo muhash", " MiB are needed"]
+    {
+        assert!(ended.stdout.contains(text), "{text}: {ended:?}");
+    }
+    assert_eq!(names(&to), ["regtest"]);
+    assert_eq!(names(&to.join("regtest")), ["blocks", "chainstate"]);
+    let blocks = names(&to.join("regtest/blocks"));
+    assert_eq!(blocks, ["blk00000.dat", "index", "rev00000.dat", "xor.dat"]);
+    let inode = |path: &Path| fs::metadata(path).expect("a file").ino();
+    for name in ["blk00000.dat", "rev00000.dat"] {
+        let (here, there) = (node.network_dir(), to.join("regtest"));
+        let [here, there] = [here, there].map(|dir| dir.join("blocks").join(name));
+        assert_ne!(inode(&here), inode(&there), "the last pair is copied");
+    }
+
+    let ended = node.run(&[&"utxo", &"stats"]).expect(Exit::DatadirUnusable);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    assert!(ended.stderr.contains("was handed over to Bitcoin Core"), "{ended:?}");
+    node.run(&[&"import", &node.beside("chain.dat")]).expect(Exit::DatadirUnusable);
+    node.run(&[&"verify", &"-repair"]).expect(Exit::DatadirUnusable);
+    node.run(&[&"-noconnect", &"-listen=0"]).expect(Exit::DatadirUnusable);
+    node.run(&[&"verify"]).expect(Exit::Success);
+    assert_eq!(stats(&node), before);
+
+    let ended = hand_over(&node, &to).expect(Exit::Configuration);
+    assert!(ended.stderr.contains("regtest is not empty"), "{ended:?}");
+    hand_over(&node, &node.beside("another")).expect(Exit::Success);
+}
+
+#[test]
+fn what_can_not_be_handed_over_is_refused_in_one_line() {
+    let refused = |node: &Node, exit, text: &str| {
+        let to = node.beside("core");
+        let ended = hand_over(node, &to).expect(exit);
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+        assert!(ended.stderr.contains(text), "{ended:?}");
+        assert!(!to.join("regtest/chainstate").exists());
+    };
+    refused(&Node::new("regtest"), Exit::Configuration, "there is nothing to hand over");
+    let ended = Node::new("regtest").run(&[&"hand-over"]).expect(Exit::Configuration);
+    assert!(ended.stderr.contains("-to needs a value: -to=DIR"), "{ended:?}");
+
+    let node = with_small_chain();
+    let lock = fs::File::open(node.network_dir().join(".lock")).expect("the lock file");
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).expect("nobody has it");
+    refused(&node, Exit::DatadirUnusable, "is locked");
+    drop(lock);
+
+    // In the middle of a block of the pair that is copied.
+    let path = node.network_dir().join("blocks/blk00000.dat");
+    let whole = fs::read(&path).expect("the blocks");
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    fs::write(&path, damaged).expect("the same file");
+    refused(&node, Exit::Damaged, "blk00000.dat at byte ");
+    fs::write(&path, &whole).expect("the same file");
+    let undo = node.network_dir().join("blocks/rev00000.dat");
+    let records = fs::read(&undo).expect("the undo records");
+    let mut damaged = records.clone();
+    damaged[records.len() / 2] ^= 1;
+    fs::write(&undo, damaged).expect("the same file");
+    refused(&node, Exit::Damaged, "rev00000.dat at byte ");
+    fs::write(&undo, records).expect("the same file");
+    hand_over(&node, &node.beside("core")).expect(Exit::Success);
+}
+
+#[test]
+fn coins_of_a_snapshot_are_not_handed_over() {
+    let (node, _) = node_with_headers();
+    let (snapshot, hash) = small_snapshot(&node);
+    load(&node, &snapshot, &hash).expect(Exit::Success);
+    let ended = hand_over(&node, &node.beside("core")).expect(Exit::Failure);
+    assert!(ended.stderr.contains("come from a snapshot"), "{ended:?}");
+    assert!(!node.beside("core").exists());
+}
+
+/// What the log says when a step begins.
+const STEPS: [&str; 5] = [
+    "files of blocks and undo records",
+    "block index",
+    "sorting coins",
+    "writing coins",
+    "reading coins back",
+];
+/// How long a step goes on before the kill.
+const DELAYS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(5)];
+/// A kill that comes after the end is tried again.
+const TRIES: usize = 20;
+
+#[test]
+fn a_hand_over_that_is_killed_is_made_by_the_same_command() {
+    let reference = kill::reference();
+    // A copy, since others use its owner without an option.
+    let node = {
+        let _alone = reference.serve_alone();
+        copy(&reference.node)
+    };
+    let to = node.beside("core");
+    let (option, network) = (format!("-to={}", to.display()), to.join("regtest"));
+    let complete = ["blocks", "chainstate"];
+    for (step, delay) in STEPS.iter().flat_map(|step| DELAYS.map(|delay| (step, delay))) {
+        let is_killed = (0..TRIES).any(|_| {
+            let mut running = Running::start(&node, &[&"hand-over", &option]);
+            let line = format!("Hand-over: {step}.");
+            while !running.log().0.contains(&line) && running.is_alive() {}
+            std::thread::sleep(delay);
+            let is_killed = running.kill();
+            // Core finds nothing, the blocks alone, or all of it.
+            let found = if network.exists() { names(&network) } else { Vec::new() };
+            match found.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                [] | ["hand-over.unfinished"] | ["blocks", "hand-over.unfinished"] => {}
+                ["blocks", "chainstate"] | ["blocks", "chainstate", "hand-over.unfinished"] => {
+                    fs::remove_dir_all(&network).expect("a directory");
+                }
+                _ => panic!("{found:?}"),
+            }
+            is_killed
+        });
+        assert!(is_killed, "the hand-over ended {TRIES} times before the kill: {step}, {delay:?}");
+    }
+    hand_over(&node, &to).expect(Exit::Success);
+    assert_eq!(names(&network), complete);
+    assert_eq!(stats(&node), reference.stats);
+    let ended = node.run(&[&"verify"]).expect(Exit::Success);
+    assert!(ended.stdout.contains("Damage: none"), "{ended:?}");
+}
+
+#[test]
+fn a_signal_ends_a_hand_over_and_leaves_the_source_as_it_was() {
+    let reference = kill::reference();
+    let _alone = reference.serve_alone();
+    let node = &reference.node;
+    let note = node.network_dir().join("handed-over");
+    let is_stopped = (0..TRIES).any(|n| {
+        let to = node.beside(&format!("stopped{n}"));
+        let option = format!("-to={}", to.display());
+        let mut running = Running::start(node, &[&"hand-over", &option]);
+        while !running.log().0.contains("Hand-over: writing coins.") && running.is_alive() {}
+        let (_, status) = running.terminate();
+        if status.code() == Some(Exit::Interrupted.code().into()) {
+            assert_eq!(names(&to.join("regtest")), ["hand-over.unfinished"]);
+            return true;
+        }
+        fs::remove_file(&note).expect("it was handed over");
+        false
+    });
+    assert!(is_stopped, "the hand-over ended {TRIES} times before the signal");
+    assert!(!note.exists());
+    assert_eq!(node.stats(), reference.stats);
+}

@@ -1,0 +1,199 @@
+//! The optional indexes, beside bitcoind's.
+
+use godwit::exit::Exit;
+use godwit_primitives::{Block, Txid};
+use serde_json::{Value, json};
+
+use super::super::chain::RecentChain;
+use super::super::{bitcoind, block, chain, wait_until};
+use super::methods::assert_same;
+use super::{Answering, RpcError};
+use crate::node::Node;
+use crate::running::Running;
+
+const TXINDEX: &str = "-txindex";
+const FILTERS: &str = "-blockfilterindex=basic";
+
+/// Waits until an index is at a height.
+#[track_caller]
+fn wait_for_index(godwit: &Answering<'_>, name: &str, height: u64) {
+    wait_until("the index is there", || {
+        let info = &godwit.call("getindexinfo", &json!([]))[name];
+        info["synced"] == true && info["best_block_height"] == height
+    });
+}
+
+fn txids(block: &[u8]) -> Vec<Txid> {
+    Block::from_bytes(block).expect("a block").view().txids().to_vec()
+}
+
+/// Every way to ask for the transactions of a block without naming it.
+fn without_block(block: &[u8]) -> Vec<(&'static str, Value)> {
+    let ask = |txid: String| {
+        [
+            ("getrawtransaction", json!([txid])),
+            ("getrawtransaction", json!([txid, 1])),
+            ("getrawtransaction", json!([txid, 2])),
+            ("gettxoutproof", json!([[txid]])),
+        ]
+    };
+    txids(block).iter().flat_map(|txid| ask(txid.to_string())).collect()
+}
+
+fn of_no_transaction(chain: &RecentChain) -> Vec<(&'static str, Value)> {
+    let genesis = "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b";
+    let known = txids(chain.tip())[0].to_string();
+    vec![
+        ("getrawtransaction", json!(["00".repeat(32)])),
+        ("getrawtransaction", json!(["00".repeat(32), 2])),
+        ("getrawtransaction", json!([genesis, 1])),
+        ("getrawtransaction", json!([known, 1, "00".repeat(32)])),
+        ("getrawtransaction", json!([known, 1, chain::hash(&chain.blocks[3])])),
+        ("gettxoutproof", json!([["00".repeat(32)]])),
+        ("gettxoutproof", json!([["00".repeat(32), known]])),
+        ("getindexinfo", json!([])),
+        ("getindexinfo", json!(["txindex"])),
+        ("getindexinfo", json!(["coinstatsindex"])),
+        ("getindexinfo", json!([1])),
+    ]
+}
+
+#[test]
+fn transactions_are_found_as_bitcoind_finds_them() {
+    let chain = chain::recent();
+    let start =
+        bitcoind::Start { chain: Some(chain), options: &[TXINDEX], ..bitcoind::Start::default() };
+    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let node = Node::new("regtest");
+    let options = [TXINDEX.to_owned()];
+    let mut godwit = Answering::with_chain(&node, chain, &options);
+    let theirs = bitcoind.rpc.port();
+    wait_for_index(&godwit, "txindex", chain.height());
+    wait_until("bitcoind's index is there", || {
+        bitcoind.rpc.call("getindexinfo", &json!([]))["txindex"]["synced"] == true
+    });
+    assert_same(godwit.port, theirs, &of_no_transaction(chain));
+    for block in chain.blocks.iter().step_by(5).chain(chain.blocks.last()) {
+        assert_same(godwit.port, theirs, &without_block(block));
+    }
+
+    // A branch of empty blocks takes the place of the last three, and one more goes away again.
+    let fork = chain.blocks.len() - 3;
+    let mut branch = vec![chain.blocks[fork - 1].clone()];
+    for height in (fork as u32 + 1..).take(4) {
+        branch.push(block::on(branch.last().expect("it has a block"), height, 5, &[]));
+    }
+    for block in &branch[1..] {
+        assert_same(godwit.port, theirs, &[("submitblock", json!([hex::encode(block)]))]);
+    }
+    let tip = chain::hash(&branch[4]);
+    for block in chain.blocks[fork..].iter().chain(&branch[1..]) {
+        assert_same(godwit.port, theirs, &without_block(block));
+    }
+    assert_same(godwit.port, theirs, &[("invalidateblock", json!([tip]))]);
+    assert_same(godwit.port, theirs, &without_block(&branch[4]));
+    assert_same(
+        godwit.port,
+        theirs,
+        &[("getindexinfo", json!([])), ("reconsiderblock", json!([tip]))],
+    );
+    assert_same(godwit.port, theirs, &of_no_transaction(chain));
+
+    // After a clean end, and after a kill with a block that came in between.
+    godwit.running.terminate();
+    let mut godwit = Answering::start(&node, &options);
+    wait_for_index(&godwit, "txindex", chain.height() + 1);
+    for block in chain.blocks[fork - 5..].iter().chain(&branch[1..]) {
+        assert_same(godwit.port, theirs, &without_block(block));
+    }
+    let above = block::on(&branch[4], chain.summary.height + 2, 5, &[]);
+    assert_same(godwit.port, theirs, &[("submitblock", json!([hex::encode(&above)]))]);
+    assert_same(godwit.port, theirs, &without_block(&above));
+    assert!(godwit.running.kill());
+    let godwit = Answering::start(&node, &options);
+    // It may have been killed before the block was durable.
+    godwit.call("submitblock", &json!([hex::encode(&above)]));
+    wait_for_index(&godwit, "txindex", chain.height() + 2);
+    for block in chain.blocks.iter().rev().step_by(9).chain(&branch[1..]).chain([&above]) {
+        assert_same(godwit.port, theirs, &without_block(block));
+    }
+    assert_same(godwit.port, theirs, &of_no_transaction(chain));
+}
+
+#[test]
+fn filters_are_bitcoind_s() {
+    let chain = chain::recent();
+    let start =
+        bitcoind::Start { chain: Some(chain), options: &[FILTERS], ..bitcoind::Start::default() };
+    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::with_chain(&node, chain, &[FILTERS.to_owned()]);
+    let theirs = bitcoind.rpc.port();
+    let name = "basic block filter index";
+    wait_for_index(&godwit, name, chain.height());
+    wait_until("bitcoind's index is there", || {
+        bitcoind.rpc.call("getindexinfo", &json!([]))[name]["synced"] == true
+    });
+    let filters = |blocks: &[Vec<u8>]| -> Vec<(&'static str, Value)> {
+        blocks.iter().map(|block| ("getblockfilter", json!([chain::hash(block)]))).collect()
+    };
+    let others = [
+        ("getblockfilter", json!([godwit.call("getblockhash", &json!([0]))])),
+        ("getblockfilter", json!([chain.summary.tip, "basic"])),
+        ("getblockfilter", json!([chain.summary.tip, "extended"])),
+        ("getblockfilter", json!([chain.summary.tip, 1])),
+        ("getblockfilter", json!(["00".repeat(32)])),
+        ("getblockfilter", json!(["zz"])),
+        ("getindexinfo", json!([])),
+        ("getindexinfo", json!([name])),
+    ];
+    assert_same(godwit.port, theirs, &filters(&chain.blocks));
+    assert_same(godwit.port, theirs, &others);
+    // A branch takes the place of the last three blocks; of another one, only the header is known.
+    let fork = chain.blocks.len() - 3;
+    let mut branch = vec![chain.blocks[fork - 1].clone()];
+    for height in (fork as u32 + 1..).take(4) {
+        branch.push(block::on(branch.last().expect("it has a block"), height, 5, &[]));
+    }
+    for block in &branch[1..] {
+        assert_same(godwit.port, theirs, &[("submitblock", json!([hex::encode(block)]))]);
+    }
+    let unconnected = block::on(chain.tip(), chain.summary.height + 1, 6, &[]);
+    let header = json!([hex::encode(&unconnected[..80])]);
+    assert_same(godwit.port, theirs, &[("submitheader", header)]);
+    assert_same(godwit.port, theirs, &filters(&chain.blocks[fork - 2..]));
+    assert_same(godwit.port, theirs, &filters(&[&branch[1..], &[unconnected]].concat()));
+    assert_same(godwit.port, theirs, &others);
+}
+
+#[test]
+fn without_an_index_a_transaction_is_found_by_its_block_alone() {
+    let chain = chain::recent();
+    let node = Node::new("regtest");
+    let mut godwit = Answering::with_chain(&node, chain, &[TXINDEX.to_owned()]);
+    wait_for_index(&godwit, "txindex", chain.height());
+    let txid = txids(chain.tip())[0].to_string();
+    assert!(godwit.call("getrawtransaction", &json!([txid])).is_string());
+    godwit.running.terminate();
+    // The index is turned off: its directory stays, and nobody asks it.
+    let mut godwit = Answering::start(&node, &[]);
+    let refused = godwit.rpc.try_call("getrawtransaction", &json!([txid]));
+    assert!(matches!(refused, Err(RpcError::Refused(error)) if error["code"] == -5));
+    assert_eq!(godwit.call("getindexinfo", &json!([])), json!({}));
+    let above = block::on(chain.tip(), chain.summary.height + 1, 5, &[]);
+    godwit.call("submitblock", &json!([hex::encode(&above)]));
+    godwit.running.terminate();
+    // Turned on again, it goes on from where it was. It follows without an RPC server as well.
+    let mut running = Running::start(&node, &[&TXINDEX, &"-server=0", &"-connect=0", &"-listen=0"]);
+    wait_until("the index is there", || {
+        let line = format!("txindex is enabled at height {}", chain.height() + 1);
+        running.log().0.contains(&line)
+    });
+    running.terminate();
+    let mut godwit = Answering::start(&node, &["-txindex".to_owned(), "-reindex".to_owned()]);
+    wait_for_index(&godwit, "txindex", chain.height() + 1);
+    let txid = txids(&above)[0].to_string();
+    assert!(godwit.call("getrawtransaction", &json!([txid])).is_string());
+    godwit.running.terminate();
+    node.run(&[&TXINDEX, &"-prune=550", &"-connect=0"]).expect(Exit::Configuration);
+}

@@ -1,6 +1,6 @@
 //! Developer commands. `cargo xtask tidy` checks the house rules and `cargo xtask audit` the classes of
 //! memory; both checks also run as tests under `cargo test`. `cargo xtask figures` writes what reports
-//! say into the pages that quote them.
+//! say into the pages that quote them, `cargo xtask contrib` the files that are made of tables of options.
 
 mod audit;
 mod tidy;
@@ -9,7 +9,7 @@ use std::env;
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -23,9 +23,32 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        ["contrib"] => write_contrib(),
         _ => {
-            eprintln!("usage: cargo xtask tidy|audit|figures");
+            eprintln!("usage: cargo xtask tidy|audit|figures|contrib");
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Manual pages, completions and the example of the configuration file are made of the programs' tables,
+/// which this program does not link: the test that compares them writes them.
+fn write_contrib() -> ExitCode {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let packages = ["-p", "godwit", "-p", "godwit-cli"];
+    let status = Command::new(cargo)
+        .args(["test", "--release", "--locked", "--lib"])
+        .args(packages)
+        .arg("the_files_of_contrib_are_those_of_the_table")
+        .env("GODWIT_WRITE_CONTRIB", "1")
+        .current_dir(workspace_root())
+        .status();
+    match status {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("contrib: {error}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The node's interfaces to programs: JSON-RPC over HTTP, as Bitcoin Core speaks it.
+//! The node's interfaces to programs: JSON-RPC over HTTP, as Bitcoin Core speaks it, a page for people,
+//! figures for Prometheus.
 //!
 //! ```text
 //! sockets ── godwit-api: one thread, async ──▶ bounded queue ──▶ godwit-rpc-N: run methods
@@ -30,6 +31,7 @@ mod seam;
 mod server;
 mod stage;
 mod subnet;
+mod sync;
 mod zmq;
 
 pub use answers::ANSWER_BYTES;
@@ -43,10 +45,14 @@ pub use seam::{
     Reach, Seam, Snapshot, TipFacts, seam,
 };
 pub use server::{
-    BODY_BYTES, Interfaces, MAX_CONNECTIONS, Server, ServerError, ServerMemory, ServerOptions,
-    Starting,
+    BODY_BYTES, Interfaces, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, PageOptions, Server,
+    ServerError, ServerMemory, ServerOptions, Starting,
 };
 pub use subnet::{Subnet, SubnetError};
+pub use sync::{
+    Bottleneck, Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport, SyncStage,
+    SyncWatch, Tip, Verification,
+};
 pub use zmq::{
     DEFAULT_HIGH_WATER_MARK, MAX_ZMQ_SUBSCRIBERS, Notice, NoticedBlock, Notices, Notifier, Topic,
     Zmq, ZmqAddress, ZmqAddressError, ZmqError,

@@ -26,6 +26,9 @@ mod submit;
 pub(crate) mod transaction;
 mod waiting;
 
+pub(crate) use difficulty::difficulty;
+pub(crate) use network::{PROTOCOL_VERSION, VERSION};
+
 use godwit_chain::{BlockUnreadable, Chain, NodeId, Places, StoredBlock};
 use godwit_primitives::{BlockHash, Network};
 use godwit_rpc::{Json, RpcError, code};
@@ -210,6 +213,7 @@ fn of_the_node(name: &str) -> Option<Handler> {
         "getnodeaddresses" => peers::addresses,
         "getpeerinfo" => peers::infos,
         "getrpcinfo" => control::rpc_info,
+        "getsyncstatus" => control::sync_status,
         "getzmqnotifications" => control::notifiers,
         "help" => control::help,
         "listbanned" => bans::list,

@@ -14,6 +14,8 @@ use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
 use godwit_rpc::{RpcError, code};
 use godwit_stream::PooledStream;
 
+use crate::sync::SyncReport;
+
 /// Questions that wait for the node's thread; a method that has another one waits for a place.
 pub const MAX_QUESTIONS: usize = 128;
 
@@ -114,7 +116,7 @@ impl Questions {
 }
 
 /// The state of the node at the end of a turn.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Snapshot {
     pub tip: TipFacts,
     /// Height of the best header.
@@ -127,6 +129,8 @@ pub struct Snapshot {
     pub network_active: bool,
     /// What the operator ought to know.
     pub warnings: Vec<String>,
+    /// What people are told of the sync; a second old at most.
+    pub sync: Arc<SyncReport>,
 }
 
 /// The last connected block.

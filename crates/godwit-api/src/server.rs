@@ -4,6 +4,8 @@
 //! status of answers, the queue of requests.
 
 mod body;
+mod listening;
+mod pages;
 mod patient;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -25,7 +27,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
@@ -43,6 +44,9 @@ use crate::subnet::Subnet;
 use crate::zmq::Notifier;
 pub use body::BODY_BYTES;
 use body::{Bodies, Hopeless, MAX_BODY_BYTES, MAX_RESOURCE_BODY_BYTES, Received, receive};
+use listening::{NotBound, bind};
+use pages::Pages;
+pub use pages::{MAX_PAGE_CONNECTIONS, PageOptions};
 use patient::Patient;
 pub(crate) use workers::{AnswerBody, ContentKind, Reply, RequestBody};
 use workers::{Asked, Job, Workers};
@@ -52,9 +56,6 @@ const MAX_HEADER_BYTES: usize = 8192;
 
 /// Connections that are of use at once.
 pub const MAX_CONNECTIONS: usize = 128;
-
-/// Connections that the system keeps for us to accept.
-const BACKLOG: i32 = 128;
 
 /// A client that has not logged in by then gives its place to others.
 const FIRST_LOGIN: Duration = Duration::from_secs(5);
@@ -108,6 +109,8 @@ pub struct Interfaces {
     pub rest: bool,
     /// What is published, for programs that ask for it.
     pub notifiers: Vec<Notifier>,
+    /// What people and Prometheus look at.
+    pub pages: PageOptions,
 }
 
 /// Memory of a server.
@@ -124,6 +127,8 @@ pub struct ServerMemory {
 pub enum ServerError {
     /// No address could be listened on.
     Bind(NotBound),
+    /// The address of a page could not: its option.
+    Page(&'static str, NotBound),
     Cookie(CookieError),
     /// No random bytes.
     Random(io::Error),
@@ -137,6 +142,7 @@ impl fmt::Display for ServerError {
             Self::Bind(not_bound) => {
                 write!(f, "the RPC server cannot listen on {not_bound} (-rpcbind, -rpcport)")
             }
+            Self::Page(option, not_bound) => write!(f, "{option} cannot listen on {not_bound}"),
             Self::Cookie(error) => error.fmt(f),
             Self::Random(error) => write!(f, "the system gives no random bytes: {error}"),
             Self::Start(error) => write!(f, "the RPC server cannot start: {error}"),
@@ -145,20 +151,6 @@ impl fmt::Display for ServerError {
 }
 
 impl std::error::Error for ServerError {}
-
-/// Addresses that could not be listened on, with the reasons.
-#[derive(Debug, Default)]
-pub struct NotBound(Vec<(SocketAddr, io::Error)>);
-
-impl fmt::Display for NotBound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, (address, error)) in self.0.iter().enumerate() {
-            let comma = if n > 0 { ", " } else { "" };
-            write!(f, "{comma}{address}: {error}")?;
-        }
-        Ok(())
-    }
-}
 
 /// The running server. Dropped, it ends: answers under way are sent, for a second. The node's ends of the
 /// [`seam`](crate::seam()) are to be dropped before, or methods may wait for them.
@@ -215,9 +207,10 @@ impl Server {
         };
         let stage = Stage::new("Starting…");
         let answers = Answers::new(options.memory.answers);
-        let api = Api::new(&stage, &answers, &options);
+        let api = Arc::new(Api::new(&stage, &answers, &options));
+        let pages = Pages::bind(options.interfaces.pages, &api)?;
         let (jobs, workers) =
-            Workers::start(api, options.threads, options.queue).map_err(ServerError::Start)?;
+            Workers::start(&api, options.threads, options.queue).map_err(ServerError::Start)?;
         let shared = Arc::new(Shared {
             credentials,
             allowed: options.allowed.clone(),
@@ -240,7 +233,10 @@ impl Server {
         let thread = std::thread::Builder::new()
             .name("godwit-api".to_owned())
             .spawn(move || {
-                runtime.block_on(run(listeners, shared, most, stopped));
+                runtime.block_on(async {
+                    pages.spawn(&stopped);
+                    run(listeners, shared, most, stopped).await;
+                });
                 runtime.shutdown_background();
             })
             .map_err(ServerError::Start)?;
@@ -316,18 +312,6 @@ fn listen(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, Server
         log::warn!("The RPC server does not listen on {not_bound}");
     }
     Ok(listeners)
-}
-
-fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
 }
 
 /// Waits until the server is told to stop, or is gone.

@@ -459,9 +459,12 @@ impl Chain {
         }
         self.goal.note_connected(&self.index, id, verified_before);
         self.durability.note_connected(id);
-        let (point, bytes) = (self.index.point(id), recorded.block().view().total_size());
-        self.status.connected.blocks += 1;
-        self.status.connected.bytes += bytes as u64;
+        let (point, block) = (self.index.point(id), recorded.block());
+        let bytes = block.view().total_size();
+        let connected = &mut self.status.connected;
+        connected.blocks += 1;
+        connected.bytes += bytes as u64;
+        connected.coins += (block.input_count() + block.creates().len()) as u64;
         self.events.push_back(Event::Connected(Connected { point, bytes }));
     }
 

@@ -121,6 +121,16 @@ impl Goal {
         if ran { None } else { script_reason(index, params, self.assume_valid, id) }
     }
 
+    /// Whether Core would skip the scripts of a block.
+    pub(crate) fn skips_scripts(&self, index: &BlockIndex, params: &Params, id: NodeId) -> bool {
+        script_reason(index, params, self.assume_valid, id).is_none()
+    }
+
+    /// The block below which scripts are taken as valid.
+    pub(crate) fn assume_valid(&self) -> Option<BlockHash> {
+        self.assume_valid
+    }
+
     /// Logs where scripts begin or cease to run, not counting blocks whose scripts ran before.
     pub(crate) fn log_script_change(
         &mut self,

@@ -93,5 +93,5 @@ pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageT
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;
-pub use view::view_coins;
+pub use view::{scripts_from, view_coins};
 pub use waiting::wait_with_both;

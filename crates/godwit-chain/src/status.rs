@@ -101,6 +101,8 @@ pub struct ChainMemory {
 pub struct ConnectedTotals {
     pub blocks: u64,
     pub bytes: u64,
+    /// Coins that were spent, and outputs that were created.
+    pub coins: u64,
 }
 
 /// Where the connector's time went, and the time of other threads that the chain waits for.

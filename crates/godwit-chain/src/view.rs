@@ -27,6 +27,20 @@ pub fn view_coins(chain: &mut Chain, to: Weak<Sender<CoinsView>>) {
     chain.durability.viewers().add(tip, to);
 }
 
+/// The height from which on the scripts of the best header's chain run: those of blocks below are taken as
+/// valid (`-assumevalid`).
+pub fn scripts_from(chain: &Chain) -> u32 {
+    let (index, tree) = (&chain.index, chain.index.tree());
+    let tip = tree.node(index.tip()).height;
+    let next = tree.ancestor(tree.best_header(), tip + 1);
+    let skips = next.is_some_and(|id| chain.goal.skips_scripts(index, &chain.env.params, id));
+    let assumed = chain.goal.assume_valid().and_then(|hash| tree.find(&hash));
+    match assumed {
+        Some(assumed) if skips => tree.node(assumed).height + 1,
+        _ => tip + 1,
+    }
+}
+
 impl Chain {
     /// Adds a header to the tree (Core `AcceptBlockHeader`). `now` is in seconds since 1970.
     pub fn accept_header(

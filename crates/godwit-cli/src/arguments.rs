@@ -267,7 +267,55 @@ pub(crate) fn default_port(network: Network) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use godwit_program::{Line, Manual};
+
     use super::*;
+
+    fn manual() -> Manual {
+        let line = |spec: &Spec| Line {
+            name: spec.name,
+            value: (!spec.value.is_empty()).then_some((spec.value, false)),
+            help: spec.help,
+            in_file: spec.file,
+        };
+        Manual {
+            name: "godwit-cli",
+            what: "asks a running node",
+            about: "Asks a running godwit, or Bitcoin Core's node, by JSON-RPC, as bitcoin-cli does. The methods are \
+                    listed by godwit-cli help.",
+            commands: vec![
+                (
+                    "[options] METHOD [ARGUMENT...]".to_owned(),
+                    "Call a method with arguments by position.",
+                ),
+                (
+                    "[options] -named METHOD [NAME=VALUE...]".to_owned(),
+                    "Call it with arguments by name.",
+                ),
+            ],
+            groups: vec![("Options", SPECS.iter().map(line).collect())],
+            exits: vec![
+                ("0".to_owned(), "a result"),
+                ("1".to_owned(), "no answer"),
+                ("others".to_owned(), "the number of the error, without its sign"),
+            ],
+        }
+    }
+
+    /// With `GODWIT_WRITE_CONTRIB` it writes them: `cargo run -p xtask -- contrib`.
+    #[test]
+    fn the_files_of_contrib_are_those_of_the_table() {
+        for (name, text) in manual().files() {
+            let path = Path::new("../../contrib").join(&name);
+            if std::env::var_os("GODWIT_WRITE_CONTRIB").is_some() {
+                std::fs::create_dir_all(path.parent().expect("a directory"))
+                    .expect("it can be made");
+                std::fs::write(&path, &text).expect("it is written");
+            }
+            let current = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(current == text, "{name} is old: cargo run -p xtask -- contrib");
+        }
+    }
 
     fn arguments(words: &[&str]) -> Result<Arguments, String> {
         let dir = ["-datadir=/"];

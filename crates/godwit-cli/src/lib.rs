@@ -2,21 +2,21 @@
 
 mod arguments;
 mod batch;
-mod client;
 mod config_file;
 mod info;
 mod netinfo;
 mod password;
+mod reach;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
 
+use godwit_client::{CallError, Login, Server};
 use godwit_program::write_for_owner_only;
 use godwit_rpc::{Json, code, convert};
 
 use arguments::{Arguments, Asked};
-use client::{CallError, Login, Server};
 
 const SUCCESS: u8 = 0;
 
@@ -105,8 +105,11 @@ fn call(arguments: &Arguments) -> Result<String, Failed> {
         return Ok(text.to_owned());
     }
     check_way(arguments)?;
-    let asking =
-        Asking { arguments, server: Server::of(arguments)?, login: Login::of(arguments, password) };
+    let asking = Asking {
+        arguments,
+        server: reach::server(arguments)?,
+        login: reach::login(arguments, password),
+    };
     let wallet = arguments.value("rpcwallet");
     match question {
         Question::Method(request) => shown(&asking.ask(&request, wallet)?),

@@ -6,6 +6,7 @@
 mod clock;
 mod escape;
 mod exit;
+mod manual;
 pub mod options;
 mod output;
 pub mod panics;
@@ -16,6 +17,7 @@ use rustix::fs::Mode;
 pub use clock::seconds_since_1970;
 pub use escape::Escaped;
 pub use exit::Exit;
+pub use manual::{Line, Manual};
 pub use output::{OutputError, print_json, print_text};
 pub use signals::{HeldSignals, StopFlag};
 

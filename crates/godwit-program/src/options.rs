@@ -29,6 +29,7 @@ use godwit_primitives::{Network, Params};
 
 pub use error::{OptionsError, Origin, Problem};
 pub use general::{GENERAL, General, NETWORK};
+pub use lookup::{commands as all_commands, options as all_options};
 pub use spec::{
     CommandSpec, Commands, Draft, FilePlace, Form, OptionSpec, OtherLines, Program, Setter, setting,
 };

@@ -113,7 +113,6 @@ impl Comparison {
                 bytes: 0,
                 done,
                 total,
-                peers: None,
                 at_risk: AtRisk::default(),
             });
         });

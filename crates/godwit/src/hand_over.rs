@@ -202,7 +202,6 @@ impl Shown<'_> {
             bytes: 0,
             done,
             total: total.max(done),
-            peers: None,
             at_risk: AtRisk::default(),
         });
     }

@@ -146,7 +146,6 @@ impl ImportObserver for Reporter {
                 bytes: connected.bytes,
                 done: connected.bytes,
                 total: self.total_bytes,
-                peers: None,
                 at_risk,
             });
         }

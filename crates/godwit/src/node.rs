@@ -9,6 +9,7 @@ mod driver;
 pub mod index;
 mod indexes;
 mod notices;
+mod overview;
 mod peers_file;
 mod rpc;
 mod setup;

@@ -38,7 +38,6 @@ pub(crate) fn start_options(
             bytes,
             done: bytes,
             total,
-            peers: None,
             at_risk: AtRisk::default(),
         });
         if bytes == total

@@ -23,7 +23,7 @@ use godwit_primitives::Params;
 use godwit_program::options::{self as tables, OptionsError};
 use godwit_store::Rebuild;
 
-pub use rpc::{Cookie, PlainPassword, RpcOptions};
+pub use rpc::{AskOptions, Cookie, PlainPassword, RpcOptions};
 pub use values::{HostPort, UtxoHash};
 
 /// What a run of the program is to do.
@@ -128,6 +128,8 @@ pub enum Command {
         /// `-to`: Bitcoin Core's data directory.
         to: PathBuf,
     },
+    /// `status`
+    Status(AskOptions),
 }
 
 /// What `verify` does besides reading.

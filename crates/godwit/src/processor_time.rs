@@ -61,6 +61,11 @@ impl ProcessorTime {
     }
 }
 
+/// What all threads have used; zero where the system does not tell.
+pub(crate) fn of_process() -> Duration {
+    fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(ticks_of).unwrap_or_default()
+}
+
 /// The name of a thread without its number.
 fn group(name: &str) -> &str {
     match name.rsplit_once('-') {

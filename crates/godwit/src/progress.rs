@@ -1,10 +1,8 @@
-//! Shows how far an import or a download of the chain is: a bar on a terminal, otherwise log lines
-//! at intervals.
+//! Shows how far a command that reads files is: a bar on a terminal, otherwise log lines at intervals.
 //!
-//! The time left is the remaining work divided by the recent speed. Work is counted in units that
-//! are known in advance and cost about the same throughout: bytes of an import, estimated
-//! transactions of a download. Blocks will not do: they grew a thousandfold over the years. As long
-//! as no speed is known, no time is shown.
+//! The time left is the remaining work divided by the recent speed. Work is counted in bytes, which
+//! are known in advance. Blocks will not do: they grew a thousandfold over the years. As long
+//! as no speed is known, no time is shown. What a node shows is in `screen`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -86,8 +84,6 @@ pub struct Position {
     pub done: u64,
     /// All work, as far as it is known by now.
     pub total: u64,
-    /// Number of peers; `None` for a job without peers.
-    pub peers: Option<usize>,
     pub at_risk: AtRisk,
 }
 
@@ -196,13 +192,12 @@ struct Status {
     percent: f64,
     rates: Option<Rates>,
     left: Option<Duration>,
-    peers: Option<usize>,
     at_risk: AtRisk,
 }
 
 impl Status {
     fn new(position: Position, rates: Option<Rates>) -> Self {
-        let Position { stage, done, total, peers, at_risk, .. } = position;
+        let Position { stage, done, total, at_risk, .. } = position;
         let left_to_do = total.saturating_sub(done);
         let left = match rates {
             _ if left_to_do == 0 => Some(Duration::ZERO),
@@ -216,7 +211,7 @@ impl Status {
             // Rounding must not show 100 % before the job is done.
             _ => (done as f64 / total as f64 * 100.0).min(99.99),
         };
-        Status { stage, percent, rates, left, peers, at_risk }
+        Status { stage, percent, rates, left, at_risk }
     }
 }
 
@@ -227,11 +222,6 @@ impl fmt::Display for Status {
         if let Some(rates) = self.rates.filter(|_| is_bytes) {
             let megabytes = rates.bytes_per_second / BYTES_PER_MB;
             write!(f, " {:.1} blocks/s {megabytes:.2} MB/s", rates.blocks_per_second)?;
-        }
-        match self.peers {
-            Some(1) => f.write_str(" 1 peer")?,
-            Some(peers) => write!(f, " {peers} peers")?,
-            None => {}
         }
         match self.left {
             Some(left) => write!(f, " ETA {}", Left(left.as_secs()))?,
@@ -270,7 +260,7 @@ mod tests {
     fn at(blocks: u64) -> Position {
         let bytes = blocks * 2_000_000;
         let (stage, at_risk) = (Stage::Height(7), AtRisk::default());
-        Position { stage, blocks, bytes, done: bytes, total: 0, peers: None, at_risk }
+        Position { stage, blocks, bytes, done: bytes, total: 0, at_risk }
     }
 
     fn rates_after(samples: &[(Duration, u64)]) -> Option<(f64, f64)> {
@@ -334,9 +324,6 @@ mod tests {
         assert_eq!(status(2_000_000, rates(1.0)).left, Some(Duration::ZERO));
         assert_eq!(status(2_000_000, None).left, Some(Duration::ZERO));
         assert_eq!(status(u64::MAX, rates(1e-300)).left, None);
-        let with_peers = |peers| Status::new(Position { peers: Some(peers), ..at(0) }, None);
-        assert_eq!(with_peers(1).to_string(), "height=7 100.00 % 1 peer ETA 0 s");
-        assert_eq!(with_peers(0).to_string(), "height=7 100.00 % 0 peers ETA 0 s");
         let at_risk = AtRisk { bytes: 1_250_000, replay: Duration::from_millis(33_600) };
         assert_eq!(
             Status::new(Position { at_risk, ..at(0) }, None).to_string(),

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Fatal};
 use crate::logging::{self, Console};
 use crate::options::{Command, Config, Environment, Invocation, parse};
 use crate::process::StopFlag;
-use crate::{hand_over, import, node, utxo, verdicts, verify};
+use crate::{hand_over, import, node, status, utxo, verdicts, verify};
 
 /// Why a run could not start.
 #[derive(Debug)]
@@ -65,7 +65,11 @@ pub fn main() -> Exit {
     };
     let result = match invocation {
         Invocation::Print(text) => print_text(&text).map_err(Failure::from),
-        Invocation::Run(config) => run(&config),
+        Invocation::Run(config) => match &config.command {
+            // Neither the directory nor the log is this process's.
+            Command::Status(options) => status::run(&config, options),
+            _ => run(&config),
+        },
     };
     result.unwrap_or_else(|failure| {
         eprintln!("godwit: {failure}");
@@ -104,6 +108,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         Command::UtxoLoad { file, expected } => utxo::load(config, file, expected.as_ref()),
         Command::Verify(options) => verify::run(config, *options, &bars, &stop),
         Command::HandOver { to } => hand_over::run(config, to, &bars, &stop),
+        Command::Status(options) => status::run(config, options),
     };
     result.map_err(|failure| failure.with_remedy(&dir))
 }

@@ -211,7 +211,6 @@ impl Watch for Report<'_> {
             bytes: done,
             done,
             total,
-            peers: None,
             at_risk: AtRisk::default(),
         });
         if done == total {

@@ -31,6 +31,7 @@ const KEYS: &str = "godwit-keys";
 const PROGRAM: &str = "godwit-program";
 const RPC: &str = "godwit-rpc";
 const API: &str = "godwit-api";
+const CLIENT: &str = "godwit-client";
 const HANDOVER: &str = "godwit-handover";
 const CLI: &str = "godwit-cli";
 const NODE: &str = "godwit";
@@ -77,8 +78,11 @@ const ROOMS: &[Room] = &[
     Room { name: PROGRAM, may_use: &[PRIMITIVES], tests_may_use: &[] },
     Room {
         name: NODE,
-        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN, INDEX, P2P, SECRET, PROGRAM, API, HANDOVER],
-        tests_may_use: &[FAULT_DISK, KEYS, SIGNER, SIM, TESTDATA, RPC, CLI],
+        may_use: &[
+            STREAM, PRIMITIVES, STORE, CHAIN, INDEX, P2P, SECRET, PROGRAM, RPC, CLIENT, API,
+            HANDOVER,
+        ],
+        tests_may_use: &[FAULT_DISK, KEYS, SIGNER, SIM, TESTDATA, CLI],
     },
     Room { name: RPC, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
@@ -87,7 +91,8 @@ const ROOMS: &[Room] = &[
         tests_may_use: &[],
     },
     Room { name: HANDOVER, may_use: &[STREAM, PRIMITIVES, STORE, CHAIN], tests_may_use: &[SIM] },
-    Room { name: CLI, may_use: &[PRIMITIVES, PROGRAM, RPC], tests_may_use: &[] },
+    Room { name: CLIENT, may_use: &[RPC], tests_may_use: &[] },
+    Room { name: CLI, may_use: &[PRIMITIVES, PROGRAM, RPC, CLIENT], tests_may_use: &[] },
     Room {
         name: SIGNER,
         may_use: &[STREAM, PRIMITIVES, ENGINE, P2P, SECRET, KEYS, PROGRAM],

@@ -9,6 +9,7 @@ use log::LevelFilter;
 
 use super::{Call, parse};
 use crate::log_categories::LogCategories;
+use crate::sync::sync_json;
 use crate::zmq::Notifier;
 
 pub(super) fn help(call: &mut Call<'_>) -> Result<Json, RpcError> {
@@ -44,6 +45,10 @@ pub(super) fn stop(call: &mut Call<'_>) -> Result<Json, RpcError> {
 
 pub(super) fn uptime(call: &mut Call<'_>) -> Result<Json, RpcError> {
     Ok(call.api.started.elapsed().as_secs().into())
+}
+
+pub(super) fn sync_status(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    Ok(sync_json(&call.node.snapshot().sync, call.network().name(), call.api.version))
 }
 
 pub(super) fn echo(call: &mut Call<'_>) -> Result<Json, RpcError> {

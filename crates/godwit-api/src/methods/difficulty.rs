@@ -9,7 +9,7 @@ use godwit_rpc::{Json, RpcError, code};
 use super::{Call, at_height, parse};
 
 /// The multiple of the lowest difficulty (Core `GetDifficulty`).
-pub(super) fn difficulty(bits: u32) -> f64 {
+pub(crate) fn difficulty(bits: u32) -> f64 {
     let mut difficulty = f64::from(0xffff) / f64::from(bits & 0x00ff_ffff);
     for _ in bits >> 24..29 {
         difficulty *= 256.0;

@@ -9,10 +9,10 @@ use godwit_rpc::{Json, RpcError};
 use super::Call;
 
 /// As Core's release whose answers these are: clients decide by it what they may ask.
-const VERSION: u32 = 310_000;
+pub(crate) const VERSION: u32 = 310_000;
 /// The text that goes with it. Some compare what follows the first slash, others its beginning.
 const RELEASE: &str = "/Satoshi:31.0.0";
-const PROTOCOL_VERSION: u32 = 70_016;
+pub(crate) const PROTOCOL_VERSION: u32 = 70_016;
 /// Satoshi per thousand bytes (Core's default).
 const RELAY_FEE: i64 = 100;
 

@@ -45,6 +45,7 @@ fn node() -> (Seam, Node) {
         pruning: None,
         network_active: true,
         warnings: Vec::new(),
+        sync: Arc::default(),
     };
     let reach = Reach { reachable: Reachable::CLEARNET, clearnet: None, onion: None };
     let (seam, questions, publisher) = seam(Arc::new(params), reach, Indexes::default(), first);

@@ -71,13 +71,16 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    pub(super) fn start(api: Api, threads: usize, queue: usize) -> io::Result<(Sender<Job>, Self)> {
-        let api = Arc::new(api);
+    pub(super) fn start(
+        api: &Arc<Api>,
+        threads: usize,
+        queue: usize,
+    ) -> io::Result<(Sender<Job>, Self)> {
         let (sender, jobs) = bounded::<Job>(queue);
         let (is_running, running) = bounded(0);
         let mut workers = Vec::with_capacity(threads);
         for n in 0..threads {
-            let (api, jobs, is_running) = (Arc::clone(&api), jobs.clone(), is_running.clone());
+            let (api, jobs, is_running) = (Arc::clone(api), jobs.clone(), is_running.clone());
             let run = move || {
                 work(&api, &jobs);
                 drop(is_running);

@@ -42,7 +42,7 @@ impl<P: Program> Given<P> {
                 }
             }
             (false, Some(value), _) => value,
-            (false, None, Form::Flag) => OsString::from("1"),
+            (false, None, Form::Flag | Form::Switch { .. }) => OsString::from("1"),
             (false, None, Form::Value { placeholder, .. }) => {
                 return Err(Problem::NoValue { option: spec.name, placeholder }.at(&origin));
             }

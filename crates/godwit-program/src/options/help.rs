@@ -64,6 +64,7 @@ fn config_help<P: Program>() -> String {
 fn heading<P: Program>(option: &OptionSpec<P>) -> String {
     let value = match option.form {
         Form::Flag => String::new(),
+        Form::Switch { placeholder, .. } => format!("[=<{placeholder}>]"),
         Form::Value { placeholder, .. } => format!("=<{placeholder}>"),
     };
     let mut heading = format!("-{}{value}", option.name);

@@ -8,12 +8,12 @@ use super::spec::{CommandSpec, OptionSpec, Program};
 const MAX_TYPOS: usize = 2;
 
 /// All options, in the order in which the help lists those of a group.
-pub(super) fn options<P: Program>() -> impl Iterator<Item = &'static OptionSpec<P>> {
+pub fn options<P: Program>() -> impl Iterator<Item = &'static OptionSpec<P>> {
     GeneralOptions::<P>::TABLE.iter().chain(P::OPTIONS.iter().copied().flatten())
 }
 
 /// All commands that have a name.
-pub(super) fn commands<P: Program>() -> impl Iterator<Item = &'static CommandSpec<P>> {
+pub fn commands<P: Program>() -> impl Iterator<Item = &'static CommandSpec<P>> {
     P::COMMANDS.iter().copied().flatten()
 }
 

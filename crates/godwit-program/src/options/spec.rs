@@ -64,6 +64,14 @@ pub struct CommandSpec<P: Program> {
 pub enum Form {
     /// `-name`, `-noname`, `-name=0`, `-name=1`.
     Flag,
+    /// `-name`, `-noname` or `-name=value`: something that is switched on, with or without particulars.
+    /// The value 1 stands for none.
+    Switch {
+        /// The value in the help.
+        placeholder: &'static str,
+        /// What the value has to be, for messages.
+        expected: &'static str,
+    },
     /// `-name=value` or `-name value`.
     Value {
         /// The value in the help.
@@ -138,7 +146,7 @@ impl<P: Program> OptionSpec<P> {
     /// The value that `-noname` stands for.
     pub(super) fn off(&self) -> Option<&'static str> {
         match self.form {
-            Form::Flag => Some("0"),
+            Form::Flag | Form::Switch { .. } => Some("0"),
             Form::Value { off, .. } => off,
         }
     }
@@ -147,7 +155,7 @@ impl<P: Program> OptionSpec<P> {
     pub(super) fn expected(&self) -> &'static str {
         match self.form {
             Form::Flag => "0 or 1",
-            Form::Value { expected, .. } => expected,
+            Form::Switch { expected, .. } | Form::Value { expected, .. } => expected,
         }
     }
 }

@@ -253,6 +253,7 @@ pub const METHODS: &[Method] = &[
         &[or("mode", Kind::Text, "stats", "stats; mallocinfo is not there.")],
     ),
     present(Control, "getrpcinfo", "The calls under way.", &[]),
+    present(Control, "getsyncstatus", "How far the sync is. Not in Bitcoin Core.", &[]),
     present(
         Control,
         "help",

@@ -5,11 +5,13 @@
 //! ones.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use godwit_api::{BlockOutcome, NodeState, Overruled, Pruning, Reject, Snapshot, TipFacts};
+use godwit_api::{
+    BlockOutcome, NodeState, Overruled, Pruning, Reject, Snapshot, SyncReport, TipFacts,
+};
 use godwit_chain::{
     Chain, ChainError, CoinsView, Event, MAX_TIP_AGE, NodeId, OverruleError, Poll, Source, Verdict,
     note_damaged, view_coins,
@@ -216,9 +218,8 @@ impl NodeCore {
         question(self);
     }
 
-    /// What is published of the node. `prune_target` is `-prune`, `bytes_on_disk` those of block and undo
-    /// files.
-    pub fn snapshot(&self, now: Now, prune_target: Option<u64>, bytes_on_disk: u64) -> Snapshot {
+    /// What is published of the node. `prune_target` is `-prune`.
+    pub fn snapshot(&self, now: Now, prune_target: Option<u64>, sync: Arc<SyncReport>) -> Snapshot {
         let (chain, tree) = (&self.chain, self.chain.tree());
         let tip = tree.node(chain.tip());
         let height = chain.prune_height();
@@ -238,10 +239,11 @@ impl NodeCore {
             headers: tree.node(tree.best_header()).height,
             progress: chain.verification_progress(chain.tip(), now.unix),
             initial_download: self.initial_download,
-            bytes_on_disk,
+            bytes_on_disk: sync.bytes_on_disk,
             pruning: misses_blocks.then_some(Pruning { height, target: prune_target }),
             network_active: self.operator.network_active,
             warnings: warning.into_iter().collect(),
+            sync,
         }
     }
 

@@ -19,6 +19,7 @@ use super::dns::Resolver;
 use super::index::ChainIndex;
 use super::indexes::{Opened, RunningIndexes};
 use super::notices;
+use super::overview::Overview;
 use super::peers_file::PeersFile;
 use super::rpc::{self, Rpc};
 use super::setup::{harden_for_encryption, peers_config, proxies, raise_descriptors, user_agent};
@@ -29,7 +30,8 @@ use crate::failure::{Failure, Fatal};
 use crate::open::{open_chain, start_options};
 use crate::options::{Config, NodeOptions};
 use crate::process::{EntropyError, StopFlag, random_bytes, seconds_since_1970};
-use crate::progress::{AtRisk, Position, Progress, Stage};
+use crate::screen::Screen;
+use crate::service::{Service, Surroundings};
 
 /// Most events of the network that are handled before the chain has its turn.
 const EVENTS_AT_ONCE: usize = 64;
@@ -131,9 +133,8 @@ struct Node<'a> {
     started: Instant,
     next_save: Duration,
     no_peers: NoPeers,
-    progress: Option<Progress>,
-    /// A progress bar is shown; otherwise, progress is logged during the initial download.
-    on_terminal: bool,
+    overview: Overview,
+    screen: Screen,
 }
 
 /// What is offered to peers, of what there is.
@@ -217,8 +218,7 @@ impl<'a> Node<'a> {
             Some(_) => Anchors::default(),
             None => peers_file.load_anchors(),
         };
-        let params = Arc::clone(chain.params());
-        let now = now(started);
+        let (params, now) = (Arc::clone(chain.params()), now(started));
         let mut peers_config = peers_config(options, &params, max_connections, pool, seed);
         let is_pruned = config.prune_bytes.is_some() || chain.prune_height() > 0;
         peers_config.services = services(peers_config.services, is_pruned) | transport(encrypted);
@@ -229,7 +229,9 @@ impl<'a> Node<'a> {
         let mut core = core_of(chain, peers, now, options, &dir);
         let (zmq, announcer) = notices::start(config, core.chain())?.unzip();
         core.tell_of_blocks(announcer);
-        let rpc = Rpc::new(server, &core, now, options, config.prune_bytes, indexes.shared());
+        let (overview, pruned) = (Overview::new(config, options, &core, now), config.prune_bytes);
+        let shared = indexes.shared();
+        let rpc = Rpc::new(server, &core, now, options, pruned, shared, overview.report());
         let indexes = indexes.start(rpc.seam());
         Ok(Self {
             options,
@@ -244,8 +246,8 @@ impl<'a> Node<'a> {
             started,
             next_save: FIRST_SAVE,
             no_peers: NoPeers::default(),
-            progress: Some(Progress::start(bars)),
-            on_terminal: !bars.is_hidden(),
+            overview,
+            screen: Screen::start(bars, Service::new(&Surroundings::of_process())),
         })
     }
 
@@ -257,12 +259,13 @@ impl<'a> Node<'a> {
             if !told_to_stop {
                 busy |= self.rpc.answer(now, &mut self.core);
             }
-            match self.core.turn(now, told_to_stop)? {
-                Turn::Stops => return Ok(Ended::Signal),
-                Turn::GoesOn(poll) => busy |= poll == Poll::Progress,
-            }
+            let Turn::GoesOn(poll) = self.core.turn(now, told_to_stop)? else {
+                return Ok(Ended::Signal);
+            };
+            busy |= poll == Poll::Progress;
             self.send_commands();
-            self.rpc.publish(now, &self.core);
+            self.overview.look(now, &self.core);
+            self.rpc.publish(now, &self.core, self.overview.report());
             let tip = self.core.chain().tip_point();
             if self.options.stop_at_height.is_some_and(|stop| tip.height >= stop) {
                 log::info!("Reached -stopatheight={}.", tip.height);
@@ -278,7 +281,12 @@ impl<'a> Node<'a> {
                 let paused = never();
                 let inbox = if may_answer { self.inbox.receiver() } else { &paused };
                 let questions = self.rpc.receiver();
+                let began = self.core.chain().status().times.wait;
                 wait_with_both(self.core.chain_mut(), inbox, questions, timeout);
+                if poll == Poll::Idle && self.core.is_initial_download() {
+                    let waited = self.core.chain().status().times.wait - began;
+                    self.overview.starve(waited);
+                }
             }
         }
     }
@@ -323,36 +331,12 @@ impl<'a> Node<'a> {
         {
             log::warn!("{line}");
         }
-        self.show_progress(now, connections);
-    }
-
-    fn show_progress(&mut self, now: Now, peers: usize) {
-        let chain = self.core.chain();
-        let connected = chain.status().connected;
-        let (done, total) = work(chain, now.unix);
-        let downloading = self.core.is_initial_download() && done < total;
-        if !downloading && !self.on_terminal {
-            return;
-        }
-        let (height, at_risk) = (chain.tip_point().height, AtRisk::of(chain.status()));
-        if let Some(progress) = &mut self.progress {
-            progress.update(Position {
-                stage: Stage::Height(height),
-                blocks: connected.blocks,
-                bytes: connected.bytes,
-                done,
-                total,
-                peers: Some(peers),
-                at_risk,
-            });
-        }
+        self.screen.show(now.monotonic, self.overview.report());
     }
 
     /// Ends in order: drops what is arriving from peers, keeps what the chain has verified.
     fn end(mut self, ended: Ended) -> Result<(), Failure> {
-        if let Some(progress) = self.progress.take() {
-            progress.finish();
-        }
+        let on_terminal = self.screen.finish();
         drop(self.sockets);
         let bans = self.rpc.bans();
         drop(self.rpc);
@@ -383,7 +367,7 @@ impl<'a> Node<'a> {
             log::info!("{line}");
             // On a terminal, log lines are not shown beside the bar, but the user should see the
             // result.
-            if self.on_terminal {
+            if on_terminal {
                 println!("{line}");
             }
         }
@@ -393,19 +377,6 @@ impl<'a> Node<'a> {
 
 fn now(started: Instant) -> Now {
     Now { monotonic: started.elapsed(), unix: seconds_since_1970() }
-}
-
-/// Work done and work in all: transactions if there is an estimate of how many exist, otherwise
-/// blocks up to the best header.
-fn work(chain: &Chain, now: i64) -> (u64, u64) {
-    let tree = chain.tree();
-    let tip = tree.node(chain.tip());
-    if chain.params().chain_tx_data.tx_count == 0 {
-        return (tip.height.into(), tree.node(tree.best_header()).height.into());
-    }
-    let share = chain.verification_progress(chain.tip(), now);
-    let total = if share > 0.0 { tip.chain_tx_count as f64 / share } else { 0.0 };
-    (tip.chain_tx_count, (total as u64).max(tip.chain_tx_count))
 }
 
 /// Notices when there has been no peer for long.

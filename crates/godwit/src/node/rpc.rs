@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
     BanFile, CookieError, CookieFile, Credentials, Interfaces, MAX_CONNECTIONS,
-    MAX_ZMQ_SUBSCRIBERS, NodeState, Publisher, Question, Questions, Reach, RpcAuth, Seam, Server,
-    ServerError, ServerMemory, ServerOptions, TipFacts, seam,
+    MAX_PAGE_CONNECTIONS, MAX_ZMQ_SUBSCRIBERS, NodeState, PageOptions, Publisher, Question,
+    Questions, Reach, RpcAuth, Seam, Server, ServerError, ServerMemory, ServerOptions, SyncReport,
+    TipFacts, seam,
 };
-use godwit_chain::{ChainError, Places};
+use godwit_chain::ChainError;
 use godwit_index::{FILTER_INDEX_FILES, Indexes, TX_INDEX_FILES};
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
 use godwit_store::disk::{RealDisk, StoreDisk};
@@ -24,7 +25,7 @@ use crate::failure::{Failure, Fatal};
 use crate::log_format::LOG_FILE;
 use crate::logging::CATEGORIES;
 use crate::memory::{self, MemoryPlan};
-use crate::options::{Config, Cookie, NodeOptions};
+use crate::options::{Config, Cookie, NodeOptions, RpcOptions};
 use crate::process::StopFlag;
 
 /// Questions that are answered before the chain has its turn: each takes microseconds, most of them ...
@@ -33,13 +34,10 @@ const QUESTIONS_AT_ONCE: usize = 32;
 /// ... and behind one that took longer, the next one waits for its turn.
 const ANSWERING: Duration = Duration::from_millis(1);
 
-/// Time between two snapshots where nothing but the clock moved.
-const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
-
 impl Fatal for ServerError {
     fn exit(&self) -> Exit {
         match self {
-            Self::Bind(..) => Exit::CannotListen,
+            Self::Bind(..) | Self::Page(..) => Exit::CannotListen,
             Self::Cookie(CookieError::InUse(dir)) => {
                 ChainError::from(StoreError::Locked { path: dir.clone() }).exit()
             }
@@ -51,18 +49,26 @@ impl Fatal for ServerError {
 /// Connections that the server has however few descriptors there are.
 const LEAST_CONNECTIONS: u64 = 8;
 
-/// Those that wait for a place while the others are served, one at each address.
+/// Those that wait for a place while the others are served, one at each address, and those of pages.
 const WAITING_CONNECTIONS: u64 = 2;
+
+/// Connections of the status page and of metrics, and their two listening sockets.
+fn page_connections(rpc: &RpcOptions) -> u64 {
+    match (rpc.web, rpc.metrics) {
+        (None, None) => 0,
+        _ => MAX_PAGE_CONNECTIONS as u64 + 2,
+    }
+}
 
 /// What the connections of programs need of the descriptors.
 pub(super) fn most_connections(config: &Config) -> OfPrograms {
     let others = other_descriptors(config);
-    match config.rpc {
+    match &config.rpc {
         None => OfPrograms { least: others, most: others },
-        Some(_) => OfPrograms {
-            least: LEAST_CONNECTIONS + WAITING_CONNECTIONS + others,
-            most: MAX_CONNECTIONS as u64 + WAITING_CONNECTIONS + others,
-        },
+        Some(rpc) => {
+            let beside = WAITING_CONNECTIONS + page_connections(rpc) + others;
+            OfPrograms { least: LEAST_CONNECTIONS + beside, most: MAX_CONNECTIONS as u64 + beside }
+        }
     }
 }
 
@@ -113,6 +119,7 @@ pub(super) fn start(
         let auth = RpcAuth::of_password(user, password.text()).map_err(ServerError::Random)?;
         credentials.0.push(auth);
     }
+    let others = other_descriptors(config) + page_connections(rpc);
     let server = Server::start(ServerOptions {
         addresses: rpc.addresses.clone(),
         allowed: rpc.allowed.clone(),
@@ -129,9 +136,13 @@ pub(super) fn start(
         threads: rpc.threads,
         queue: rpc.queue,
         timeout: rpc.timeout,
-        connections: connections(max_connections as u64, other_descriptors(config)),
+        connections: connections(max_connections as u64, others),
         memory: ServerMemory { answers: notices::memory(config).0, requests: memory.requests },
-        interfaces: Interfaces { rest: rpc.rest, notifiers: config.zmq.clone() },
+        interfaces: Interfaces {
+            rest: rpc.rest,
+            notifiers: config.zmq.clone(),
+            pages: PageOptions { web: rpc.web, metrics: rpc.metrics },
+        },
         version: env!("CARGO_PKG_VERSION"),
         log_path: dir.join(LOG_FILE),
         bans: Arc::new(BanFile::new(&dir)),
@@ -146,7 +157,6 @@ pub(super) struct Rpc {
     running: Option<Running>,
     nothing: Receiver<Question>,
     prune_target: Option<u64>,
-    next_snapshot: Duration,
     /// The chain is between two tips, and neither is anything published nor answered.
     between: bool,
 }
@@ -170,6 +180,7 @@ impl Rpc {
         options: &NodeOptions,
         prune_target: Option<u64>,
         indexes: Indexes,
+        sync: &Arc<SyncReport>,
     ) -> Self {
         let is_asked = server.is_some() || indexes.any();
         let running = is_asked.then(|| {
@@ -178,7 +189,7 @@ impl Rpc {
                 clearnet: options.reach.proxy,
                 onion: options.reach.onion,
             };
-            let first = core.snapshot(now, prune_target, Places::of(core.chain()).bytes_on_disk());
+            let first = core.snapshot(now, prune_target, Arc::clone(sync));
             let (seam, questions, publisher) =
                 seam(core.chain().params().clone(), reach, indexes, first);
             if let Some(server) = &server {
@@ -186,13 +197,7 @@ impl Rpc {
             }
             Running { seam, questions, publisher, server }
         });
-        Self {
-            running,
-            nothing: never(),
-            prune_target,
-            next_snapshot: SNAPSHOT_INTERVAL,
-            between: false,
-        }
+        Self { running, nothing: never(), prune_target, between: false }
     }
 
     /// To ask this node, if anything does.
@@ -221,8 +226,9 @@ impl Rpc {
         running.questions.waiting() > 0
     }
 
-    /// Publishes the state of the node if it is another one.
-    pub(super) fn publish(&mut self, now: Now, core: &NodeCore) {
+    /// Publishes the state of the node if it is another one, with what is told of the sync: that is
+    /// another one once a second.
+    pub(super) fn publish(&mut self, now: Now, core: &NodeCore, sync: &Arc<SyncReport>) {
         let Some(running) = &self.running else { return };
         let before = running.publisher.current();
         let chain = core.chain();
@@ -235,20 +241,8 @@ impl Rpc {
             || best != before.headers
             || core.is_initial_download() != before.initial_download
             || core.network_active() != before.network_active;
-        let due = now.monotonic >= self.next_snapshot;
-        if !moved && !due {
-            return;
-        }
-        let bytes = match due {
-            true => Places::of(chain).bytes_on_disk(),
-            false => before.bytes_on_disk,
-        };
-        if due {
-            self.next_snapshot = now.monotonic + SNAPSHOT_INTERVAL;
-        }
-        let snapshot = core.snapshot(now, self.prune_target, bytes);
-        if snapshot != *before {
-            running.publisher.publish(snapshot);
+        if moved || !Arc::ptr_eq(sync, &before.sync) {
+            running.publisher.publish(core.snapshot(now, self.prune_target, Arc::clone(sync)));
         }
     }
 

@@ -10,7 +10,7 @@ use godwit_program::options::{Invoked, OptionsError, Problem};
 use godwit_store::Rebuild;
 
 use super::draft::{ConnectionDraft, Draft, MemoryDraft};
-use super::rpc;
+use super::rpc::{self, Place};
 use super::table::{
     CommandName, DEFAULT_MAX_CONNECTIONS, Godwit, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB,
     MIN_PRUNE_MIB,
@@ -39,6 +39,7 @@ pub(super) fn resolve(
         let origin = invoked.origin("reindex-chainstate").expect("its value was given");
         return Err(Problem::OfNoUse { option: "reindex-chainstate", with: "prune" }.at(origin));
     }
+    pages_are_served(&invoked)?;
     let indexes = indexes(&invoked, prune_bytes)?;
     let memory = memory(&invoked, indexes.memory())?;
     let reachable = reachable(&invoked)?;
@@ -70,6 +71,23 @@ pub(super) fn resolve(
         zmq,
         command,
     })
+}
+
+/// Page and metrics are served by the thread of the RPC server.
+fn pages_are_served(invoked: &Invoked<Godwit>) -> Result<(), OptionsError> {
+    let draft = &invoked.draft.rpc;
+    let pages = &draft.pages;
+    if draft.server != Some(false) || invoked.command != CommandName::Node {
+        return Ok(());
+    }
+    let is_on = |place: &Option<Place>| place.as_ref().is_some_and(|place| *place != Place::Off);
+    for (option, place) in [("web", &pages.web), ("metrics", &pages.metrics)] {
+        if is_on(place) {
+            let origin = invoked.origin(option).expect("its value was given");
+            return Err(Problem::OfNoUse { option, with: "server=0" }.at(origin));
+        }
+    }
+    Ok(())
 }
 
 /// `indexes` is what these take.
@@ -214,6 +232,7 @@ fn command(
             let (paths, verdicts) = (files.collect(), draft.verdicts);
             Command::Import(ImportOptions { paths, script_threads, stop_at_height, verdicts })
         }
+        CommandName::Status => Command::Status(rpc::resolve_asking(draft.rpc, params.network)),
         CommandName::UtxoStats => Command::UtxoStats,
         CommandName::Verify => {
             let (repair, audit) = (draft.files.repair, draft.files.audit);

@@ -1,5 +1,6 @@
 //! Options of the RPC server.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -37,6 +38,10 @@ pub struct RpcOptions {
     pub queue: usize,
     /// `-rpcservertimeout`.
     pub timeout: Duration,
+    /// `-web`.
+    pub web: Option<SocketAddr>,
+    /// `-metrics`.
+    pub metrics: Option<SocketAddr>,
     /// Options without effect, for the log.
     pub remarks: Vec<&'static str>,
 }
@@ -89,7 +94,81 @@ pub(super) struct RpcDraft {
     pub(super) threads: Option<usize>,
     pub(super) queue: Option<usize>,
     pub(super) timeout: Option<u64>,
+    pub(super) pages: PagesDraft,
 }
+
+/// The part of the draft that concerns what people are told of a sync.
+#[derive(Default)]
+pub(super) struct PagesDraft {
+    pub(super) web: Option<Place>,
+    pub(super) metrics: Option<Place>,
+    /// Of the command `status`.
+    pub(super) json: bool,
+}
+
+/// Where something that is switched on listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Off,
+    /// At the address that is known for it.
+    Usual,
+    At(HostPort),
+}
+
+impl Place {
+    pub(super) fn parse(
+        text: &OsStr,
+        parse: impl FnOnce(&OsStr) -> Option<HostPort>,
+    ) -> Option<Self> {
+        match text.to_str()? {
+            "0" => Some(Self::Off),
+            "1" => Some(Self::Usual),
+            _ => parse(text).map(Self::At),
+        }
+    }
+
+    fn address(self, usual: u16) -> Option<SocketAddr> {
+        match self {
+            Self::Off => None,
+            Self::Usual => Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), usual)),
+            Self::At(place) => place.socket_address(usual),
+        }
+    }
+}
+
+/// The page's port, and that of Prometheus exporters for Bitcoin nodes.
+const WEB_PORT: u16 = 8338;
+const METRICS_PORT: u16 = 9332;
+
+/// How to ask a node that runs on the same data directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskOptions {
+    pub port: u16,
+    /// `-rpcuser` and `-rpcpassword`.
+    pub login: Option<(String, PlainPassword)>,
+    /// `-rpccookiefile`, from the network's directory; `None` if it is switched off.
+    pub cookie: Option<PathBuf>,
+    /// `-json`.
+    pub json: bool,
+}
+
+/// The options of a program that asks.
+pub(super) fn resolve_asking(draft: RpcDraft, network: Network) -> AskOptions {
+    let password = draft.password.filter(|password| !password.text().is_empty());
+    AskOptions {
+        port: draft.port.unwrap_or(default_port(network)),
+        login: password.map(|password| (draft.user.unwrap_or_default(), password)),
+        cookie: match draft.cookie_file {
+            Some(OrOff::Off) => None,
+            Some(OrOff::Value(path)) => Some(path),
+            None => Some(PathBuf::from(COOKIE_FILE)),
+        },
+        json: draft.pages.json,
+    }
+}
+
+/// In the network's directory, unless `-rpccookiefile` says otherwise.
+const COOKIE_FILE: &str = ".cookie";
 
 /// The port of a network (Core `chainparamsbase.cpp`).
 pub(super) fn default_port(network: Network) -> u16 {
@@ -147,7 +226,7 @@ pub(super) fn resolve(draft: RpcDraft, network: Network) -> Option<RpcOptions> {
             Cookie::File(path, draft.cookie_permissions.unwrap_or_default())
         }
         None => {
-            Cookie::File(PathBuf::from(".cookie"), draft.cookie_permissions.unwrap_or_default())
+            Cookie::File(PathBuf::from(COOKIE_FILE), draft.cookie_permissions.unwrap_or_default())
         }
     };
     Some(RpcOptions {
@@ -161,6 +240,8 @@ pub(super) fn resolve(draft: RpcDraft, network: Network) -> Option<RpcOptions> {
         threads: draft.threads.unwrap_or(DEFAULT_THREADS),
         queue: draft.queue.unwrap_or(DEFAULT_QUEUE),
         timeout: Duration::from_secs(draft.timeout.unwrap_or(DEFAULT_TIMEOUT)),
+        web: draft.pages.web.and_then(|place| place.address(WEB_PORT)),
+        metrics: draft.pages.metrics.and_then(|place| place.address(METRICS_PORT)),
         remarks,
     })
 }

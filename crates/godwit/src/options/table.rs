@@ -2,6 +2,7 @@
 
 mod connections;
 mod hand_over;
+mod pages;
 mod rpc;
 mod zmq;
 
@@ -43,6 +44,7 @@ pub(super) enum CommandName {
     UtxoDump,
     UtxoLoad,
     Verify,
+    Status,
     HandOver,
 }
 
@@ -56,14 +58,21 @@ impl Program for Godwit {
     const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)> =
         Some(("the node", NODE));
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];
-    const OPTIONS: &'static [&'static [OptionSpec<Self>]] =
-        &[OPTIONS, connections::OPTIONS, rpc::OPTIONS, zmq::OPTIONS, hand_over::OPTIONS];
+    const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[
+        OPTIONS,
+        connections::OPTIONS,
+        rpc::OPTIONS,
+        pages::OPTIONS,
+        zmq::OPTIONS,
+        hand_over::OPTIONS,
+    ];
     const GROUPS: &'static [&'static str] = &[
         GENERAL,
         NETWORK,
         VALIDATION,
         CONNECTIONS,
         RPC,
+        PAGES,
         ZMQ,
         IMPORT,
         UTXO,
@@ -92,6 +101,7 @@ impl Program for Godwit {
 const VALIDATION: &str = "Options of the node and of import";
 const CONNECTIONS: &str = "Options of the node";
 const RPC: &str = "Options of the node's RPC server";
+const PAGES: &str = "Options of the status page, metrics and status";
 const ZMQ: &str = "Options of the node's notifications";
 const IMPORT: &str = "Options of import";
 const UTXO: &str = "Options of utxo load";
@@ -160,6 +170,14 @@ const COMMANDS: &[CommandSpec<Godwit>] = &[
                Block and undo files are shared by both directories (hard links), coins and index are written in \
                Bitcoin Core's format. Continues nothing: after an interruption the same command begins anew.",
     },
+    CommandSpec {
+        command: CommandName::Status,
+        words: "status",
+        operands: "",
+        count: 0..=0,
+        help: "Ask the node that runs on the data directory, and print in four lines how far it is, when the sync \
+               ends, what holds it up and what a power cut would cost.",
+    },
 ];
 
 const VALIDATING: Commands<Godwit> = Commands::Only(&[CommandName::Node, CommandName::Import]);
@@ -167,6 +185,8 @@ const VALIDATING: Commands<Godwit> = Commands::Only(&[CommandName::Node, Command
 const JUDGING: Commands<Godwit> =
     Commands::Only(&[CommandName::Node, CommandName::Import, CommandName::Verify]);
 const OF_NODE: Commands<Godwit> = Commands::Only(&[CommandName::Node]);
+/// The node and who asks it.
+const OF_BOTH_ENDS: Commands<Godwit> = Commands::Only(&[CommandName::Node, CommandName::Status]);
 
 /// In the order in which the help lists them.
 const OPTIONS: &[OptionSpec<Godwit>] = &[

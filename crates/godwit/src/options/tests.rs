@@ -1,3 +1,4 @@
+mod pages;
 mod ranges;
 mod tables;
 mod zmq;
@@ -302,6 +303,8 @@ fn default_rpc(port: u16) -> Option<RpcOptions> {
         threads: 16,
         queue: 64,
         timeout: Duration::from_secs(30),
+        web: None,
+        metrics: None,
         remarks: Vec::new(),
     })
 }

@@ -43,6 +43,11 @@ pub struct HostPort {
 }
 
 impl HostPort {
+    /// Whether the host is an address that only this machine reaches.
+    pub(super) fn is_loopback(&self) -> bool {
+        self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    }
+
     /// As a socket address; `None` where the host is no IP address.
     pub(super) fn socket_address(&self, default_port: u16) -> Option<SocketAddr> {
         let address: IpAddr = self.host.parse().ok()?;

@@ -19,6 +19,7 @@ mod network_kill;
 mod network_stop;
 mod node;
 mod node_residue;
+mod pages;
 mod panics;
 mod peer_memory;
 mod progress;

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use godwit_api::RpcAuth;
 use godwit_program::options::{Form, OptionSpec, values as plain};
 
-use super::{Draft, Godwit, OF_NODE, RPC, setting, values};
+use super::{Draft, Godwit, OF_BOTH_ENDS, OF_NODE, RPC, setting, values};
 use crate::options::rpc::PlainPassword;
 use values::OrOff;
 
@@ -20,7 +20,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     rpc_flag("server", "Answer JSON-RPC, as godwit-cli speaks it (default: 1).", |draft, text| {
         plain::flag(text).map(|on| draft.rpc.server = Some(on))
     }),
-    rpc_setting(
+    shared_setting(
         "rpcport",
         "PORT",
         "a port from 1 to 65535",
@@ -72,11 +72,11 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             },
         )
     },
-    rpc_setting("rpcuser", "NAME", "a name", "The user of -rpcpassword.", |draft, text| {
+    shared_setting("rpcuser", "NAME", "a name", "The user of -rpcpassword.", |draft, text| {
         draft.rpc.user = Some(named(text)?.to_owned());
         Some(())
     }),
-    rpc_setting(
+    shared_setting(
         "rpcpassword",
         "PASSWORD",
         "a password",
@@ -89,7 +89,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     ),
     OptionSpec {
         form: Form::Value { placeholder: "FILE", expected: "the path of a file", off: Some("0") },
-        ..rpc_setting(
+        ..shared_setting(
             "rpccookiefile",
             "",
             "",
@@ -185,6 +185,17 @@ const fn rpc_setting(
 ) -> OptionSpec<Godwit> {
     let every = setting(name, placeholder, expected, help, set);
     OptionSpec { commands: OF_NODE, group: RPC, ..every }
+}
+
+/// Of the command that asks the node as well.
+const fn shared_setting(
+    name: &'static str,
+    placeholder: &'static str,
+    expected: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Option<()>,
+) -> OptionSpec<Godwit> {
+    OptionSpec { commands: OF_BOTH_ENDS, ..rpc_setting(name, placeholder, expected, help, set) }
 }
 
 const fn rpc_flag(

@@ -1,5 +1,8 @@
 //! The tables and the texts that are made of them.
 
+use std::path::Path;
+
+use godwit_program::Manual;
 use godwit_program::options::{FilePlace, Form, OptionSpec, Program};
 
 use super::super::table::Godwit;
@@ -40,7 +43,7 @@ fn help_names_everything_once() {
     for option in options() {
         let heading = |line: &&str| {
             let name = line.strip_prefix("  -").unwrap_or_default();
-            name.split(['=', ',']).next() == Some(option.name)
+            name.split(['=', '[', ',']).next() == Some(option.name)
         };
         assert_eq!(help.lines().filter(heading).count(), 1, "{}", option.name);
     }
@@ -69,4 +72,21 @@ fn commands_of_the_signer_are_told_where_to_go() {
         error(&["utxo", "stats", "-keys=x"]),
         "unknown option -keys; -help lists what there is"
     );
+}
+
+/// With `GODWIT_WRITE_CONTRIB` it writes them: `cargo run -p xtask -- contrib`.
+#[test]
+fn the_files_of_contrib_are_those_of_the_table() {
+    let manual = Manual::of::<Godwit>("a fully validating Bitcoin node");
+    let mut files = manual.files();
+    files.push(("godwit.conf".to_owned(), manual.config_file()));
+    for (name, text) in files {
+        let path = Path::new("../../contrib").join(&name);
+        if std::env::var_os("GODWIT_WRITE_CONTRIB").is_some() {
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("it can be made");
+            std::fs::write(&path, &text).expect("it is written");
+        }
+        let current = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(current == text, "{name} is old: cargo run -p xtask -- contrib");
+    }
 }

@@ -510,8 +510,10 @@ fn of_waits(chain: &RecentChain) -> Vec<Asked> {
 pub(super) fn misfits() -> Vec<Asked> {
     let mut all = Vec::new();
     for method in godwit_rpc::METHODS.iter().filter(|method| method.is_present()) {
-        // These do something, or answer what the program itself is.
-        if ["stop", "rpc.discover", "echo", "echojson", "getrpcinfo"].contains(&method.name) {
+        // These do something, answer what the program itself is, or are not in Bitcoin Core.
+        const APART: [&str; 6] =
+            ["stop", "rpc.discover", "echo", "echojson", "getrpcinfo", "getsyncstatus"];
+        if APART.contains(&method.name) {
             continue;
         }
         let most = method.params.len();

@@ -1,4 +1,4 @@
-//! One request over HTTP.
+//! One request of JSON-RPC over HTTP: what the programs that ask a node have in common.
 
 use std::fmt;
 use std::fs;
@@ -10,27 +10,29 @@ use std::time::{Duration, Instant};
 use data_encoding::BASE64;
 use godwit_rpc::Json;
 
-use crate::arguments::{Arguments, default_port};
-
 /// Where the server is.
-pub(crate) struct Server {
-    host: String,
-    port: u16,
-    timeout: Duration,
+pub struct Server {
+    pub host: String,
+    pub port: u16,
+    /// How long an answer may take.
+    pub timeout: Duration,
 }
 
 /// How to log in.
-pub(crate) struct Login {
-    user: String,
-    password: Option<String>,
+pub struct Login {
+    pub user: String,
+    /// Where there is none, the cookie counts.
+    pub password: Option<String>,
     /// `None` for `-norpccookiefile`.
-    cookie: Option<PathBuf>,
-    config_file: PathBuf,
+    pub cookie: Option<PathBuf>,
+    /// For messages.
+    pub config_file: PathBuf,
 }
 
 /// Why there is no answer.
-pub(crate) enum CallError {
-    /// Nobody answers; it may be worth to try again.
+#[derive(Debug)]
+pub enum CallError {
+    /// Nobody answers; it may be worth trying again.
     Connection(String),
     Other(String),
 }
@@ -42,53 +44,13 @@ impl fmt::Display for CallError {
     }
 }
 
-/// Seconds (Core `DEFAULT_HTTP_CLIENT_TIMEOUT`).
-const DEFAULT_TIMEOUT: u64 = 900;
-/// What stands for no limit.
-const FOR_EVER: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
-
-/// A host and perhaps a port; an IPv6 address with a port stands in brackets.
-fn split(text: &str) -> Option<(String, Option<u16>)> {
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
-        _ => (text, None),
-    };
-    let port = match port {
-        None => None,
-        Some(port) => Some(port.parse().ok().filter(|port| *port > 0)?),
-    };
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    Some((host.to_owned(), port))
-}
-
 impl Server {
-    pub(crate) fn of(arguments: &Arguments) -> Result<Self, String> {
-        let named = arguments.value("rpcconnect").unwrap_or("127.0.0.1");
-        let (host, port) =
-            split(named).ok_or_else(|| format!("Invalid port provided in -rpcconnect: {named}"))?;
-        let port = match arguments.value("rpcport") {
-            None => port.unwrap_or(default_port(arguments.network)),
-            Some(text) => {
-                let number = text.parse().ok().filter(|port| *port > 0);
-                let number =
-                    number.ok_or_else(|| format!("Invalid port provided in -rpcport: {text}"))?;
-                if port.is_some() {
-                    eprintln!(
-                        "Warning: Port specified in both -rpcconnect and -rpcport. Using -rpcport {number}"
-                    );
-                }
-                number
-            }
-        };
-        let timeout = match arguments.number("rpcclienttimeout")?.unwrap_or(DEFAULT_TIMEOUT) {
-            0 => FOR_EVER,
-            seconds => Duration::from_secs(seconds),
-        };
-        Ok(Self { host, port, timeout })
-    }
-
     /// Sends a request, perhaps for a wallet, and reads the answer.
-    pub(crate) fn call(
+    ///
+    /// # Errors
+    ///
+    /// There is no answer in JSON.
+    pub fn call(
         &self,
         login: &Login,
         wallet: Option<&str>,
@@ -283,22 +245,6 @@ enum From {
 }
 
 impl Login {
-    pub(crate) fn of(arguments: &Arguments, password: Option<String>) -> Self {
-        let cookie = match arguments.is_off("rpccookiefile") {
-            true => None,
-            false => {
-                let file = arguments.value("rpccookiefile").unwrap_or(".cookie");
-                Some(arguments.network_dir().join(file))
-            }
-        };
-        Self {
-            user: arguments.value("rpcuser").unwrap_or_default().to_owned(),
-            password: password.filter(|password| !password.is_empty()),
-            cookie,
-            config_file: arguments.config_file.clone(),
-        }
-    }
-
     fn credentials(&self) -> (String, From) {
         if let Some(password) = &self.password {
             return (format!("{}:{password}", self.user), From::Password);
@@ -340,17 +286,6 @@ fn url_encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hosts_and_ports() {
-        let split = |text| split(text).map(|(host, port)| format!("{host} {port:?}"));
-        assert_eq!(split("a").as_deref(), Some("a None"));
-        assert_eq!(split("a:1").as_deref(), Some("a Some(1)"));
-        assert_eq!(split("::1").as_deref(), Some("::1 None"));
-        assert_eq!(split("[::1]:2").as_deref(), Some("::1 Some(2)"));
-        assert_eq!(split("a:0"), None);
-        assert_eq!(split("a:b"), None);
-    }
 
     #[test]
     fn wallets_are_encoded() {

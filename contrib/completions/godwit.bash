@@ -1,0 +1,19 @@
+# Completion of godwit for bash. Made of the table of options: cargo run -p xtask -- contrib
+_godwit() {
+    local current="${COMP_LINE:0:COMP_POINT}"
+    current="${current##* }"
+    COMPREPLY=()
+    case "$current" in
+        -conf=*|-datadir=*|-rpccookiefile=*|-verdicts=*)
+            COMPREPLY=($(compgen -f -- "${current#*=}"))
+            return ;;
+        -*=*)
+            return ;;
+        -*)
+            COMPREPLY=($(compgen -W "-help -version -conf= -datadir= -memory= -dbcache= -allowunlockedsecrets -chain= -testnet -testnet4 -signet -regtest -signetchallenge= -par= -assumevalid= -scriptengine= -crosscheck= -stopatheight= -prune= -reindex -reindex-chainstate -scrub -networkactive -listen -bind= -port= -maxconnections= -connect= -addnode= -seednode= -dnsseed -proxy= -onion= -onlynet= -v2transport -maxuploadtarget= -maxdownloadrate= -server -rpcport= -rpcbind= -rpcallowip= -rpcauth= -rpcuser= -rpcpassword= -rpccookiefile= -rpccookieperms= -rpcwhitelist= -rpcwhitelistdefault -rpcthreads= -rpcworkqueue= -rpcservertimeout= -web -metrics -json -verdicts= -utxohash= -repair -audit -testactivationheight= -lanes= -flushinterval= -test= -minimumchainwork=" -- "$current"))
+            [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
+            return ;;
+    esac
+    COMPREPLY=($(compgen -W "import utxo verify status" -- "$current") $(compgen -f -- "$current"))
+}
+complete -o filenames -F _godwit godwit

@@ -1,0 +1,24 @@
+//! What people are told of a sync: how far it is, when it ends, what holds it up.
+//!
+//! Once a second the node's thread hands in [`SyncFacts`], plain numbers. [`SyncWatch`] keeps a bounded
+//! history of them and makes the [`SyncReport`] that terminal, status page, `getsyncstatus` and metrics
+//! show. All of it is arithmetic on what was handed in: no clock, no file, no question.
+
+mod ahead;
+mod bottleneck;
+mod estimate;
+mod facts;
+mod history;
+mod lines;
+mod report;
+mod watch;
+
+pub use ahead::Schedule;
+pub use bottleneck::Bottleneck;
+pub use estimate::Machine;
+pub use facts::{MemoryFacts, PeerFacts, SyncFacts, Tip, Verification};
+#[cfg(test)]
+pub(crate) use report::PeerLine;
+pub(crate) use report::sync_json;
+pub use report::{SyncReport, SyncStage};
+pub use watch::SyncWatch;

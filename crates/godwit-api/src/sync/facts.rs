@@ -1,0 +1,71 @@
+//! What the node's thread hands in.
+
+use std::time::Duration;
+
+use godwit_chain::ChainStatus;
+
+/// The node at one moment.
+#[derive(Clone, Debug)]
+pub struct SyncFacts {
+    /// Since the start of the run.
+    pub now: Duration,
+    pub unix: i64,
+    pub tip: Tip,
+    pub best: Tip,
+    pub status: ChainStatus,
+    pub initial_download: bool,
+    pub verification: Verification,
+    /// Processor time of all threads.
+    pub processor: Duration,
+    pub repaired_coins: u64,
+    pub memory: MemoryFacts,
+    pub bytes_on_disk: u64,
+    /// Bytes that came from peers and went to them.
+    pub traffic: (u64, u64),
+    /// Of the chain up to the tip.
+    pub transactions: u64,
+    /// In the order of their ids.
+    pub peers: Vec<PeerFacts>,
+}
+
+/// A block's place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tip {
+    pub height: u32,
+    /// Of its header.
+    pub time: u32,
+}
+
+/// What is checked and what is taken as valid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verification {
+    /// Scripts run from this height on.
+    pub scripts_from: u32,
+    /// The block whose coins a snapshot brought.
+    pub snapshot: Option<u32>,
+}
+
+/// Memory that is not the chain's, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryFacts {
+    /// What peers make the node hold.
+    pub peers: u64,
+    /// Locked, for keys of connections.
+    pub locked: u64,
+    /// `-memory`.
+    pub budget: u64,
+}
+
+/// A connection whose handshake is complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerFacts {
+    pub id: u64,
+    pub address: String,
+    /// What it calls itself. Any text.
+    pub agent: String,
+    pub inbound: bool,
+    pub received: u64,
+    /// How many blocks are asked of it, and the height of the lowest.
+    pub in_flight: u32,
+    pub lowest: Option<u32>,
+}

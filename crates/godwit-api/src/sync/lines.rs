@@ -1,0 +1,145 @@
+//! The four lines of the terminal and of `godwit status`.
+
+use super::estimate::Estimate;
+use super::report::{SyncReport, SyncStage};
+
+const MB: f64 = 1e6;
+const GB: f64 = 1e9;
+const MIB: u64 = 1 << 20;
+
+/// A number with a comma before each third digit from the right.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (n, digit) in digits.chars().enumerate() {
+        if n > 0 && (digits.len() - n).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Seconds in their two largest units.
+fn time(seconds: f64) -> String {
+    // Saturates.
+    let seconds = seconds.max(0.0).round() as u64;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {:02} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {:02} min", minutes % 60),
+        _ => format!("{days} d {:02} h", hours % 24),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    match bytes as f64 {
+        bytes if bytes >= GB => format!("{:.1} GB", bytes / GB),
+        bytes => format!("{:.1} MB", bytes / MB),
+    }
+}
+
+fn count(number: u64, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {what}{s}", grouped(number))
+}
+
+fn how_far(report: &SyncReport) -> String {
+    let (tip, best) = (grouped(report.tip.height.into()), grouped(report.best.height.into()));
+    match report.stage {
+        SyncStage::Connecting => format!("Looking for peers; at block {tip}."),
+        SyncStage::Headers => format!("Fetching headers: {best} so far."),
+        SyncStage::Synced => {
+            let ago = report.unix - i64::from(report.tip.time);
+            format!("In step with the network at block {tip}, of {} ago.", time(ago as f64))
+        }
+        SyncStage::Blocks => {
+            let from = report.verification.scripts_from;
+            let scripts = match report.tip.height + 1 < from {
+                true => format!("scripts run from block {}", grouped(from.into())),
+                false => "every script runs".to_owned(),
+            };
+            let percent = report.share * 100.0;
+            format!("Block {tip} of {best}, {percent:.2} % of the work; {scripts}.")
+        }
+    }
+}
+
+fn how_long(report: &SyncReport) -> String {
+    let left = match (report.stage, &report.estimate) {
+        (SyncStage::Synced, _) => return "Nothing is left to do but to follow.".to_owned(),
+        (_, None) => "Time left: not known yet".to_owned(),
+        (_, Some(Estimate { left, least, most })) => {
+            format!("About {} left ({} to {})", time(*left), time(*least), time(*most))
+        }
+    };
+    format!("{left}, held up by {}.", report.bottleneck.words())
+}
+
+fn how_fast(report: &SyncReport) -> String {
+    let risk = &report.risk;
+    format!(
+        "{:.1} blocks/s, {:.2} MB/s, {}. A power cut now costs {} and {}.",
+        report.blocks_per_second,
+        report.bytes_per_second / MB,
+        count(report.peers.len() as u64, "peer"),
+        count(risk.blocks.into(), "block"),
+        time(risk.replay),
+    )
+}
+
+fn how_much(report: &SyncReport) -> String {
+    let all: u64 = report.memory.iter().map(|(_, bytes)| bytes).sum();
+    let written = report.written.appended + report.written.flushed + report.written.merged;
+    let repairs = report.repairs.coins + report.repairs.scrub + report.repairs.blocks;
+    let left = match report.repairs.left {
+        0 => String::new(),
+        left => format!(", {} left", count(left, "damage")),
+    };
+    format!(
+        "Memory {} of {} MiB, {} KiB locked. Written {}, {}{left}.",
+        grouped(all / MIB),
+        grouped(report.other_memory.budget / MIB),
+        grouped(report.other_memory.locked / 1024),
+        bytes(written),
+        count(repairs, "repair"),
+    )
+}
+
+/// Stage, time, speed, price. No text of a peer's is in them.
+fn lines(report: &SyncReport) -> [String; 4] {
+    [how_far(report), how_long(report), how_fast(report), how_much(report)]
+}
+
+impl SyncReport {
+    /// The four lines.
+    pub fn lines(&self) -> [String; 4] {
+        lines(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(
+            [0, 999, 1_000, 977_000, 1_234_567].map(grouped),
+            ["0", "999", "1,000", "977,000", "1,234,567"]
+        );
+        assert_eq!([count(1, "block"), count(0, "block")], ["1 block", "0 blocks"]);
+    }
+
+    #[test]
+    fn times_are_in_two_units() {
+        let shown = [0.0, 59.4, 59.6, 3_599.0, 3_600.0, 86_400.0, -5.0].map(time);
+        assert_eq!(
+            shown,
+            ["0 s", "59 s", "1 min 00 s", "59 min 59 s", "1 h 00 min", "1 d 00 h", "0 s"]
+        );
+        assert!(time(f64::INFINITY).ends_with(" h"), "it saturates");
+        assert_eq!([bytes(1_250_000), bytes(2_000_000_000)], ["1.2 MB", "2.0 GB"]);
+    }
+}

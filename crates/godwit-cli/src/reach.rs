@@ -1,0 +1,83 @@
+//! Where the server is and how to log in, by the options.
+
+use std::time::Duration;
+
+use godwit_client::{Login, Server};
+
+use crate::arguments::{Arguments, default_port};
+
+/// Seconds (Core `DEFAULT_HTTP_CLIENT_TIMEOUT`).
+const DEFAULT_TIMEOUT: u64 = 900;
+/// What stands for no limit.
+const FOR_EVER: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
+
+/// A host and perhaps a port; an IPv6 address with a port stands in brackets.
+fn split(text: &str) -> Option<(String, Option<u16>)> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let port = match port {
+        None => None,
+        Some(port) => Some(port.parse().ok().filter(|port| *port > 0)?),
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Some((host.to_owned(), port))
+}
+
+pub(crate) fn server(arguments: &Arguments) -> Result<Server, String> {
+    let named = arguments.value("rpcconnect").unwrap_or("127.0.0.1");
+    let (host, port) =
+        split(named).ok_or_else(|| format!("Invalid port provided in -rpcconnect: {named}"))?;
+    let port = match arguments.value("rpcport") {
+        None => port.unwrap_or(default_port(arguments.network)),
+        Some(text) => {
+            let number = text.parse().ok().filter(|port| *port > 0);
+            let number =
+                number.ok_or_else(|| format!("Invalid port provided in -rpcport: {text}"))?;
+            if port.is_some() {
+                eprintln!(
+                    "Warning: Port specified in both -rpcconnect and -rpcport. Using -rpcport {number}"
+                );
+            }
+            number
+        }
+    };
+    let timeout = match arguments.number("rpcclienttimeout")?.unwrap_or(DEFAULT_TIMEOUT) {
+        0 => FOR_EVER,
+        seconds => Duration::from_secs(seconds),
+    };
+    Ok(Server { host, port, timeout })
+}
+
+pub(crate) fn login(arguments: &Arguments, password: Option<String>) -> Login {
+    let cookie = match arguments.is_off("rpccookiefile") {
+        true => None,
+        false => {
+            let file = arguments.value("rpccookiefile").unwrap_or(".cookie");
+            Some(arguments.network_dir().join(file))
+        }
+    };
+    Login {
+        user: arguments.value("rpcuser").unwrap_or_default().to_owned(),
+        password: password.filter(|password| !password.is_empty()),
+        cookie,
+        config_file: arguments.config_file.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports() {
+        let split = |text| split(text).map(|(host, port)| format!("{host} {port:?}"));
+        assert_eq!(split("a").as_deref(), Some("a None"));
+        assert_eq!(split("a:1").as_deref(), Some("a Some(1)"));
+        assert_eq!(split("::1").as_deref(), Some("::1 None"));
+        assert_eq!(split("[::1]:2").as_deref(), Some("::1 Some(2)"));
+        assert_eq!(split("a:0"), None);
+        assert_eq!(split("a:b"), None);
+    }
+}

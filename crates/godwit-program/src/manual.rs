@@ -1,0 +1,382 @@
+//! What goes with a program that is installed: its page of the manual, completions for shells, an example
+//! of the configuration file. All of it is made of the program's tables.
+
+use std::fmt::Write;
+
+use crate::options::{
+    CommandSpec, FilePlace, Form, OptionSpec, Program, all_commands, all_options,
+};
+
+/// A program as its manual describes it.
+pub struct Manual {
+    pub name: &'static str,
+    /// A few words.
+    pub what: &'static str,
+    pub about: &'static str,
+    /// What is typed, and what it does.
+    pub commands: Vec<(String, &'static str)>,
+    /// Titles, and the options below each.
+    pub groups: Vec<(&'static str, Vec<Line>)>,
+    /// Codes and what they mean.
+    pub exits: Vec<(String, &'static str)>,
+}
+
+/// An option.
+#[derive(Clone, Copy)]
+pub struct Line {
+    pub name: &'static str,
+    /// What follows `=`, if something does, and whether it may be left out.
+    pub value: Option<(&'static str, bool)>,
+    pub help: &'static str,
+    /// It may stand in the configuration file.
+    pub in_file: bool,
+}
+
+impl Line {
+    fn of<P: Program>(spec: &OptionSpec<P>) -> Self {
+        Self {
+            name: spec.name,
+            value: match spec.form {
+                Form::Flag => None,
+                Form::Switch { placeholder, .. } => Some((placeholder, true)),
+                Form::Value { placeholder, .. } => Some((placeholder, false)),
+            },
+            help: spec.help,
+            in_file: matches!(spec.file, FilePlace::Top | FilePlace::Anywhere),
+        }
+    }
+
+    fn heading(&self) -> String {
+        match self.value {
+            None => format!("-{}", self.name),
+            Some((value, true)) => format!("-{}[={value}]", self.name),
+            Some((value, false)) => format!("-{}={value}", self.name),
+        }
+    }
+
+    /// Whether a file or a directory is wanted.
+    fn wants_path(&self) -> bool {
+        matches!(self.value, Some(("FILE" | "DIR", _)))
+    }
+}
+
+/// A sentence is enough for a shell's list.
+fn first_sentence(text: &str) -> &str {
+    let end = text.find(['.', ';', ':']).unwrap_or(text.len());
+    &text[..end]
+}
+
+impl Manual {
+    /// Of a program with tables.
+    pub fn of<P: Program>(what: &'static str) -> Self {
+        let unnamed = P::WITHOUT_COMMAND.map(|(_, spec)| spec);
+        let typed = |spec: &CommandSpec<P>| {
+            let words = [spec.words, "[options]"].join(" ");
+            (format!("{}{}", words.trim_start(), spec.operands), spec.help)
+        };
+        let lines = |group: &&'static str| {
+            let of_group = all_options::<P>().filter(|option| option.group == *group);
+            (*group, of_group.map(Line::of).collect())
+        };
+        Self {
+            name: P::NAME,
+            what,
+            about: P::ABOUT,
+            commands: unnamed.into_iter().chain(all_commands::<P>()).map(typed).collect(),
+            groups: P::GROUPS.iter().map(lines).collect(),
+            exits: P::EXITS.iter().map(|exit| (exit.code().to_string(), exit.meaning())).collect(),
+        }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.groups.iter().flat_map(|(_, lines)| lines)
+    }
+
+    /// First words of the commands that have some.
+    fn words(&self) -> Vec<&str> {
+        let word = |(typed, _): &(String, _)| typed.find(" [options]");
+        let mut words: Vec<&str> = Vec::new();
+        for command in &self.commands {
+            if let Some(end) = word(command) {
+                words.push(&command.0[..end]);
+            }
+        }
+        words
+    }
+
+    /// The files of `contrib/` that are made of the table, by their paths there.
+    pub fn files(&self) -> Vec<(String, String)> {
+        let name = self.name;
+        vec![
+            (format!("man/{name}.1"), self.page()),
+            (format!("completions/{name}.bash"), self.bash()),
+            (format!("completions/_{name}"), self.zsh()),
+            (format!("completions/{name}.fish"), self.fish()),
+        ]
+    }
+
+    /// Section 1 of the manual, for `man`.
+    fn page(&self) -> String {
+        let mut text = format!(
+            ".TH {} 1 \"\" \"{} {}\" \"User Commands\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n",
+            self.name.to_uppercase(),
+            self.name,
+            env!("CARGO_PKG_VERSION"),
+            self.name,
+            roff(self.what)
+        );
+        let mut say = |line: String| writeln!(text, "{line}").expect("a string takes all");
+        for (n, (typed, _)) in self.commands.iter().enumerate() {
+            if n > 0 {
+                say(".br".to_owned());
+            }
+            say(format!(".B {}\n{}", self.name, roff(typed)));
+        }
+        say(format!(".SH DESCRIPTION\n{}", roff(self.about)));
+        say(".SH COMMANDS".to_owned());
+        for (typed, help) in &self.commands {
+            say(format!(".TP\n.B {}\n{}", roff(typed), roff(help)));
+        }
+        for (title, lines) in &self.groups {
+            say(format!(".SH \"{}\"", title.to_uppercase()));
+            for line in lines {
+                say(format!(".TP\n.B {}\n{}", roff(&line.heading()), roff(line.help)));
+            }
+        }
+        say(".SH \"EXIT STATUS\"".to_owned());
+        for (code, meaning) in &self.exits {
+            say(format!(".TP\n.B {}\n{}", roff(code), roff(meaning)));
+        }
+        say(".SH FILES\n.TP\n.B ~/.godwit/godwit.conf\noptions, one a line".to_owned());
+        text
+    }
+
+    /// For bash.
+    fn bash(&self) -> String {
+        let function = format!("_{}", self.name.replace('-', "_"));
+        let paths: Vec<String> = self
+            .lines()
+            .filter(|line| line.wants_path())
+            .map(|line| format!("-{}=*", line.name))
+            .collect();
+        let completed: Vec<String> = self
+            .lines()
+            .map(|line| match line.value {
+                Some((_, false)) => format!("-{}=", line.name),
+                _ => format!("-{}", line.name),
+            })
+            .collect();
+        let path_case = match paths.is_empty() {
+            true => String::new(),
+            false => format!(
+                "        {})\n            COMPREPLY=($(compgen -f -- \"${{current#*=}}\"))\n            return ;;\n",
+                paths.join("|")
+            ),
+        };
+        let first_words: Vec<&str> =
+            self.words().into_iter().filter_map(|words| words.split(' ').next()).collect();
+        format!(
+            "# Completion of {name} for bash. Made of the table of options: cargo run -p xtask -- contrib\n\
+             {function}() {{\n    local current=\"${{COMP_LINE:0:COMP_POINT}}\"\n    current=\"${{current##* }}\"\n    \
+             COMPREPLY=()\n    case \"$current\" in\n{path_case}        -*=*)\n            return ;;\n        -*)\n            \
+             COMPREPLY=($(compgen -W \"{options}\" -- \"$current\"))\n            \
+             [[ ${{COMPREPLY[0]-}} == *= ]] && compopt -o nospace\n            return ;;\n    esac\n    \
+             COMPREPLY=($(compgen -W \"{words}\" -- \"$current\") $(compgen -f -- \"$current\"))\n}}\n\
+             complete -o filenames -F {function} {name}\n",
+            name = self.name,
+            options = completed.join(" "),
+            words = unique(&first_words).join(" "),
+        )
+    }
+
+    /// For zsh.
+    fn zsh(&self) -> String {
+        let quoted = |text: &str| {
+            text.replace('\'', "'\\''").replace('[', "\\[").replace(']', "\\]").replace(':', "\\:")
+        };
+        let mut text = format!(
+            "#compdef {name}\n# Completion of {name} for zsh. Made of the table of options: cargo run -p xtask -- contrib\n\
+             _arguments \\\n",
+            name = self.name
+        );
+        for line in self.lines() {
+            let help = quoted(first_sentence(line.help));
+            let (equals, value) = match line.value {
+                None => ("", String::new()),
+                Some((value, may_be_left_out)) => {
+                    let action = if line.wants_path() { "_files" } else { "" };
+                    let colons = if may_be_left_out { "::" } else { ":" };
+                    ("=-", format!("{colons}{}:{action}", quoted(value)))
+                }
+            };
+            writeln!(text, "  '-{}{equals}[{help}]{value}' \\", line.name)
+                .expect("a string takes all");
+        }
+        let words = self.words();
+        let first: Vec<&str> = words.iter().filter_map(|words| words.split(' ').next()).collect();
+        match first.is_empty() {
+            true => text.push_str("  '*:argument:_files'\n"),
+            false => {
+                writeln!(text, "  '1:command:({})' \\\n  '*:file:_files'", unique(&first).join(" "))
+                    .expect("a string takes all")
+            }
+        }
+        text
+    }
+
+    /// For fish.
+    fn fish(&self) -> String {
+        let quoted = |text: &str| text.replace('\\', "\\\\").replace('\'', "\\'");
+        let mut text = format!(
+            "# Completion of {} for fish. Made of the table of options: cargo run -p xtask -- contrib\n",
+            self.name
+        );
+        for line in self.lines() {
+            let takes = match line.value {
+                Some((_, false)) if line.wants_path() => " -r -F",
+                Some((_, false)) => " -x",
+                _ => "",
+            };
+            let help = quoted(first_sentence(line.help));
+            writeln!(text, "complete -c {} -o {}{takes} -d '{help}'", self.name, line.name)
+                .expect("a string takes all");
+        }
+        let words = self.words();
+        let first: Vec<&str> = words.iter().filter_map(|words| words.split(' ').next()).collect();
+        for word in unique(&first) {
+            writeln!(text, "complete -c {} -n __fish_use_subcommand -a {word}", self.name)
+                .expect("a string takes all");
+        }
+        text
+    }
+
+    /// An example of the configuration file, in which nothing is set.
+    pub fn config_file(&self) -> String {
+        let mut text = String::from(
+            "# Options of godwit, one a line: name=value. What is commented out here does nothing.\n\
+             # Lines after [main], [test], [testnet4], [signet] or [regtest] count on that network only.\n\
+             # Made of the table of options: cargo run -p xtask -- contrib\n",
+        );
+        for (title, lines) in &self.groups {
+            let of_file: Vec<&Line> = lines.iter().filter(|line| line.in_file).collect();
+            if of_file.is_empty() {
+                continue;
+            }
+            writeln!(text, "\n## {title}").expect("a string takes all");
+            for line in of_file {
+                text.push('\n');
+                for part in wrapped(line.help, 96) {
+                    writeln!(text, "# {part}").expect("a string takes all");
+                }
+                let value = line.value.map_or("1", |(value, _)| value);
+                writeln!(text, "#{}={value}", line.name).expect("a string takes all");
+            }
+        }
+        text
+    }
+}
+
+fn unique<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let mut kept: Vec<&str> = Vec::new();
+    for word in words {
+        if !kept.contains(word) {
+            kept.push(word);
+        }
+    }
+    kept
+}
+
+/// Text for roff: no line of it is a request, and its hyphens are those that are typed.
+fn roff(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    match text.starts_with(['.', '\'']) {
+        true => format!("\\&{text}"),
+        false => text,
+    }
+}
+
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("there is one");
+        if !last.is_empty() && last.len() + 1 + word.len() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !last.is_empty() {
+                last.push(' ');
+            }
+            last.push_str(word);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manual() -> Manual {
+        let line = |name, value, help| Line { name, value, help, in_file: name != "help" };
+        Manual {
+            name: "prog-x",
+            what: "does it",
+            about: "It's a program.",
+            commands: vec![
+                ("[options]".to_owned(), "Run."),
+                ("do it [options] FILE".to_owned(), ".Do it."),
+            ],
+            groups: vec![(
+                "Options",
+                vec![
+                    line("help", None, "Print this; and stop."),
+                    line("file", Some(("FILE", false)), "Read [it]: all."),
+                    line("web", Some(("ADDRESS", true)), "Show it's page."),
+                ],
+            )],
+            exits: vec![("0".to_owned(), "done")],
+        }
+    }
+
+    #[test]
+    fn a_page_has_no_line_that_is_a_request_by_accident() {
+        let page = manual().page();
+        assert!(page.contains(".TP\n.B do it [options] FILE\n\\&.Do it.\n"), "{page}");
+        assert!(page.contains(".B \\-web[=ADDRESS]\n"), "{page}");
+        assert!(page.starts_with(".TH PROG-X 1 "));
+    }
+
+    #[test]
+    fn shells_are_told_names_and_what_they_take() {
+        let manual = manual();
+        assert!(manual.bash().contains("-W \"-help -file= -web\""), "{}", manual.bash());
+        assert!(manual.bash().contains("-W \"do\"") && manual.bash().contains("-file=*)"));
+        assert!(
+            manual.zsh().contains("'-file=-[Read \\[it\\]]:FILE:_files' \\\n"),
+            "{}",
+            manual.zsh()
+        );
+        assert!(
+            manual.zsh().contains("'-web=-[Show it'\\''s page]::ADDRESS:' \\\n"),
+            "{}",
+            manual.zsh()
+        );
+        assert!(manual.fish().contains("-o web -d 'Show it\\'s page'\n"), "{}", manual.fish());
+        assert!(manual.fish().contains("-n __fish_use_subcommand -a do\n"));
+    }
+
+    #[test]
+    fn the_example_of_the_file_sets_nothing() {
+        let text = manual().config_file();
+        assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+        assert!(
+            text.contains("# Read [it]: all.\n#file=FILE\n") && !text.contains("#help"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn lines_are_wrapped() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("longer-than-that x", 7), ["longer-than-that", "x"]);
+    }
+}

@@ -4,10 +4,11 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use godwit_store::StoreError;
 use godwit_store::inspect::Found;
+use godwit_store::{ChainPoint, StoreError};
 
 use crate::leveldb::LevelDbError;
+use crate::line::Missing;
 
 /// Every failure of this crate. None leaves the source changed.
 #[derive(Debug)]
@@ -21,6 +22,11 @@ pub enum HandOverError {
     Damaged(Box<Found>),
     /// A stored file is missing or too short: its name.
     ShortFile(PathBuf),
+    /// Core would miss something of a block of the chain.
+    Incomplete {
+        block: ChainPoint,
+        missing: Missing,
+    },
     /// The source's coins came from a snapshot, at this height.
     Assumed(u32),
     /// The source has connected no block.
@@ -29,6 +35,11 @@ pub enum HandOverError {
     NotEmpty(PathBuf),
     /// Core was started on a target that is not complete.
     Started(PathBuf),
+    /// Source and target are not beside each other: one of them would be deleted with the other.
+    NotApart {
+        target: PathBuf,
+        source: PathBuf,
+    },
     /// Source and target are on different file systems.
     OtherFileSystem(PathBuf),
     NoSpace {
@@ -89,6 +100,18 @@ impl fmt::Display for HandOverError {
                 "{} is missing or too short; `godwit verify` says what is damaged",
                 path.display()
             ),
+            Self::Incomplete { block: ChainPoint { hash, height }, missing } => write!(
+                f,
+                "block {hash} at height {height} {}: start godwit once, so that it fetches or repairs what it can, \
+                 or run `godwit verify -repair`",
+                match missing {
+                    Missing::Header => "is not in the index",
+                    Missing::Transactions => "was not received",
+                    Missing::Validation => "is not verified",
+                    Missing::Data => "is not stored",
+                    Missing::Undo => "has no undo record",
+                }
+            ),
             Self::Assumed(height) => write!(
                 f,
                 "the coins come from a snapshot at height {height}, whose blocks were not validated here: \
@@ -103,6 +126,13 @@ impl fmt::Display for HandOverError {
                 "the hand-over to {} was not completed, and Bitcoin Core was started on it: remove it, or choose \
                  another directory",
                 dir.display()
+            ),
+            Self::NotApart { target, source } => write!(
+                f,
+                "{} and {} are not apart: who deletes one of them would delete the other; choose a directory \
+                 beside it",
+                target.display(),
+                source.display()
             ),
             Self::OtherFileSystem(dir) => write!(
                 f,

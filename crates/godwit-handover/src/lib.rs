@@ -7,6 +7,7 @@
 mod chainstate;
 mod error;
 mod leveldb;
+mod line;
 mod make;
 mod plan;
 mod record;
@@ -15,9 +16,10 @@ mod target;
 pub use chainstate::{Chainstate, CoinsRead};
 pub use error::HandOverError;
 pub use leveldb::LevelDbError;
+pub use line::Missing;
 pub use make::{HandedOver, Settings, Step, hand_over};
 pub use plan::Plan;
-pub use target::HANDED_OVER;
+pub use target::{HANDED_OVER, check_apart};
 
 #[cfg(test)]
 mod tests;

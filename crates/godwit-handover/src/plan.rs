@@ -10,6 +10,7 @@ use godwit_store::utxo::CoinsInspection;
 use godwit_store::{BlockChecksum, BlockPosition, BlockRecord, ChainPoint, UndoPosition};
 
 use crate::error::HandOverError;
+use crate::line::Links;
 use crate::record::{FileInfo, MAX_INDEX_RECORD};
 
 /// Magic and length before a block.
@@ -64,7 +65,7 @@ impl Plan {
     /// # Errors
     ///
     /// [`HandOverError::NothingStored`], [`HandOverError::Assumed`], [`HandOverError::ShortFile`],
-    /// [`HandOverError::BeyondReach`]; failed reads.
+    /// [`HandOverError::BeyondReach`], [`HandOverError::Incomplete`]; failed reads.
     pub fn new(
         inspection: &Inspection,
         coins: &CoinsInspection,
@@ -78,7 +79,9 @@ impl Plan {
         let tip = state.utxo_tip.ok_or_else(nothing)?;
         let (blocks, undo) = (inspection.block_files()?, inspection.undo_files()?);
         let last = blocks.last().ok_or_else(nothing)?;
-        let mut counted = Counted::of(inspection, last.number)?;
+        let mut links = Links::new(!inspection.has_whole_history());
+        let mut counted = Counted::of(inspection, last.number, &mut links)?;
+        links.check(tip, params.genesis_hash)?;
         let genesis = genesis_after(last, params)?;
         let (last, infos) = (last.number, &mut counted.infos);
         infos.entry(last).or_default().add(0, params.genesis.time);
@@ -118,6 +121,11 @@ impl Plan {
     /// Bytes of files that both directories will share.
     pub fn shared_bytes(&self) -> u64 {
         self.bytes(Way::Shared)
+    }
+
+    /// Bytes of all block and undo files.
+    pub fn stored_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
     }
 
     fn bytes(&self, way: Way) -> u64 {
@@ -174,10 +182,11 @@ struct Counted {
 }
 
 impl Counted {
-    fn of(inspection: &Inspection, last: u32) -> Result<Self, HandOverError> {
+    fn of(inspection: &Inspection, last: u32, links: &mut Links) -> Result<Self, HandOverError> {
         let mut counted = Self::default();
-        inspection.for_each_block(|_, block| {
+        inspection.for_each_block(|hash, block| {
             counted.headers += 1;
+            links.add(hash, &block);
             match block.position {
                 Some(at) => {
                     counted.infos.entry(at.file).or_default().add(block.height, block.header.time);

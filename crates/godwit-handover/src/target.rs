@@ -8,7 +8,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::HandOverError;
@@ -145,8 +145,9 @@ impl Target {
         for name in [BLOCKS, CHAINSTATE] {
             let path = self.dir.join(name);
             fs::rename(self.inside(name), &path).map_err(HandOverError::io(&path))?;
+            // Or a power cut might keep the second name alone.
+            sync_dir(&self.dir)?;
         }
-        sync_dir(&self.dir)?;
         let unfinished = self.dir.join(UNFINISHED);
         fs::remove_dir(&unfinished).map_err(HandOverError::io(&unfinished))?;
         sync_dir(&self.dir)?;
@@ -154,6 +155,46 @@ impl Target {
             Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
             _ => Ok(()),
         }
+    }
+}
+
+/// Checks that no target is in a source or the other way round, whatever names lead there: who deletes the
+/// source, as most will, must not delete what was made.
+///
+/// # Errors
+///
+/// [`HandOverError::NotApart`]; failed system calls.
+pub fn check_apart(targets: [&Path; 2], sources: [&Path; 2]) -> Result<(), HandOverError> {
+    for target in targets {
+        let target = resolved(target)?;
+        for source in sources {
+            let source = resolved(source)?;
+            if target.starts_with(&source) || source.starts_with(&target) {
+                return Err(HandOverError::NotApart { target, source });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The canonical path that a directory has, or will have once it and those above it are made.
+fn resolved(path: &Path) -> Result<PathBuf, HandOverError> {
+    let parent = match (fs::canonicalize(path), path.parent()) {
+        (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => parent,
+        (other, _) => return other.map_err(HandOverError::io(path)),
+    };
+    let above = match parent.as_os_str().is_empty() {
+        true => resolved(Path::new("."))?,
+        false => resolved(parent)?,
+    };
+    let joined = match path.components().next_back() {
+        Some(Component::Normal(name)) => above.join(name),
+        // It has no links, since it is not there yet.
+        _ => above.parent().map_or_else(|| above.clone(), Path::to_owned),
+    };
+    match fs::canonicalize(&joined) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(joined),
+        other => other.map_err(HandOverError::io(&joined)),
     }
 }
 
@@ -276,6 +317,31 @@ mod tests {
         assert_eq!(inode(&path("blk00000.dat")), inode(&first));
         assert_ne!(inode(&path("blk00001.dat")), inode(&last));
         assert_eq!(fs::read(path("blk00001.dat")).unwrap(), [&[2; 7][..], b"more"].concat());
+    }
+
+    #[test]
+    fn a_target_lies_beside_its_source() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        let (datadir, network) = (root.join("godwit"), root.join("godwit/regtest"));
+        fs::create_dir_all(&network).unwrap();
+        fs::create_dir(root.join("core")).unwrap();
+        std::os::unix::fs::symlink(&network, root.join("link")).unwrap();
+        std::os::unix::fs::symlink(&network, root.join("core/regtest")).unwrap();
+        let check = |to: &str| {
+            let to = root.join(to);
+            check_apart([&to, &to.join("regtest")], [&datadir, &network])
+        };
+        for apart in ["new", "new/deep", "godwit2", "none/../new"] {
+            check(apart).unwrap();
+        }
+        let inside = ["godwit", "godwit/new", "godwit/new/deep", "godwit/regtest/core", "link/new"];
+        let hidden = ["none/../godwit/new", "godwit2/../link/new", "core"];
+        for to in inside.iter().chain(&hidden).chain(&["", "."]) {
+            let error = check(to).unwrap_err();
+            assert!(matches!(error, HandOverError::NotApart { .. }), "{to}: {error}");
+        }
+        assert_eq!(names(root), ["core", "godwit", "link"], "nothing is made");
     }
 
     #[test]

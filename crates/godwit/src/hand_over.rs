@@ -6,7 +6,9 @@ use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_chain::{CoinsMemory, StartOptions};
-use godwit_handover::{HANDED_OVER, HandOverError, HandedOver, LevelDbError, Plan, Settings, Step};
+use godwit_handover::{
+    HANDED_OVER, HandOverError, HandedOver, LevelDbError, Plan, Settings, Step, check_apart,
+};
 use godwit_primitives::network::{Deployment, Params};
 use godwit_program::options::network_dir;
 use godwit_program::print_text;
@@ -76,6 +78,8 @@ pub(crate) fn run(
         return Err(HandOverError::NothingStored(dir).into());
     }
     let to = path::absolute(to).map_err(|error| HandOverError::Io(to.to_owned(), error))?;
+    let target = network_dir(&to, config.params.network);
+    check_apart([&to, &target], [&config.datadir, &dir])?;
     settle(config)?;
     let mut source = Source::open(config, &dir)?;
     let (inspection, coins) = source.parts()?;
@@ -89,7 +93,6 @@ pub(crate) fn run(
     );
     log::info!("{text}");
     print_text(&text)?;
-    let target = network_dir(&to, config.params.network);
     let key = process::random_bytes()?;
     let settings = Settings {
         params: &config.params,
@@ -227,7 +230,7 @@ fn name(step: Step) -> &'static str {
 fn summary(config: &Config, to: &Path, plan: &Plan, handed_over: &HandedOver) -> String {
     let ChainPoint { hash, height } = plan.tip();
     let HandedOver { coins, muhash } = *handed_over;
-    let options = core_options(config, plan.is_pruned());
+    let options = core_options(config, plan);
     let validates = match plan.is_pruned() {
         true => "Validating everything anew needs the blocks that are not stored here any more.",
         false => {
@@ -249,7 +252,7 @@ fn summary(config: &Config, to: &Path, plan: &Plan, handed_over: &HandedOver) ->
 
 /// The options without which Core would refuse the directory, or see another network; each with a blank in
 /// front.
-fn core_options(config: &Config, pruned: bool) -> String {
+fn core_options(config: &Config, plan: &Plan) -> String {
     let params = &config.params;
     let defaults = Params::new(params.network);
     let mut options = String::new();
@@ -272,11 +275,17 @@ fn core_options(config: &Config, pruned: bool) -> String {
     if params.enforce_bip94 != defaults.enforce_bip94 {
         add("test=bip94".to_owned());
     }
-    if pruned {
-        let mib = config.prune_bytes.unwrap_or_default() / MIB;
-        add(format!("prune={}", mib.max(MIN_PRUNE_OF_CORE)));
+    if plan.is_pruned() {
+        add(format!("prune={}", core_prune(config.prune_bytes, plan.stored_bytes())));
     }
     options
+}
+
+/// The `-prune` with which Core keeps what it gets: it deletes files when it is within 17 MiB of its target,
+/// at a start already.
+fn core_prune(configured: Option<u64>, stored: u64) -> u64 {
+    let (configured, stored) = (configured.unwrap_or_default() / MIB, stored.div_ceil(MIB));
+    (stored + stored.div_ceil(10)).max(configured).max(MIN_PRUNE_OF_CORE)
 }
 
 impl Fatal for HandOverError {
@@ -285,9 +294,10 @@ impl Fatal for HandOverError {
             Self::Store(error) => error.exit(),
             Self::Io(_, error) if error.kind() == std::io::ErrorKind::StorageFull => Exit::DiskFull,
             Self::NoSpace { .. } | Self::Database(_, LevelDbError::DiskFull) => Exit::DiskFull,
-            Self::Damaged(_) | Self::ShortFile(_) => Exit::Damaged,
+            Self::Damaged(_) | Self::ShortFile(_) | Self::Incomplete { .. } => Exit::Damaged,
             Self::NotEmpty(_)
             | Self::Started(_)
+            | Self::NotApart { .. }
             | Self::OtherFileSystem(_)
             | Self::NothingStored(_) => Exit::Configuration,
             Self::Database(_, LevelDbError::Locked) => Exit::DatadirUnusable,
@@ -310,5 +320,19 @@ impl Fatal for HandOverError {
             Self::Store(error) => error.damaged(),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn core_prunes_nothing_of_what_it_gets() {
+        assert_eq!(core_prune(None, 0), 550);
+        assert_eq!(core_prune(None, 500 * MIB), 550);
+        assert_eq!(core_prune(None, 500 * MIB + 1), 552);
+        assert_eq!(core_prune(Some(600 * MIB), 500 * MIB + 1), 600);
+        assert_eq!(core_prune(Some(600 * MIB), 1000 * MIB), 1100);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn stats(node: &Node) -> Value {
     node.run(&[&"utxo", &"stats", &"-handedover"]).expect(Exit::Success).json()
 }
 
-fn names(dir: &Path) -> Vec<String> {
+pub(crate) fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("a directory");
     let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
     let mut names: Vec<String> =
@@ -116,6 +116,18 @@ fn what_can_not_be_handed_over_is_refused_in_one_line() {
     fs::write(&undo, damaged).expect("the same file");
     refused(&node, Exit::Damaged, "rev00000.dat at byte ");
     fs::write(&undo, records).expect("the same file");
+    // What would be deleted with the source, by whatever name.
+    let datadir = node.network_dir().parent().expect("the data directory").to_owned();
+    let link = node.beside("link");
+    std::os::unix::fs::symlink(&datadir, &link).expect("a link");
+    for to in
+        [&datadir, &datadir.join("core"), &link.join("core"), &node.network_dir().join("core")]
+    {
+        let ended = hand_over(&node, to).expect(Exit::Configuration);
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+        assert!(ended.stderr.contains("are not apart"), "{ended:?}");
+        assert!(to == &datadir || !to.exists());
+    }
     hand_over(&node, &node.beside("core")).expect(Exit::Success);
 }
 

@@ -16,7 +16,7 @@ use super::process::{ForeignNode, Place, cached};
 use super::rpc::{PASSWORD, USER};
 use super::{block, say, wait_until};
 use crate::blocks::write_dat;
-use crate::hand_over::{hand_over, stats};
+use crate::hand_over::{hand_over, names, stats};
 use crate::node::Node;
 use crate::pruning::long_chain;
 
@@ -215,10 +215,12 @@ fn a_pruned_directory_is_handed_over() {
     for (name, program) in programs {
         let to = node.beside(name);
         let ended = hand_over(&node, &to).expect(Exit::Success);
-        assert!(ended.stdout.contains(" -prune=550\n"), "{ended:?}");
+        assert!(ended.stdout.contains(" -prune=550\n"), "less than that is stored: {ended:?}");
+        let stored_files = block_files(&to);
         let mut bitcoind = start(&program, &to, &["-prune=550".to_owned()]);
         assert_eq!(bitcoind.tip(), expected["bestblock"], "{name}");
         assert_same_coins(&expected, &bitcoind);
+        assert_eq!(block_files(&to), stored_files, "{name} deletes nothing of what it got");
         let info = bitcoind.rpc.call("getblockchaininfo", &json!([]));
         let first = info["pruneheight"].as_u64().expect("a height");
         assert!(first > 1, "{info}");
@@ -229,6 +231,13 @@ fn a_pruned_directory_is_handed_over() {
         bitcoind.restart();
         assert_eq!(bitcoind.rpc.call("verifychain", &json!([4, stored])), true, "{name}");
     }
+}
+
+/// Names of the block and undo files in a data directory of bitcoind.
+fn block_files(datadir: &Path) -> Vec<String> {
+    let mut files = names(&datadir.join("regtest/blocks"));
+    files.retain(|name| name.starts_with("blk") || name.starts_with("rev"));
+    files
 }
 
 /// As a power cut leaves it between the two renames at the end.

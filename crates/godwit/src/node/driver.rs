@@ -105,6 +105,7 @@ pub(crate) fn run(
     };
     let mut node = Node::start(config, options, bars, chain, started, max_connections, server)?;
     let result = node.run(stop);
+    node.core.tell_notices();
     node.end(result?)?;
     Ok(Exit::Success)
 }
@@ -263,6 +264,10 @@ impl<'a> Node<'a> {
             }
             self.send_commands();
             self.rpc.publish(now, &self.core);
+            // Who hears of a block may ask for it at once.
+            if !self.rpc.is_between() {
+                self.core.tell_notices();
+            }
             let tip = self.core.chain().tip_point();
             if self.options.stop_at_height.is_some_and(|stop| tip.height >= stop) {
                 log::info!("Reached -stopatheight={}.", tip.height);

@@ -79,7 +79,7 @@ struct Shared {
     kept: Rc<Kept>,
     /// Bytes of all messages that wait: who keeps most of them is cut off.
     waiting_bytes: usize,
-    /// A subscriber has taken something, or is gone.
+    /// A subscriber has taken a message, wants less, or is gone.
     room: Notify,
     dropped: LogLimit,
 }
@@ -90,7 +90,7 @@ struct Subscriber {
     /// The place of the address at which it connected.
     at: usize,
     state: RefCell<State>,
-    /// There is something to be sent that the socket did not take, or the end.
+    /// The socket takes nothing from now on, or it is the end.
     wake: Notify,
     is_cut_off: Cell<bool>,
 }
@@ -105,9 +105,14 @@ struct State {
 }
 
 impl Subscriber {
-    /// Hands to the socket what it takes.
-    fn flush(&self) {
+    /// Hands to the socket what it takes; whether a message less waits. To one that is cut off nothing is
+    /// sent any more: it might be in the middle of a message whose rest is forgotten.
+    fn flush(&self) -> bool {
+        if self.is_cut_off.get() {
+            return false;
+        }
         let mut state = self.state.borrow_mut();
+        let (waited, was_blocked) = (state.outgoing.len(), state.is_blocked);
         match state.outgoing.flush(|slices| self.stream.try_write_vectored(slices)) {
             Ok(is_all) => {
                 state.is_blocked = !is_all;
@@ -118,9 +123,11 @@ impl Subscriber {
                 self.is_cut_off.set(true);
             }
         }
-        if state.is_blocked || self.is_cut_off.get() {
+        // Who is blocked already waits for the socket.
+        if (state.is_blocked && !was_blocked) || self.is_cut_off.get() {
             self.wake.notify_one();
         }
+        state.outgoing.len() < waited
     }
 
     /// Whether a message would be dropped that it can still be waited for.
@@ -136,7 +143,7 @@ impl Subscriber {
     }
 
     fn wants(&self, topic: Topic) -> bool {
-        self.state.borrow().subscriptions.want(topic.name().as_bytes())
+        !self.is_cut_off.get() && self.state.borrow().subscriptions.want(topic.name().as_bytes())
     }
 
     fn bytes(&self) -> usize {
@@ -244,7 +251,9 @@ impl Sockets {
     /// Hands to the sockets what they take.
     pub(super) fn flush(&self) {
         let all = self.0.subscribers.borrow().clone();
-        all.iter().for_each(|subscriber| subscriber.flush());
+        for subscriber in all {
+            subscriber.flush();
+        }
     }
 }
 
@@ -298,14 +307,16 @@ async fn serve(subscriber: &Subscriber, shared: &Shared) -> String {
     subscriber.flush();
     loop {
         let turned = match incoming.is_ready() {
-            true => turn(subscriber, &mut incoming).await,
-            false => match timeout_at(deadline, turn(subscriber, &mut incoming)).await {
-                Ok(turned) => turned,
-                Err(_) => return "it says nothing".to_owned(),
-            },
+            true => turn(subscriber, &mut incoming, &shared.room).await,
+            false => {
+                match timeout_at(deadline, turn(subscriber, &mut incoming, &shared.room)).await {
+                    Ok(turned) => turned,
+                    Err(_) => return "it says nothing".to_owned(),
+                }
+            }
         };
         match turned {
-            Ok(true) => shared.room.notify_one(),
+            Ok(true) => {}
             Ok(false) => return "it has closed".to_owned(),
             Err(why) => return why,
         }
@@ -313,7 +324,11 @@ async fn serve(subscriber: &Subscriber, shared: &Shared) -> String {
 }
 
 /// Waits for a socket, and reads or sends once; whether it is still open.
-async fn turn(subscriber: &Subscriber, incoming: &mut Incoming) -> Result<bool, String> {
+async fn turn(
+    subscriber: &Subscriber,
+    incoming: &mut Incoming,
+    room: &Notify,
+) -> Result<bool, String> {
     let interest = match subscriber.state.borrow().is_blocked {
         true => Interest::READABLE | Interest::WRITABLE,
         false => Interest::READABLE,
@@ -324,8 +339,8 @@ async fn turn(subscriber: &Subscriber, incoming: &mut Incoming) -> Result<bool, 
             return if subscriber.is_cut_off.get() { Err("it is cut off".to_owned()) } else { Ok(true) };
         }
     };
-    if ready.is_writable() {
-        subscriber.flush();
+    if ready.is_writable() && subscriber.flush() {
+        room.notify_one();
     }
     if ready.is_readable() || ready.is_read_closed() {
         let mut bytes = [0; READ_BYTES];
@@ -333,7 +348,9 @@ async fn turn(subscriber: &Subscriber, incoming: &mut Incoming) -> Result<bool, 
             Ok(0) => return Ok(false),
             Ok(count) => {
                 incoming.push(&bytes[..count]);
-                hear(subscriber, incoming).map_err(|error| error.to_string())?;
+                if hear(subscriber, incoming).map_err(|error| error.to_string())? {
+                    room.notify_one();
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error.to_string()),
@@ -342,8 +359,9 @@ async fn turn(subscriber: &Subscriber, incoming: &mut Incoming) -> Result<bool, 
     Ok(true)
 }
 
-/// Does what a subscriber says.
-fn hear(subscriber: &Subscriber, incoming: &mut Incoming) -> Result<(), WireError> {
+/// Does what a subscriber says; whether it need not be waited for as long.
+fn hear(subscriber: &Subscriber, incoming: &mut Incoming) -> Result<bool, WireError> {
+    let mut wants_less = false;
     loop {
         let had_greeted = incoming.has_greeted();
         let said = incoming.next()?;
@@ -354,13 +372,15 @@ fn hear(subscriber: &Subscriber, incoming: &mut Incoming) -> Result<(), WireErro
         match said {
             None => break,
             Some(Said::Subscribe(topic)) => state.subscriptions.add(topic)?,
-            Some(Said::Cancel(topic)) => state.subscriptions.cancel(&topic),
+            Some(Said::Cancel(topic)) => {
+                state.subscriptions.cancel(&topic);
+                wants_less = true;
+            }
             Some(Said::Ping(context)) => state.outgoing.say(&wire::pong(&context)),
             Some(Said::Other) => {}
         }
     }
-    subscriber.flush();
-    Ok(())
+    Ok(subscriber.flush() || wants_less)
 }
 
 #[cfg(test)]

@@ -157,6 +157,13 @@ impl NodeCore {
         self.announcer = announcer;
     }
 
+    /// Tells others of the blocks of the turns before.
+    pub(super) fn tell_notices(&mut self) {
+        if let Some(announcer) = &mut self.announcer {
+            announcer.tell();
+        }
+    }
+
     /// Whether the chain has not been up to date since the start.
     pub fn is_initial_download(&self) -> bool {
         self.initial_download
@@ -337,7 +344,7 @@ impl NodeCore {
         self.apply_actions(now);
     }
 
-    /// Has others told of a block, but of none of the initial download.
+    /// Has others told of a block after the turn, but of none of the initial download.
     fn announce(&mut self, now: Now, tell: impl FnOnce(&mut Announcer, &Chain)) {
         let is_silent = self.initial_download && !self.is_up_to_date(now);
         if let Some(announcer) = self.announcer.as_mut().filter(|_| !is_silent) {

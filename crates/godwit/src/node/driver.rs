@@ -107,6 +107,7 @@ pub(crate) fn run(
     };
     let mut node = Node::start(config, options, bars, chain, started, max_connections, server)?;
     let result = node.run(stop);
+    node.core.tell_notices();
     node.end(result?)?;
     Ok(Exit::Success)
 }
@@ -266,6 +267,10 @@ impl<'a> Node<'a> {
             self.send_commands();
             self.overview.look(now, &self.core);
             self.rpc.publish(now, &self.core, self.overview.report());
+            // Who hears of a block may ask for it at once.
+            if !self.rpc.is_between() {
+                self.core.tell_notices();
+            }
             let tip = self.core.chain().tip_point();
             if self.options.stop_at_height.is_some_and(|stop| tip.height >= stop) {
                 log::info!("Reached -stopatheight={}.", tip.height);

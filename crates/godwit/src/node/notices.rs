@@ -70,29 +70,47 @@ fn rank(chain: &Chain, id: NodeId) -> Rank {
     (chain.tree().chain_work(id), Reverse(chain.tree().node(id).sequence))
 }
 
+/// Notices that are held until what they tell is answered to those who ask: of a turn, or of all turns of a
+/// reorganisation. Where there are more, those held are told at once.
+const MAX_HELD: usize = 64;
+
 /// Tells of blocks.
 pub(super) struct Announcer {
     to: Notices,
+    /// Not told yet, oldest first.
+    held: Vec<Notice>,
     left: Left,
 }
 
 impl Announcer {
     fn new(to: Notices) -> Self {
-        Self { to, left: Left::default() }
+        Self { to, held: Vec::with_capacity(MAX_HELD), left: Left::default() }
     }
 
     /// The block was connected.
     pub(super) fn connected(&mut self, chain: &Chain, hash: &BlockHash) {
         let Some(id) = chain.tree().find(hash) else { return };
         let is_new_tip = self.left.connect(rank(chain, id));
-        self.to.tell(Notice::Connected { block: noticed(chain, id), is_new_tip });
+        self.hold(Notice::Connected { block: noticed(chain, id), is_new_tip });
     }
 
     /// The block was disconnected.
     pub(super) fn disconnected(&mut self, chain: &Chain, hash: &BlockHash) {
         let Some(id) = chain.tree().find(hash) else { return };
         self.left.leave(rank(chain, id), chain.tree().node(id).failed);
-        self.to.tell(Notice::Disconnected(noticed(chain, id)));
+        self.hold(Notice::Disconnected(noticed(chain, id)));
+    }
+
+    fn hold(&mut self, notice: Notice) {
+        if self.held.len() == MAX_HELD {
+            self.tell();
+        }
+        self.held.push(notice);
+    }
+
+    /// Tells what is held.
+    pub(super) fn tell(&mut self) {
+        self.held.drain(..).for_each(|notice| self.to.tell(notice));
     }
 }
 

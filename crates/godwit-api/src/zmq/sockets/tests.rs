@@ -140,6 +140,39 @@ fn who_keeps_most_is_cut_off_where_memory_is_short() {
 }
 
 #[test]
+fn one_that_is_blocked_gives_no_room_however_often_it_is_tried() {
+    with_sockets(0, async |sockets, address| {
+        let silent = subscribe(address);
+        until(|| listeners(&sockets) == 1).await;
+        // More than the system keeps.
+        sockets.send(0, Topic::RawTx, message(0, WAITING_BYTES / 2));
+        for _ in 0..8 {
+            sockets.flush();
+            tokio::task::yield_now().await;
+        }
+        assert!(sockets.audience(0, Topic::RawTx)[0].state.borrow().is_blocked);
+        assert!(timeout_at(Instant::now(), sockets.0.room.notified()).await.is_err());
+        drop(silent);
+        timeout_at(Instant::now() + HANDSHAKE, sockets.0.room.notified()).await.expect("it ended");
+    });
+}
+
+#[test]
+fn nothing_is_sent_to_who_is_cut_off() {
+    with_sockets(0, async |sockets, address| {
+        let _client = subscribe(address);
+        until(|| listeners(&sockets) == 1).await;
+        let subscriber = sockets.audience(0, Topic::RawTx).remove(0);
+        let message = Rc::new(Message::new(message(0, 1), &sockets.0.kept));
+        subscriber.state.borrow_mut().outgoing.push(&message);
+        subscriber.cut_off();
+        assert!(!subscriber.flush() && subscriber.state.borrow().outgoing.len() == 1);
+        assert_eq!(listeners(&sockets), 0);
+        assert!(!sockets.are_any(0, Topic::RawTx));
+    });
+}
+
+#[test]
 fn strangers_are_hung_up_on_and_there_are_only_so_many_subscribers() {
     with_sockets(0, async |sockets, address| {
         for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 200], &hello()[..64]] {

@@ -510,9 +510,17 @@ fn of_waits(chain: &RecentChain) -> Vec<Asked> {
 pub(super) fn misfits() -> Vec<Asked> {
     let mut all = Vec::new();
     for method in godwit_rpc::METHODS.iter().filter(|method| method.is_present()) {
-        // These do something, answer what the program itself is, or are not in Bitcoin Core.
-        const APART: [&str; 6] =
-            ["stop", "rpc.discover", "echo", "echojson", "getrpcinfo", "getsyncstatus"];
+        // These do something, answer what the program itself is, or are not in Bitcoin Core or not in a
+        // bitcoind without libzmq, as the one here is built.
+        const APART: [&str; 7] = [
+            "stop",
+            "rpc.discover",
+            "echo",
+            "echojson",
+            "getrpcinfo",
+            "getsyncstatus",
+            "getzmqnotifications",
+        ];
         if APART.contains(&method.name) {
             continue;
         }

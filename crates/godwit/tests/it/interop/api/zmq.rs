@@ -115,7 +115,8 @@ fn hash_of(block: &str) -> String {
     chain::hash(&hex::decode(block).expect("hexadecimal"))
 }
 
-/// What bitcoind publishes of these events, in its order (`zmqnotificationinterface.cpp`).
+/// A model of what Core publishes of these events, in its order, as its source has it
+/// (`zmqnotificationinterface.cpp`): no bitcoind is asked.
 struct Expected {
     numbers: std::collections::HashMap<&'static str, u32>,
     all: Vec<Message>,
@@ -188,7 +189,7 @@ fn publishing<'a>(
 }
 
 #[test]
-fn a_reorganisation_goes_down_and_then_up_as_at_bitcoind() {
+fn a_reorganisation_goes_down_and_then_up_as_libzmq_hears_it() {
     let chain = chain::recent();
     let node = Node::new("regtest");
     let (all, other) = (free_port(), free_port());

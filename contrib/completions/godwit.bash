@@ -4,16 +4,16 @@ _godwit() {
     current="${current##* }"
     COMPREPLY=()
     case "$current" in
-        -conf=*|-datadir=*|-rpccookiefile=*|-verdicts=*)
+        -conf=*|-datadir=*|-rpccookiefile=*|-verdicts=*|-to=*)
             COMPREPLY=($(compgen -f -- "${current#*=}"))
             return ;;
         -*=*)
             return ;;
         -*)
-            COMPREPLY=($(compgen -W "-help -version -conf= -datadir= -memory= -dbcache= -allowunlockedsecrets -chain= -testnet -testnet4 -signet -regtest -signetchallenge= -par= -assumevalid= -scriptengine= -crosscheck= -stopatheight= -prune= -reindex -reindex-chainstate -scrub -networkactive -listen -bind= -port= -maxconnections= -connect= -addnode= -seednode= -dnsseed -proxy= -onion= -onlynet= -v2transport -maxuploadtarget= -maxdownloadrate= -server -rpcport= -rpcbind= -rpcallowip= -rpcauth= -rpcuser= -rpcpassword= -rpccookiefile= -rpccookieperms= -rpcwhitelist= -rpcwhitelistdefault -rpcthreads= -rpcworkqueue= -rpcservertimeout= -web -metrics -json -verdicts= -utxohash= -repair -audit -testactivationheight= -lanes= -flushinterval= -test= -minimumchainwork=" -- "$current"))
+            COMPREPLY=($(compgen -W "-help -version -conf= -datadir= -memory= -dbcache= -allowunlockedsecrets -chain= -testnet -testnet4 -signet -regtest -signetchallenge= -par= -assumevalid= -scriptengine= -crosscheck= -stopatheight= -prune= -reindex -reindex-chainstate -txindex -blockfilterindex= -scrub -networkactive -listen -bind= -port= -maxconnections= -connect= -addnode= -seednode= -dnsseed -proxy= -onion= -onlynet= -v2transport -maxuploadtarget= -maxdownloadrate= -server -rpcport= -rpcbind= -rpcallowip= -rpcauth= -rpcuser= -rpcpassword= -rpccookiefile= -rpccookieperms= -rpcwhitelist= -rpcwhitelistdefault -rest -rpcthreads= -rpcworkqueue= -rpcservertimeout= -web -metrics -json -zmqpubhashblock= -zmqpubhashtx= -zmqpubrawblock= -zmqpubrawtx= -zmqpubsequence= -zmqpubhashblockhwm= -zmqpubhashtxhwm= -zmqpubrawblockhwm= -zmqpubrawtxhwm= -zmqpubsequencehwm= -verdicts= -utxohash= -repair -audit -to= -handedover -testactivationheight= -lanes= -flushinterval= -test= -minimumchainwork=" -- "$current"))
             [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
             return ;;
     esac
-    COMPREPLY=($(compgen -W "import utxo verify status" -- "$current") $(compgen -f -- "$current"))
+    COMPREPLY=($(compgen -W "import utxo verify hand-over status" -- "$current") $(compgen -f -- "$current"))
 }
 complete -o filenames -F _godwit godwit

@@ -8,7 +8,6 @@ use godwit_store::inspect::Found;
 use godwit_store::{ChainPoint, StoreError};
 
 use crate::leveldb::LevelDbError;
-use crate::line::Missing;
 
 /// Every failure of this crate. None leaves the source changed.
 #[derive(Debug)]
@@ -79,6 +78,33 @@ impl From<StoreError> for HandOverError {
     }
 }
 
+/// What a block of the chain wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Its entry in the index.
+    Header,
+    /// It was never received.
+    Transactions,
+    /// It was not verified, or broke a rule.
+    Validation,
+    /// It was lost: nothing was pruned here.
+    Data,
+    /// The block is stored, but not its undo record.
+    Undo,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Header => "is not in the index",
+            Self::Transactions => "was not received",
+            Self::Validation => "is not verified",
+            Self::Data => "is not stored",
+            Self::Undo => "has no undo record",
+        })
+    }
+}
+
 impl From<Found> for HandOverError {
     fn from(found: Found) -> Self {
         Self::Damaged(Box::new(found))
@@ -102,15 +128,8 @@ impl fmt::Display for HandOverError {
             ),
             Self::Incomplete { block: ChainPoint { hash, height }, missing } => write!(
                 f,
-                "block {hash} at height {height} {}: start godwit once, so that it fetches or repairs what it can, \
-                 or run `godwit verify -repair`",
-                match missing {
-                    Missing::Header => "is not in the index",
-                    Missing::Transactions => "was not received",
-                    Missing::Validation => "is not verified",
-                    Missing::Data => "is not stored",
-                    Missing::Undo => "has no undo record",
-                }
+                "block {hash} at height {height} {missing}: start godwit once, so that it fetches or repairs what it \
+                 can, or run `godwit verify -repair`"
             ),
             Self::Assumed(height) => write!(
                 f,
@@ -127,13 +146,7 @@ impl fmt::Display for HandOverError {
                  another directory",
                 dir.display()
             ),
-            Self::NotApart { target, source } => write!(
-                f,
-                "{} and {} are not apart: who deletes one of them would delete the other; choose a directory \
-                 beside it",
-                target.display(),
-                source.display()
-            ),
+            Self::NotApart { target, source } => write_not_apart(f, target, source),
             Self::OtherFileSystem(dir) => write!(
                 f,
                 "{} is not on the file system of the data directory, so that files can not be shared",
@@ -168,6 +181,15 @@ impl fmt::Display for HandOverError {
             Self::Stopped => f.write_str("stopped"),
         }
     }
+}
+
+fn write_not_apart(f: &mut fmt::Formatter<'_>, target: &Path, source: &Path) -> fmt::Result {
+    write!(
+        f,
+        "{} and {} are not apart: who deletes one of them would delete the other; choose a directory beside it",
+        target.display(),
+        source.display()
+    )
 }
 
 impl std::error::Error for HandOverError {}

@@ -14,9 +14,8 @@ mod record;
 mod target;
 
 pub use chainstate::{Chainstate, CoinsRead};
-pub use error::HandOverError;
+pub use error::{HandOverError, Missing};
 pub use leveldb::LevelDbError;
-pub use line::Missing;
 pub use make::{HandedOver, Settings, Step, hand_over};
 pub use plan::Plan;
 pub use target::{HANDED_OVER, check_apart};

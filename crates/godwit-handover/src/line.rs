@@ -4,38 +4,21 @@
 use godwit_primitives::BlockHash;
 use godwit_store::{BlockRecord, BlockStatus, ChainPoint};
 
-use crate::error::HandOverError;
+use crate::error::{HandOverError, Missing};
 
-/// What a block of the chain wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// Its entry in the index.
-    Header,
-    /// It was never received.
-    Transactions,
-    /// It was not verified, or broke a rule.
-    Validation,
-    /// It was lost: nothing was pruned here.
-    Data,
-    /// The block is stored, but not its undo record.
-    Undo,
-}
-
-impl Missing {
-    /// What `block` wants, if it is part of the chain; `is_pruned`: files of this directory were deleted.
-    fn of(block: &BlockRecord, is_pruned: bool) -> Option<Self> {
-        let status = block.status;
-        if block.tx_count == 0 {
-            return Some(Self::Transactions);
-        }
-        if !status.contains(BlockStatus::SCRIPTS) || status.contains(BlockStatus::FAILED) {
-            return Some(Self::Validation);
-        }
-        match (block.position, block.undo) {
-            (None, _) if !is_pruned => Some(Self::Data),
-            (Some(_), None) => Some(Self::Undo),
-            _ => None,
-        }
+/// What `block` wants, if it is part of the chain; `is_pruned`: files of this directory were deleted.
+fn missing(block: &BlockRecord, is_pruned: bool) -> Option<Missing> {
+    let status = block.status;
+    if block.tx_count == 0 {
+        return Some(Missing::Transactions);
+    }
+    if !status.contains(BlockStatus::SCRIPTS) || status.contains(BlockStatus::FAILED) {
+        return Some(Missing::Validation);
+    }
+    match (block.position, block.undo) {
+        (None, _) if !is_pruned => Some(Missing::Data),
+        (Some(_), None) => Some(Missing::Undo),
+        _ => None,
     }
 }
 
@@ -60,7 +43,7 @@ impl Links {
 
     pub(crate) fn add(&mut self, hash: BlockHash, block: &BlockRecord) {
         let (prev, height) = (block.header.prev_blockhash, block.height);
-        let missing = Missing::of(block, self.is_pruned);
+        let missing = missing(block, self.is_pruned);
         self.links.push(Link { hash, prev, height, missing });
     }
 

@@ -187,9 +187,7 @@ fn write_runs() -> Written {
                 height: n,
                 coinbase: n % 9 == 0,
             };
-            let Coin { value, height, coinbase, .. } = coin;
-            let key = hasher().hash(outpoint);
-            store.add(&key, value, &coin.script_pubkey, height, coinbase, false);
+            store.add(&hasher().hash(outpoint), &coin, false);
             coins.insert(outpoint, coin);
         }
         // Some of the first run's coins are tombstones in the second.

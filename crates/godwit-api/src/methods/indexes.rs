@@ -1,5 +1,6 @@
 //! What the optional indexes tell, and how far they are.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use godwit_chain::Validity;
@@ -80,10 +81,26 @@ impl FoundTransaction {
         TxView::parse(&self.block[self.start..]).expect("it was parsed before")
     }
 
+    /// Whether its block is in the active chain.
+    pub(super) fn is_active(&self) -> bool {
+        self.facts.confirmations >= 0
+    }
+
     /// Its block.
     pub(crate) fn block_hash(&self) -> BlockHash {
         self.facts.hash
     }
+}
+
+/// Those of the transactions of which the index may know a place.
+pub(super) fn known(index: &TxIndex, txids: &BTreeSet<Txid>) -> Result<BTreeSet<Txid>, RpcError> {
+    let mut known = BTreeSet::new();
+    for txid in txids {
+        if !index.find(txid).map_err(|error| unreadable(&error))?.is_empty() {
+            known.insert(*txid);
+        }
+    }
+    Ok(known)
 }
 
 /// Looks a transaction up in the index; `None` where there is no index, or it has none such.

@@ -120,18 +120,18 @@ impl<'a> Patterns<'a> {
             let offset = next;
             next += 1;
             let window = u64::from_le_bytes(window.try_into().expect("a window of eight bytes"));
-            if window == 0 && self.zeros == Zeros::Nothing {
-                continue;
-            }
-            if window == 0 && self.zeros == Zeros::AtTheirEnds {
+            if window == 0 && self.zeros != Zeros::Everywhere {
                 if offset >= zeros.end {
-                    let count = bytes[offset..].iter().take_while(|byte| **byte == 0).count();
-                    zeros = offset..offset + count;
+                    zeros = offset..offset + zeros_at_start(&bytes[offset..]);
                 }
-                if (zeros.start + self.longest..zeros.end.saturating_sub(self.longest))
-                    .contains(&offset)
-                {
-                    next = zeros.end - self.longest;
+                // How far from anything else zeros say nothing.
+                let (behind, before) = match self.zeros {
+                    Zeros::Nothing => (0, SHORTEST - 1),
+                    _ => (self.longest, self.longest),
+                };
+                let silent = zeros.start + behind..zeros.end.saturating_sub(before);
+                if silent.contains(&offset) {
+                    next = silent.end;
                     continue;
                 }
             }
@@ -156,6 +156,13 @@ impl<'a> Patterns<'a> {
     fn factor(&self) -> u64 {
         self.multiplier.expose_secret(|bytes| u64::from_le_bytes(*bytes))
     }
+}
+
+/// How many zeros `bytes` begins with.
+fn zeros_at_start(bytes: &[u8]) -> usize {
+    // Blocks of this size are compared in vector registers.
+    let blocks = bytes.chunks_exact(64).take_while(|block| **block == [0; 64]).count() * 64;
+    blocks + bytes[blocks..].iter().take_while(|byte| **byte == 0).count()
 }
 
 #[inline]

@@ -7,6 +7,7 @@ mod lies;
 mod ours;
 mod ownership;
 mod refusals;
+mod rivals;
 mod signatures;
 mod vectors;
 mod wallets;

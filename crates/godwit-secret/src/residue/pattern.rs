@@ -1,6 +1,6 @@
 //! The search for many byte strings, and parts of them, at once.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use super::ScanError;
 use super::encodings::SHORTEST;
@@ -8,18 +8,22 @@ use super::needle::{Form, Needle};
 use super::scratch::Scratch;
 use crate::array::SecretArray;
 
-/// Bits of the hash of an anchor.
-const HASH_BITS: u32 = 19;
+/// Bits of the filter of anchors, at least and at most: what a processor has near, and two megabytes.
+const FILTER_BITS: RangeInclusive<usize> = 1 << 19..=1 << 24;
+/// Bits of the filter for each anchor, so that few windows of other bytes pass it.
+const BITS_OF_ONE: usize = 64;
 
 /// The forms of some needles. Every eighth byte of a form begins an anchor of eight bytes. A window of eight
 /// bytes is hashed, and only where the hash is that of an anchor are the bytes around it compared. Sixteen
 /// bytes of a form, wherever they begin, contain an anchor.
 pub(super) struct Patterns<'a> {
     forms: Scratch<(&'a Needle, &'a Form)>,
-    /// One bit for each hash.
-    anchors: Scratch<u64>,
+    /// One bit for the first bits of each hash.
+    filter: Scratch<u64>,
+    /// How many of its bits a hash has behind those.
+    shift: u32,
     /// Hash of the anchor, number of its form and its place there, in order.
-    by_hash: Scratch<(usize, usize, usize)>,
+    by_hash: Scratch<(u32, usize, usize)>,
     /// Odd, random and secret, so that the hashes tell nothing.
     multiplier: SecretArray<8>,
     zeros: Zeros,
@@ -67,13 +71,16 @@ impl<'a> Patterns<'a> {
         };
         let mut forms = Scratch::with_capacity(all().count())?;
         all().try_for_each(|form| forms.extend(&[form]))?;
-        let mut anchors = Scratch::with_capacity((1 << HASH_BITS) / 64)?;
-        (0..(1 << HASH_BITS) / 64).try_for_each(|_| anchors.extend(&[0]))?;
-        let count = all().map(|(_, form)| form.len() / SHORTEST).sum();
+        let count: usize = all().map(|(_, form)| form.len() / SHORTEST).sum();
+        let bits = (count * BITS_OF_ONE).next_power_of_two();
+        let bits = bits.clamp(*FILTER_BITS.start(), *FILTER_BITS.end());
+        let mut filter = Scratch::with_capacity(bits / 64)?;
+        (0..bits / 64).try_for_each(|_| filter.extend(&[0]))?;
         let mut multiplier = SecretArray::random()?;
         multiplier.expose_secret_mut(|bytes| bytes[0] |= 1);
         let mut patterns = Self {
-            anchors,
+            filter,
+            shift: u32::BITS - bits.ilog2(),
             by_hash: Scratch::with_capacity(count)?,
             zeros: all().fold(Zeros::Nothing, |zeros, (_, form)| zeros.or(Zeros::of(form))),
             longest: forms.iter().map(|(_, form)| form.len()).max().unwrap_or(SHORTEST),
@@ -85,7 +92,8 @@ impl<'a> Patterns<'a> {
             for at in (0..=form.len() - SHORTEST).step_by(SHORTEST) {
                 let anchor = form.anchor(at);
                 let hash = hash(anchor, factor);
-                patterns.anchors[hash / 64] |= 1 << (hash % 64);
+                let bit = (hash >> patterns.shift) as usize;
+                patterns.filter[bit / 64] |= 1 << (bit % 64);
                 patterns.by_hash.extend(&[(hash, index, at)])?;
             }
         }
@@ -136,7 +144,8 @@ impl<'a> Patterns<'a> {
                 }
             }
             let hash = hash(window, factor);
-            if self.anchors[hash / 64] >> (hash % 64) & 1 == 0 {
+            let bit = (hash >> self.shift) as usize;
+            if self.filter[bit / 64] >> (bit % 64) & 1 == 0 {
                 continue;
             }
             let first = self.by_hash.partition_point(|(other, ..)| *other < hash);
@@ -166,8 +175,8 @@ fn zeros_at_start(bytes: &[u8]) -> usize {
 }
 
 #[inline]
-fn hash(window: u64, factor: u64) -> usize {
-    (window.wrapping_mul(factor) >> (u64::BITS - HASH_BITS)) as usize
+fn hash(window: u64, factor: u64) -> u32 {
+    (window.wrapping_mul(factor) >> u32::BITS) as u32
 }
 
 #[cfg(test)]
@@ -177,6 +186,30 @@ mod tests {
     use super::*;
     use crate::residue::needle::SHORTEST_PART;
     use crate::slice::SecretSlice;
+
+    /// So many that the filter grows.
+    #[test]
+    fn a_part_of_each_of_many_is_found() {
+        let mut state = 1_u64;
+        let mut byte = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        };
+        let secrets: Vec<[u8; 32]> =
+            (0..5_000).map(|_| std::array::from_fn(|_| byte() | 0x80)).collect();
+        let made: Vec<Needle> = secrets
+            .iter()
+            .map(|secret| Needle::raw("x", SecretSlice::new(secret)).expect("memory"))
+            .collect();
+        let patterns = Patterns::new(&made).expect("memory");
+        assert!(patterns.filter.len() * 64 > *FILTER_BITS.start());
+        let parts = secrets.iter().map(|secret| [&secret[5..21], &[0x7f; 3]].concat());
+        let text: Vec<u8> = parts.flatten().collect();
+        let mut found = Vec::new();
+        patterns.search(&text, |offset, index, run| found.push((offset, index, run)));
+        let expected: Vec<_> = (0..5_000).map(|index| (index * 19, index, 5..21)).collect();
+        assert_eq!(found, expected);
+    }
 
     proptest! {
         #[test]

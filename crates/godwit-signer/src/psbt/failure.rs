@@ -8,6 +8,7 @@ use godwit_engine::ScriptError;
 use godwit_keys::psbt::{CombineError, FeeObjection, FinalizeError, FormatError, SignError};
 use godwit_program::{Exit, OutputError};
 
+use super::node::NodeFailure;
 use crate::agree::disagreement::Disagreement;
 use crate::keys::KeysFailure;
 
@@ -28,8 +29,14 @@ pub(crate) enum PsbtFailure {
     Combine(CombineError),
     /// The PSBT breaks a rule of what may be signed.
     Sign(SignError),
+    /// The node that was to be asked says nothing.
+    Node(NodeFailure),
+    /// By the node, this input spends another coin than the PSBT says.
+    OtherCoin(usize),
     /// The user has not agreed.
     Disagreement(Disagreement),
+    /// This input's signature leaves open what the PSBT does not ask to leave open.
+    UnusualSignature(usize),
     /// There is no network transaction yet.
     Extract(FinalizeError),
     /// The fee of a finished transaction is unknown or above the limit.
@@ -80,6 +87,11 @@ impl fmt::Display for PsbtFailure {
                 };
                 write!(f, "not signed: {error}{remedy}")
             }
+            Self::Node(error) => write!(f, "the node tells nothing of the inputs: {error}"),
+            Self::OtherCoin(input) => write!(
+                f,
+                "not signed: input {input} spends another output than the PSBT says, by the node"
+            ),
             Self::Disagreement(Disagreement::Other) => f.write_str(
                 "not signed: -yes is not the token of this PSBT as it is shown now; see psbt inspect \
                  -keys",
@@ -89,6 +101,11 @@ impl fmt::Display for PsbtFailure {
                  what it says with -yes",
             ),
             Self::Disagreement(why) => write!(f, "not signed: {why}"),
+            Self::UnusualSignature(input) => write!(
+                f,
+                "not finished: a signature of input {input} leaves parts of the transaction open, which the PSBT \
+                 does not ask for; -anysighash takes it"
+            ),
             Self::Extract(error) => error.fmt(f),
             Self::Fee(objection) => write!(f, "not extracted: {objection}{}", remedy(objection)),
             Self::Script(error) => write!(f, "a finished input is invalid: {error}"),

@@ -128,6 +128,24 @@ pub(super) fn received(psbt: &bitcoin::Psbt) -> Psbt {
     Psbt::decode(&psbt.serialize()).expect("it is valid")
 }
 
+/// The private keys of some letters that a PSBT's inputs name, in hexadecimal.
+pub(super) fn secrets_of(psbt: &Psbt, letters: &str) -> Vec<String> {
+    let secp = Secp256k1::new();
+    let sources = psbt.inputs().iter().flat_map(|input| {
+        let taproot = input.tap_key_origins.values().map(|(_, source)| source);
+        input.bip32_derivation.values().chain(taproot)
+    });
+    let mut secrets = Vec::new();
+    for (fingerprint, path) in sources {
+        let root = letters.chars().map(xprv).find(|root| root.fingerprint(&secp) == *fingerprint);
+        let derived = root.map(|root| root.derive_priv(&secp, path).expect("it has one"));
+        secrets.extend(derived.map(|key| hex::encode(key.private_key.secret_bytes())));
+    }
+    secrets.sort();
+    secrets.dedup();
+    secrets
+}
+
 /// Signs with the keys of some letters.
 pub(super) fn sign(
     psbt: &mut Psbt,

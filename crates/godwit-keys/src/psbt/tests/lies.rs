@@ -1,11 +1,13 @@
 //! Lies that a PSBT can tell, generated for coins of every kind. None of them gets a signature.
 
+use std::collections::HashSet;
+
 use bitcoin::bip32::{DerivationPath, KeySource};
 use bitcoin::psbt::{Input, Output, PsbtSighashType};
 use bitcoin::{ScriptBuf, XOnlyPublicKey};
 use miniscript::psbt::PsbtExt;
 
-use super::coins::{COIN, KINDS, public_descriptor, sign, spend};
+use super::coins::{COIN, KINDS, public_descriptor, received, sign, spend};
 use super::*;
 use crate::psbt::spent::output_key;
 
@@ -259,6 +261,22 @@ const BYTES: &[(&str, LieInBytes)] = &[
     }),
 ];
 
+/// The same of version 2.
+const BYTES_OF_VERSION2: &[(&str, LieInBytes)] = &[
+    ("the fields of version 2 in version 0", |bytes| change_global(bytes, &[1, 0xfb, 4], -2)),
+    ("the fields of version 2 in version 1", |bytes| change_global(bytes, &[1, 0xfb, 4], -1)),
+    ("an input more than there is", |bytes| change_global(bytes, &[1, 0x04, 1], 1)),
+    ("an output more than there is", |bytes| change_global(bytes, &[1, 0x05, 1], 1)),
+    ("an output less than there is", |bytes| change_global(bytes, &[1, 0x05, 1], -1)),
+];
+
+/// The byte behind what a global field begins with.
+fn change_global(bytes: &mut [u8], start: &[u8], by: i8) {
+    let at = bytes.windows(start.len()).position(|window| window == start).expect("it is there");
+    let byte = &mut bytes[at + start.len()];
+    *byte = byte.checked_add_signed(by).expect("a small number");
+}
+
 /// In front of all other fields.
 fn insert_global(bytes: &mut Vec<u8>, field: &[u8]) {
     bytes.splice(5..5, field.iter().copied());
@@ -267,7 +285,7 @@ fn insert_global(bytes: &mut Vec<u8>, field: &[u8]) {
 #[test]
 fn no_lie_gets_a_signature() {
     let groups = [AMOUNTS, FEES, SCRIPTS, KEYS, SIGHASHES, CHANGE];
-    let mut told = vec![0; groups.len() + 1];
+    let mut told = vec![HashSet::new(); groups.len() + 1];
     for kind in KINDS {
         let honest = spend(&[kind]);
         let mut psbt = Psbt::decode(&honest.serialize()).expect(kind);
@@ -279,7 +297,7 @@ fn no_lie_gets_a_signature() {
                 if !lie(&mut psbt) || psbt == honest {
                     continue;
                 }
-                told[group] += 1;
+                told[group].insert(psbt.serialize());
                 // What cannot be read is not signed either.
                 let Ok(mut psbt) = Psbt::decode(&psbt.serialize()) else { continue };
                 let before = psbt.clone();
@@ -288,13 +306,18 @@ fn no_lie_gets_a_signature() {
                 assert_eq!(psbt, before, "{kind}: {name}");
             }
         }
-        for (name, lie) in BYTES {
-            let mut bytes = honest.serialize();
-            lie(&mut bytes);
-            told[groups.len()] += 1;
-            assert!(Psbt::decode(&bytes).is_err(), "{kind}: {name}");
+        let version2 = received(&honest).into_version2().encode();
+        for (bytes, lies) in [(honest.serialize(), BYTES), (version2, BYTES_OF_VERSION2)] {
+            for (name, lie) in lies {
+                let mut bytes = bytes.clone();
+                lie(&mut bytes);
+                assert!(Psbt::decode(&bytes).is_err(), "{kind}: {name}");
+                told[groups.len()].insert(bytes);
+            }
         }
     }
+    // Each is another one.
+    let told: Vec<usize> = told.iter().map(HashSet::len).collect();
     assert!(told.iter().sum::<usize>() >= 300, "{told:?}");
     assert!(told.iter().all(|count| *count >= 40), "{told:?}");
 }

@@ -1,5 +1,6 @@
 //! Valid and invalid PSBTs of BIP174, 370 and 371 and of Core's `rpc_psbt.json`, and the legacy hashes of
 //! its `sighash.json`. Of `rpc_psbt.json` the list `creator` is left out: no command here makes a PSBT.
+//! The vectors of BIP373 are in `rpc_psbt.json`, where their author put them too (bitcoin/bitcoin#31247).
 
 mod taproot;
 
@@ -111,6 +112,25 @@ fn cores_valid_psbts_are_read_and_written() {
     let valid = entries(&file, "valid");
     assert_eq!(valid.len(), 48);
     valid.iter().for_each(|vector| drop(round_trips(vector)));
+}
+
+/// Keys, nonces and partial signatures of MuSig2: they are kept as they are.
+#[test]
+fn psbts_with_fields_of_bip373_are_read_and_written() {
+    let Some(file) = core() else { return };
+    let has = |key: &bitcoin::psbt::raw::Key, types: &[u8]| types.contains(&key.type_value);
+    let mut count = [0; 4];
+    for vector in entries(&file, "valid") {
+        let psbt = round_trips(vector);
+        let inputs = psbt.inputs().iter().flat_map(|input| input.unknown.keys());
+        let inputs: Vec<_> = inputs.collect();
+        for (place, kind) in [0x1a, 0x1b, 0x1c].into_iter().enumerate() {
+            count[place] += usize::from(inputs.iter().any(|key| has(key, &[kind])));
+        }
+        let mut outputs = psbt.fields.outputs.iter().flat_map(|output| output.unknown.keys());
+        count[3] += usize::from(outputs.any(|key| has(key, &[0x08])));
+    }
+    assert_eq!(count, [12, 8, 4, 2]);
 }
 
 #[test]

@@ -24,6 +24,8 @@
 //! - `Reads`: what its caller asks for; the engine has one block read for each peer and one to announce.
 //! - Events: one for each message and each block of a turn, where they are taken after each turn.
 
+use std::time::Duration;
+
 use godwit_store::exec::Priority;
 
 /// Seconds. While the tip is older, the chain is still being downloaded (Core `DEFAULT_MAX_TIP_AGE`).
@@ -69,6 +71,9 @@ pub(crate) const AHEAD_BLOCKS: usize = 32;
 
 /// Jobs for blocks in line, those for blocks that left it since included.
 pub(crate) const AHEAD_JOBS: usize = 2 * AHEAD_BLOCKS;
+
+/// What one job fetches coins for, and a few reads more: the end of a node waits for jobs that run.
+pub(crate) const FETCH_TIME: Duration = Duration::from_millis(500);
 
 /// Coins that one job searches for at a second look, with a read for each in every run.
 pub(crate) const SEARCHED_COINS: usize = 256;

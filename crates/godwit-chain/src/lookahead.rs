@@ -1,6 +1,7 @@
 //! The look-ahead: the next blocks for the tip, read back from their files if they are not in
 //! memory, with their coins fetched from below the memtable before their turn.
 
+mod fetch;
 pub(crate) mod near_blocks;
 
 use std::collections::VecDeque;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use godwit_primitives::network::Deployment;
 use godwit_store::StoreError;
 use godwit_store::exec::Priority;
-use godwit_store::utxo::{Layers, UtxoStore};
+use godwit_store::utxo::UtxoStore;
 
 use crate::apply::{Prefetched, Ready};
 use crate::environment::Environment;
@@ -18,6 +19,7 @@ use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
 use crate::job_sender::JobSender;
 use crate::limits::{AHEAD_BLOCKS, AHEAD_JOBS};
+use crate::lookahead::fetch::Fetch;
 use crate::lookahead::near_blocks::NearBlocks;
 use crate::second_look::Search;
 use crate::status::ChainStatus;
@@ -68,8 +70,8 @@ pub(crate) struct Answer {
 enum Found {
     /// The block, read back; `None` when it is damaged.
     Block(Result<Option<Arc<Structured>>, StoreError>),
-    /// Its coins below the memtable.
-    Coins(Result<Prefetched, StoreError>),
+    /// Its coins below the memtable, as far as there was time.
+    Coins(Result<Box<Fetch>, StoreError>),
     /// More of them, at a second look.
     Search(Result<Box<Search>, StoreError>),
 }
@@ -295,14 +297,18 @@ impl Lookahead {
         if layers.is_empty() {
             return Stage::Ready(block, Prefetched::nothing(layers.pin()));
         }
-        self.jobs += 1;
-        let no_overwrite = index.enforces_bip30(id);
-        let (env, fetched) = (self.env.clone(), Arc::clone(&block));
-        self.job_sender.run(Priority::Urgent, "prefetch", move || {
-            let coins = prefetch(&env, &fetched, &layers, no_overwrite);
-            Answer { token, found: Found::Coins(coins) }
-        });
+        let fetch = Fetch::new(Arc::clone(&block), layers, index.enforces_bip30(id));
+        self.fetch_on(token, fetch);
         Stage::Fetching(block)
+    }
+
+    fn fetch_on(&mut self, token: u64, fetch: Fetch) {
+        self.jobs += 1;
+        let env = self.env.clone();
+        self.job_sender.run(Priority::Urgent, "prefetch", move || Answer {
+            token,
+            found: Found::Coins(fetch.go_on(&env).map(Box::new)),
+        });
     }
 
     /// As [`Self::fetch`], without what memory holds of runs.
@@ -366,9 +372,12 @@ impl Lookahead {
                     self.queue[at].stage = Stage::Ready(block, search.into_found());
                 }
             }
-            Found::Coins(prefetched) => {
-                let prefetched = prefetched.map_err(LookaheadError::Store)?;
-                if let Stage::Fetching(block) = &self.queue[at].stage {
+            Found::Coins(fetch) => {
+                let fetch = fetch.map_err(LookaheadError::Store)?;
+                if !fetch.is_done() {
+                    self.fetch_on(token, *fetch);
+                } else if let Stage::Fetching(block) = &self.queue[at].stage {
+                    let prefetched = fetch.into_found();
                     self.probe_time += prefetched.probe_time;
                     self.reads.0 += prefetched.reads;
                     self.reads.1 += prefetched.read_time;
@@ -457,25 +466,6 @@ impl Found {
             Some(_) | None => Ok(()),
         }
     }
-}
-
-fn prefetch(
-    env: &Environment,
-    block: &Structured,
-    layers: &Layers,
-    no_overwrite: bool,
-) -> Result<Prefetched, StoreError> {
-    let mut prefetched = Prefetched::nothing(layers.pin());
-    let start = env.now();
-    prefetched.reads = layers.get_compressed(block.spends(), &mut prefetched.coins)?;
-    prefetched.read_time = env.now() - start;
-    if no_overwrite {
-        let start = env.now();
-        layers.contains_many(block.creates(), &mut prefetched.outputs_exist)?;
-        prefetched.probe_time = env.now() - start;
-    }
-    prefetched.count_memory();
-    Ok(prefetched)
 }
 
 #[cfg(test)]

@@ -225,12 +225,17 @@ impl Layers {
     ) -> Result<usize, StoreError> {
         out.clear();
         out.resize(keys.len(), None);
-        // If a newer one is gone, an older one that a reader still holds must not answer for it.
-        let flushed = self.flushed.iter().map_while(Weak::upgrade).collect();
-        self.resolve(keys, flushed, Trust::Memory, &mut |n, entry| {
+        let (open, flushed) = (&mut all(keys), self.clean());
+        self.resolve(keys, open, flushed, Trust::Memory, &|| false, &mut |n, entry| {
             out[n as usize] = entry.coin()?;
             Ok(())
         })
+    }
+
+    /// The clean memtables. If a newer one is gone, an older one that a reader still holds must not
+    /// answer for it.
+    fn clean(&self) -> Vec<Arc<Memtable>> {
+        self.flushed.iter().map_while(Weak::upgrade).collect()
     }
 
     /// As [`Self::get_many`], the coins as they are stored.
@@ -244,8 +249,24 @@ impl Layers {
         out: &mut CompressedCoins,
     ) -> Result<usize, StoreError> {
         *out = CompressedCoins::absent(keys.len());
-        let flushed = self.flushed.iter().map_while(Weak::upgrade).collect();
-        self.resolve(keys, flushed, Trust::Memory, &mut |n, entry| {
+        self.get_some_compressed(keys, &mut all(keys), out, &|| false)
+    }
+
+    /// As [`Self::get_compressed`], of the keys with the numbers that `open` has, and not of all of them
+    /// if `is_over` says so meanwhile: those are left in `open`, and are fewer than before. `out` has a
+    /// place for each of `keys`.
+    ///
+    /// # Errors
+    ///
+    /// A failed read or a damaged block.
+    pub fn get_some_compressed(
+        &self,
+        keys: &[HashedOutPoint],
+        open: &mut Vec<u32>,
+        out: &mut CompressedCoins,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<usize, StoreError> {
+        self.resolve(keys, open, self.clean(), Trust::Memory, is_over, &mut |n, entry| {
             // What is no coin is told here, where a damaged file is.
             if entry.coin()?.is_some() {
                 out.set(n as usize, entry.coin_bytes());
@@ -268,10 +289,12 @@ impl Layers {
     ) -> Result<(), StoreError> {
         let first = out.len();
         out.resize(first + keys.len(), Searched::default());
-        let found = self.resolve(keys, Vec::new(), Trust::Files, &mut |n, entry| {
-            out[first + n as usize].add_older(entry.coin()?);
-            Ok(())
-        });
+        let open = &mut all(keys);
+        let found =
+            self.resolve(keys, open, Vec::new(), Trust::Files, &|| false, &mut |n, entry| {
+                out[first + n as usize].add_older(entry.coin()?);
+                Ok(())
+            });
         found.map(drop)
     }
 
@@ -288,23 +311,27 @@ impl Layers {
         out.clear();
         out.resize(keys.len(), false);
         // Hardly any exists, and no filter of a clean memtable says so.
-        let found = self.resolve(keys, Vec::new(), Trust::Memory, &mut |n, entry| {
-            out[n as usize] = !entry.is_tombstone();
-            Ok(())
-        });
+        let open = &mut all(keys);
+        let found =
+            self.resolve(keys, open, Vec::new(), Trust::Memory, &|| false, &mut |n, entry| {
+                out[n as usize] = !entry.is_tombstone();
+                Ok(())
+            });
         found.map(drop)
     }
 
-    /// Calls `found` with the newest entry of each key that has one; `flushed` are the clean memtables that
-    /// are looked through. Returns how many were in runs.
+    /// Calls `found` with the newest entry of each key of `open` that has one; `flushed` are the clean
+    /// memtables that are looked through. Returns how many were in runs, and leaves in `open` what
+    /// `is_over` came before, which is asked where memory is trusted.
     fn resolve(
         &self,
         keys: &[HashedOutPoint],
+        open: &mut Vec<u32>,
         flushed: Vec<Arc<Memtable>>,
         trust: Trust,
+        is_over: &dyn Fn() -> bool,
         found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
     ) -> Result<usize, StoreError> {
-        let mut open: Vec<u32> = (0..keys.len() as u32).collect();
         open.sort_unstable_by_key(|n| keys[*n as usize].key);
         for table in self.flushing.iter().chain(&flushed) {
             open.retain(|n| match table.get(&keys[*n as usize]) {
@@ -317,20 +344,27 @@ impl Layers {
         }
         // Reads may take long, and the memory of clean ones be needed meanwhile.
         drop(flushed);
+        let in_runs = std::mem::take(open);
         match trust {
-            Trust::Memory => self.resolve_in_runs(keys, &open, found),
-            Trust::Files => self.search_runs(keys, &open, found),
+            Trust::Memory => {
+                let (entries, left) = self.resolve_in_runs(keys, &in_runs, is_over, found)?;
+                *open = left;
+                Ok(entries)
+            }
+            Trust::Files => self.search_runs(keys, &in_runs, found),
         }
     }
 
     /// As [`Self::resolve`], of the runs alone, for the keys of `open`, which are in order of key.
+    /// Returns also which are left.
     fn resolve_in_runs(
         &self,
         keys: &[HashedOutPoint],
         open: &[u32],
+        is_over: &dyn Fn() -> bool,
         found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
-    ) -> Result<usize, StoreError> {
-        let mut lookup = RunLookup::new(keys, found);
+    ) -> Result<(usize, Vec<u32>), StoreError> {
+        let mut lookup = RunLookup::new(keys, found, is_over);
         for open in open.chunk_by(self.same_partition(keys)) {
             lookup.look_up(&self.partitions[self.partition(keys, open[0])], open)?;
         }
@@ -414,6 +448,11 @@ impl Layers {
         }
         Ok(MergeScan::new(sources, false))
     }
+}
+
+/// The numbers of all of some keys.
+fn all(keys: &[HashedOutPoint]) -> Vec<u32> {
+    (0..keys.len() as u32).collect()
 }
 
 /// A coin in a scan.

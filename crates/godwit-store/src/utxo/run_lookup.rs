@@ -5,6 +5,10 @@
 //! keys are looked up meanwhile. When [`PENDING_BLOCKS`] are on their way, the oldest are waited for; keys
 //! that they do not have after all, whatever the filter said, go on to the next older segment in the same
 //! manner.
+//!
+//! A disk that moves a head takes some ten milliseconds for each, and half a minute for the coins of a
+//! block. So the caller may break off: keys without an answer are left for another lookup, for which the
+//! disk has fetched meanwhile what was on its way.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,6 +28,9 @@ const PENDING_BLOCKS: usize = 1024;
 /// way.
 const KEYS_AT_ONCE: usize = 64;
 
+/// Keys whose blocks are waited for before it is asked again whether to break off.
+const WAITING_KEYS: usize = 16;
+
 /// Keys whose blocks of one segment the disk fetches.
 struct Pending<'l> {
     keys: Vec<u32>,
@@ -36,6 +43,11 @@ struct Pending<'l> {
 pub(super) struct RunLookup<'l, F> {
     keys: &'l [HashedOutPoint],
     found: F,
+    is_over: &'l dyn Fn() -> bool,
+    /// A key has its answer.
+    has_begun: bool,
+    /// Keys that it was over for.
+    left: Vec<u32>,
     pending: VecDeque<Pending<'l>>,
     pending_blocks: usize,
     /// Entries that were found.
@@ -46,11 +58,15 @@ pub(super) struct RunLookup<'l, F> {
 }
 
 impl<'l, F: FnMut(u32, Entry<'_>) -> Result<(), DecodeError>> RunLookup<'l, F> {
-    /// `found` gets `n` and the newest entry of `keys[n]` for each that is looked up and has one.
-    pub(super) fn new(keys: &'l [HashedOutPoint], found: F) -> Self {
+    /// `found` gets `n` and the newest entry of `keys[n]` for each that is looked up and has one. Once
+    /// `is_over` says so, which may be at once, no more is looked up than a little.
+    pub(super) fn new(keys: &'l [HashedOutPoint], found: F, is_over: &'l dyn Fn() -> bool) -> Self {
         Self {
             keys,
             found,
+            is_over,
+            has_begun: false,
+            left: Vec::new(),
             pending: VecDeque::new(),
             pending_blocks: 0,
             entries: 0,
@@ -67,20 +83,32 @@ impl<'l, F: FnMut(u32, Entry<'_>) -> Result<(), DecodeError>> RunLookup<'l, F> {
         open: &[u32],
     ) -> Result<(), StoreError> {
         for open in open.chunks(KEYS_AT_ONCE) {
+            if self.breaks_off() {
+                self.left.extend(open);
+                continue;
+            }
             self.look_at_hand(segments, open.to_vec())?;
-            while self.pending_blocks > PENDING_BLOCKS {
+            while self.pending_blocks > PENDING_BLOCKS && !self.breaks_off() {
                 self.wait_for_oldest()?;
             }
         }
         Ok(())
     }
 
-    /// Waits for all that is pending. Returns how many entries were found.
-    pub(super) fn finish(mut self) -> Result<usize, StoreError> {
-        while !self.pending.is_empty() {
+    /// Whether it is over, but not before a key has its answer: so lookups that go on from one another end.
+    fn breaks_off(&self) -> bool {
+        self.has_begun && (self.is_over)()
+    }
+
+    /// Waits for what is pending, unless it is over. Returns how many entries were found, and the keys
+    /// that are left, in no order.
+    pub(super) fn finish(mut self) -> Result<(usize, Vec<u32>), StoreError> {
+        while !self.pending.is_empty() && !self.breaks_off() {
             self.wait_for_oldest()?;
         }
-        Ok(self.entries)
+        let mut left = self.left;
+        left.extend(self.pending.into_iter().flat_map(|pending| pending.keys));
+        Ok((self.entries, left))
     }
 
     fn look_at_hand(
@@ -89,6 +117,7 @@ impl<'l, F: FnMut(u32, Entry<'_>) -> Result<(), DecodeError>> RunLookup<'l, F> {
         mut open: Vec<u32>,
     ) -> Result<(), StoreError> {
         let Self { keys, found, scratch, wanted, answered, entries, .. } = self;
+        let (asked, mut waiting) = (open.len(), 0);
         for (at, segment) in segments.iter().enumerate() {
             if open.is_empty() {
                 break;
@@ -116,6 +145,7 @@ impl<'l, F: FnMut(u32, Entry<'_>) -> Result<(), DecodeError>> RunLookup<'l, F> {
             })?;
             forget(&mut open, answered);
             if !pending.is_empty() {
+                waiting += pending.len();
                 self.pending_blocks += blocks;
                 self.pending.push_back(Pending {
                     keys: pending,
@@ -124,6 +154,7 @@ impl<'l, F: FnMut(u32, Entry<'_>) -> Result<(), DecodeError>> RunLookup<'l, F> {
                 });
             }
         }
+        self.has_begun |= waiting < asked;
         Ok(())
     }
 
@@ -131,8 +162,19 @@ impl<'l, F: FnMut(u32, Entry<'_>) -> Result<(), DecodeError>> RunLookup<'l, F> {
         let Some(Pending { keys: mut open, blocks, segments }) = self.pending.pop_front() else {
             return Ok(());
         };
-        self.pending_blocks -= blocks;
         let Some((segment, older)) = segments.split_first() else { return Ok(()) };
+        // Keys of one block are waited for together: it is read once.
+        let together = |at: usize| {
+            let [before, behind] = [at - 1, at].map(|at| self.keys[open[at] as usize].key);
+            segment.is_of_one_read(before, behind)
+        };
+        let least = open.len().min(WAITING_KEYS);
+        let first = (least..open.len()).find(|at| !together(*at)).unwrap_or(open.len());
+        let rest = open.split_off(first);
+        match rest.is_empty() {
+            true => self.pending_blocks -= blocks,
+            false => self.pending.push_front(Pending { keys: rest, blocks, segments }),
+        }
         let Self { keys, found, scratch, answered, entries, .. } = self;
         answered.clear();
         segment.resolve(keys, &open, scratch, &mut |n, entry| {
@@ -141,6 +183,7 @@ impl<'l, F: FnMut(u32, Entry<'_>) -> Result<(), DecodeError>> RunLookup<'l, F> {
             found(n, entry)
         })?;
         forget(&mut open, answered);
+        self.has_begun |= !answered.is_empty();
         self.look_at_hand(older, open)
     }
 }

@@ -171,6 +171,11 @@ impl Segment {
             && self.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
     }
 
+    /// Whether two keys are looked for in the same blocks.
+    pub(crate) fn is_of_one_read(&self, first: u64, second: u64) -> bool {
+        self.index.candidates(first) == self.index.candidates(second)
+    }
+
     /// Looks for `keys[n]` for each `n` of `wanted`, which is in order of key, and hands each entry to
     /// `found`.
     pub(crate) fn resolve(

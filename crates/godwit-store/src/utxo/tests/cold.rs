@@ -1,5 +1,6 @@
 //! Lookups on a disk that has nothing in memory, or nothing of some files.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -215,6 +216,38 @@ fn what_is_waited_for_goes_before_what_is_at_hand_and_older() {
         store.layers().get_many(&keys, &mut coins).unwrap();
         for (n, found) in (0..).zip(&coins) {
             assert_eq!(*found, (5..10).contains(&n).then(|| coin(n)), "{n}");
+        }
+    }
+}
+
+/// Lookups that break off as soon as they may find together what one does, and each of them something.
+#[test]
+fn lookups_that_go_on_from_one_another_find_what_one_does() {
+    const COUNT: u64 = 3_000;
+    let disk = ColdDisk::new();
+    let store = three_runs(&disk, COUNT);
+    let layers = store.layers();
+    let numbers = (0..3 * COUNT).step_by(7).chain(1 << 40..(1 << 40) + 500);
+    let keys: Vec<HashedOutPoint> = numbers.map(outpoint).collect();
+    let is_one: IsCold = |path| path.to_string_lossy().contains("00000002");
+    for is_cold in [is_one, |_: &Path| true, |_: &Path| false] {
+        *disk.is_cold.lock().unwrap() = is_cold;
+        let mut whole = CompressedCoins::default();
+        let expected = layers.get_compressed(&keys, &mut whole).unwrap();
+        assert!(expected > 1_000 && expected < keys.len());
+        for questions in [0, 1, 5, 50] {
+            let mut open: Vec<u32> = (0..keys.len() as u32).collect();
+            let (mut out, mut found, mut lookups) = (CompressedCoins::absent(keys.len()), 0, 0);
+            while !open.is_empty() {
+                let (before, asked) = (open.len(), Cell::new(0));
+                let is_over = || asked.replace(asked.get() + 1) >= questions;
+                found += layers.get_some_compressed(&keys, &mut open, &mut out, &is_over).unwrap();
+                assert!(open.len() < before, "{questions}: {before} are left");
+                lookups += 1;
+            }
+            assert!(out.iter().eq(whole.iter()), "{questions}");
+            assert_eq!(found, expected, "{questions}");
+            assert!(lookups > 10 || questions > 0, "{lookups} lookups");
         }
     }
 }

@@ -7,12 +7,30 @@ use godwit_primitives::muhash::MuHash3072;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{Amount, Coin, OutPoint, ScriptBytes, Txid, Work};
 use godwit_sim::chain::generate;
+use godwit_sim::lock::Lock;
 use godwit_sim::network::{Branch, World};
-use godwit_sim::plan::ChainPlan;
+use godwit_sim::plan::{ChainPlan, FanOut, Recipe, Source, Stretch};
 use godwit_sim::reference::ReferenceUtxo;
 
 /// Work of a block of regtest.
 const BLOCK_WORK: u32 = 2;
+
+/// Bytes for the disk, and few signatures to check: much of it is what inscriptions hold.
+static LIGHT: Recipe = Recipe {
+    name: "few signatures",
+    inputs: &[(1, (1, 2))],
+    outputs: &[(1, (2, 8))],
+    locks: &[(2, Lock::P2wpkh), (1, Lock::P2trKey), (1, Lock::Inscription(0))],
+    intra_block: 100,
+    ages: &[(200, 1), (400, 6), (700, 20)],
+    op_return: 30,
+    never_spent: 50,
+    source: Source::Ages,
+};
+
+/// Old coins that are spent without a signature.
+static OLD_COINS: Recipe =
+    Recipe { inputs: &[(1, (40, 60))], outputs: &[(1, (1, 2))], source: Source::Bare, ..LIGHT };
 
 /// A world with the network parameters and the result that go with it.
 pub(super) struct Stage {
@@ -61,17 +79,23 @@ impl Stage {
     /// A chain of 5 MB with large blocks, and nothing besides.
     pub(super) fn heavy() -> &'static Self {
         static STAGE: OnceLock<Stage> = OnceLock::new();
-        STAGE.get_or_init(|| Self::plain("heavy", 400_000))
+        STAGE.get_or_init(|| Self::plain("heavy", 400_000, 1_000))
     }
 
     /// A chain of 1 MB, and nothing besides, for many runs.
     pub(super) fn light() -> &'static Self {
         static STAGE: OnceLock<Stage> = OnceLock::new();
-        STAGE.get_or_init(|| Self::plain("light", 80_000))
+        STAGE.get_or_init(|| Self::plain("light", 80_000, 200))
     }
 
-    fn plain(name: &'static str, block_weight: u64) -> Self {
-        let plan = ChainPlan { empty_tail: 3, block_weight, ..ChainPlan::small(5) };
+    /// With few signatures: what is looked at here is the disk, and checking those of a usual mix took two
+    /// thirds of the time.
+    fn plain(name: &'static str, block_weight: u64, bare: u32) -> Self {
+        let coins = || FanOut { blocks: 1, locks: LIGHT.locks, bare, giant: 0 };
+        let era =
+            || [Stretch::FanOut(coins()), Stretch::Mix(&LIGHT, 4), Stretch::Mix(&OLD_COINS, 4)];
+        let stretches = (0..5).flat_map(|_| era()).collect();
+        let plan = ChainPlan { empty_tail: 3, block_weight, stretches, ..ChainPlan::small(5) };
         let mut blocks = Vec::new();
         generate(&plan, |block| {
             blocks.push(block.bytes.to_vec());

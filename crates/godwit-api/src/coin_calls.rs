@@ -1,5 +1,5 @@
-//! Calls that read all coins: of those that sort them one goes on and one waits, and of searches one at
-//! all.
+//! Calls that read all coins, or filters of all blocks: of those that sort coins one goes on and one waits,
+//! and of each kind of search there is one at all.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 pub(crate) struct CoinCalls {
     turns: Mutex<Turns>,
-    search: Mutex<Option<Arc<Progress>>>,
+    /// Of coins.
+    pub(crate) search: Searches,
+    /// Of blocks, by their filters.
+    pub(crate) blocks: Searches,
 }
+
+/// The search of a kind that is under way.
+#[derive(Default)]
+pub(crate) struct Searches(Mutex<Option<Arc<Progress>>>);
 
 /// Those who sort: one does, and one waits.
 #[derive(Default)]
@@ -28,6 +35,8 @@ pub(crate) struct Turn<'a> {
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) percent: AtomicU32,
+    /// The last block that was looked at, where they are.
+    pub(crate) height: AtomicU32,
     pub(crate) aborted: AtomicBool,
 }
 
@@ -39,15 +48,11 @@ impl Progress {
 
 /// Ends the search when it is dropped.
 pub(crate) struct Running<'a> {
-    calls: &'a CoinCalls,
+    of: &'a Searches,
     pub(crate) progress: Arc<Progress>,
 }
 
 impl CoinCalls {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Progress>>> {
-        self.search.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn turns(&self) -> MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,21 +67,36 @@ impl CoinCalls {
         *turns = Turns { sorts: true, waits: !sorts };
         Some(Turn { calls: self, sorts })
     }
+}
+
+impl Searches {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Progress>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Begins a search; `None` while there is another one.
-    pub(crate) fn begin_search(&self) -> Option<Running<'_>> {
+    pub(crate) fn begin(&self) -> Option<Running<'_>> {
         let mut search = self.lock();
         if search.is_some() {
             return None;
         }
         let progress = Arc::new(Progress::default());
         *search = Some(Arc::clone(&progress));
-        Some(Running { calls: self, progress })
+        Some(Running { of: self, progress })
     }
 
     /// The search that is under way.
-    pub(crate) fn search(&self) -> Option<Arc<Progress>> {
+    pub(crate) fn under_way(&self) -> Option<Arc<Progress>> {
         self.lock().clone()
+    }
+
+    /// Has the search end, if there is one; whether there was.
+    pub(crate) fn abort(&self) -> bool {
+        let running = self.under_way();
+        if let Some(progress) = &running {
+            progress.aborted.store(true, Ordering::SeqCst);
+        }
+        running.is_some()
     }
 }
 
@@ -105,7 +125,7 @@ impl Drop for Turn<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        *self.calls.lock() = None;
+        *self.of.lock() = None;
     }
 }
 

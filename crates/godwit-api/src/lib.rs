@@ -42,7 +42,7 @@ pub use godwit_consensus::Reject;
 pub use log_categories::LogCategories;
 pub use seam::{
     BlockOutcome, MAX_QUESTIONS, NodeState, Overruled, Pruning, Publisher, Question, Questions,
-    Reach, Seam, Snapshot, TipFacts, seam,
+    Reach, Seam, Snapshot, TipFacts, Word, seam,
 };
 pub use server::{
     BODY_BYTES, Interfaces, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, PageOptions, Server,

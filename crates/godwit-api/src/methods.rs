@@ -1,6 +1,8 @@
 //! The methods.
 
+mod activity;
 mod bans;
+mod block_search;
 pub(crate) mod blocks;
 mod chain;
 mod coins;
@@ -9,21 +11,25 @@ pub(crate) mod cost;
 mod deployments;
 mod descriptors;
 mod difficulty;
+mod dump;
 mod generate;
 pub(crate) mod headers;
 pub(crate) mod indexes;
 mod memoryless;
+mod named;
 mod network;
 pub(crate) mod output;
 mod parse;
 mod peers;
 mod proof;
+mod recheck;
 mod scripts;
 mod search;
 mod stats;
 pub(crate) mod stored;
 mod submit;
 pub(crate) mod transaction;
+mod upkeep;
 mod waiting;
 
 pub(crate) use difficulty::difficulty;
@@ -154,6 +160,7 @@ fn of_the_chain(name: &str) -> Option<Handler> {
         "decoderawtransaction" => transaction::decode_raw,
         "decodescript" => scripts::decode_script,
         "deriveaddresses" => descriptors::derive,
+        "dumptxoutset" => dump::coins,
         "estimatesmartfee" => memoryless::estimate,
         "generateblock" => generate::block,
         "generatetoaddress" => generate::to_address,
@@ -163,6 +170,7 @@ fn of_the_chain(name: &str) -> Option<Handler> {
         "getblockchaininfo" => chain::info,
         "getblockcount" => chain::count,
         "getblockfilter" => indexes::block_filter,
+        "getblockfrompeer" => upkeep::block_from_peer,
         "getblockhash" => chain::hash,
         "getblockheader" => headers::header,
         "getblockstats" => stats::block_stats,
@@ -170,6 +178,7 @@ fn of_the_chain(name: &str) -> Option<Handler> {
         "getchaintips" => chain::tips,
         "getchaintxstats" => chain::tx_stats,
         "getdeploymentinfo" => deployments::info,
+        "getdescriptoractivity" => block_search::activity,
         "getdescriptorinfo" => descriptors::info,
         "getdifficulty" => difficulty::of_tip,
         "getindexinfo" => indexes::info,
@@ -184,12 +193,16 @@ fn of_the_chain(name: &str) -> Option<Handler> {
         "gettxoutsetinfo" => coins::set_info,
         "gettxspendingprevout" => memoryless::spending,
         "invalidateblock" => submit::invalidate,
+        "preciousblock" => submit::prefer,
+        "pruneblockchain" => upkeep::prune,
         "reconsiderblock" => submit::reconsider,
+        "scanblocks" => block_search::scan,
         "scantxoutset" => search::scan_set,
         "submitblock" => submit::block,
         "submitheader" => submit::header,
         "syncwithvalidationinterfacequeue" => waiting::for_nothing,
         "validateaddress" => scripts::validate_address,
+        "verifychain" => recheck::verify_chain,
         "verifytxoutproof" => proof::verify,
         "waitforblock" => waiting::for_block,
         "waitforblockheight" => waiting::for_height,

@@ -294,7 +294,7 @@ fn headers(
 ) -> Result<Content, Refusal> {
     let each = if format == Format::Json { HEADER_JSON } else { HEADER_HEX };
     call.room.grow(count * each)?;
-    let facts = call.node.ask(move |node| headers_from(node.chain(), &from, count))?;
+    let facts = headers_from(&call.node, from, count)?;
     Ok(match format {
         Format::Json => Content::Json(facts.into_iter().map(HeaderFacts::to_json).collect()),
         _ => Content::Bytes(facts.iter().flat_map(|facts| facts.header.to_bytes()).collect()),

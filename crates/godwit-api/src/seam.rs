@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use godwit_chain::{Chain, CoinsView, NodeId};
 use godwit_consensus::Reject;
 use godwit_index::Indexes;
-use godwit_p2p::{NodeCommand, Now, Peers, Reachable};
+use godwit_p2p::{FilterData, NodeCommand, Now, PeerId, Peers, Reachable, ReadId};
 use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
 use godwit_rpc::{RpcError, code};
 use godwit_stream::PooledStream;
@@ -44,16 +44,34 @@ pub trait NodeState {
     fn command(&mut self, command: NodeCommand);
     /// Whether the chain has nothing to do.
     fn is_idle(&self) -> bool;
-    /// Takes a block for invalid, or forgets that it is.
+    /// Has the chain take the operator's word on a block.
     ///
     /// # Errors
     ///
     /// Nothing has changed.
-    fn overrule(&mut self, hash: &BlockHash, valid: bool) -> Result<(), Overruled>;
+    fn overrule(&mut self, hash: &BlockHash, word: Word) -> Result<(), Overruled>;
+    /// Asks a peer for a block, which is stored when it comes, also where it was pruned.
+    fn fetch_block(&mut self, peer: PeerId, id: NodeId);
+    /// Keeps the blocks above a height from pruning, until an index has read them.
+    fn keep_above(&mut self, reader: &'static str, height: Option<u32>);
+    /// Filters were read for a peer.
+    fn filters_read(&mut self, request: ReadId, data: Option<FilterData>);
+    /// Has block and undo files deleted that have no block above a height.
+    fn prune_to(&mut self, height: u32);
     /// Has the coins of the tip sent once they are on disk; nothing, once nobody holds the sender.
     fn view_coins(&mut self, to: Weak<Sender<CoinsView>>);
     /// Hands in a block; what becomes of it is sent to `outcome`. An answer that nobody takes is dropped.
     fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>);
+}
+
+/// What the operator says of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    Invalid,
+    /// It may be valid again.
+    Reconsidered,
+    /// It came before the others of its work.
+    Preferred,
 }
 
 /// Why the verdict on a block stays.
@@ -148,7 +166,7 @@ pub struct TipFacts {
 pub struct Pruning {
     /// The lowest height from which on all blocks are there.
     pub height: u32,
-    /// `-prune`, in bytes; without it the blocks are missing for another reason, and stay.
+    /// `-prune`, in bytes; without it blocks are deleted on request, or missing for another reason.
     pub target: Option<u64>,
 }
 

@@ -168,6 +168,22 @@ impl Durability {
         self.pruning.prunings()
     }
 
+    /// What is deleted, and when.
+    pub(crate) fn pruning(&self) -> &Pruning {
+        &self.pruning
+    }
+
+    /// As [`Pruning::keep_above`].
+    pub(crate) fn keep_above(&mut self, reader: &'static str, height: Option<u32>) {
+        self.pruning.keep_above(reader, height);
+    }
+
+    /// Has files deleted that have no block above this height.
+    pub(crate) fn prune_to(&mut self, height: u32) {
+        self.pruning.request(height);
+        self.wanted = true;
+    }
+
     /// Finds the lowest stored block of the active chain again, after the active chain has changed.
     pub(crate) fn find_prune_height(&mut self, index: &BlockIndex) {
         self.pruning.find_lowest(index);

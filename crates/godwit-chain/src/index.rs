@@ -9,9 +9,10 @@
 mod candidates;
 mod damaged;
 mod load;
+pub(crate) mod operator;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use godwit_consensus::{
@@ -93,6 +94,8 @@ pub(crate) struct BlockIndex {
     unlinked: BTreeMap<NodeId, Vec<NodeId>>,
     next_sequence: u64,
     pub(crate) damaged: Damaged,
+    /// Pruned blocks that the operator has asked a peer for.
+    wanted_again: BTreeSet<NodeId>,
     /// The snapshot that the coins below its block were loaded from.
     assumed: Option<AssumedSnapshot>,
     /// The last connected block.
@@ -111,6 +114,7 @@ impl BlockIndex {
             unlinked: BTreeMap::new(),
             next_sequence: 1,
             damaged: Damaged::default(),
+            wanted_again: BTreeSet::new(),
             assumed: None,
             tip,
         }
@@ -187,7 +191,10 @@ impl BlockIndex {
         if self.is_lost(id) {
             return false;
         }
-        node.position.is_some() || (node.tx_count > 0 && self.tree.is_ancestor(id, self.tip))
+        node.position.is_some()
+            || node.tx_count > 0
+                && self.tree.is_ancestor(id, self.tip)
+                && !self.wanted_again.contains(&id)
     }
 
     pub(crate) fn enforces_bip30(&self, id: NodeId) -> bool {
@@ -317,6 +324,7 @@ impl BlockIndex {
         checksum: BlockChecksum,
     ) -> Stored {
         let Accepted { id, block } = accepted;
+        self.wanted_again.remove(&id);
         self.tree.update(id, |node| {
             node.tx_count = block.view().tx_count() as u32;
             (node.position, node.checksum) = (Some(position), Some(checksum));

@@ -43,6 +43,7 @@ mod own_block;
 mod permits;
 mod places;
 mod reads;
+mod recheck;
 mod record;
 mod recovery;
 mod reindex;
@@ -67,7 +68,7 @@ pub use coin_at_tip::{CoinAtTip, CoinBelow};
 pub use coins_view::CoinsView;
 pub use contradiction::Contradiction;
 pub use durability::PUSH_BYTES;
-pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
+pub use durability::pruning::{MIN_BLOCKS_TO_KEEP, PRUNE_ON_REQUEST};
 pub use durability::writing::CoinWriting;
 pub use error::ChainError;
 pub use event::{Connected, Event, Source};
@@ -84,8 +85,9 @@ pub use overrule::OverruleError;
 pub use permits::Permit;
 pub use places::Places;
 pub use reads::{BlockReader, BlockUnreadable, StoredBlock};
+pub use recheck::{BlockInPlace, CheckLevel, Recheck, RecheckFault, block_in_place, median_times};
 pub use scrub::{SCRUB_BYTES_PER_SECOND, ScrubStatus};
-pub use snapshot::{SnapshotError, SnapshotInfo};
+pub use snapshot::{SnapshotDump, SnapshotError, SnapshotInfo};
 pub use stats::{
     CoinsHash, Totals, UtxoStats, VIEW_SORT_BYTES, ViewStats, insert_coin, remove_coin,
 };
@@ -93,5 +95,7 @@ pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageT
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;
-pub use view::{scripts_from, view_coins};
+pub use view::{
+    deletes_blocks, is_pruning, keep_above, prune_to, scripts_from, view_coins, want_again,
+};
 pub use waiting::wait_with_both;

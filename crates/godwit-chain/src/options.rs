@@ -35,7 +35,8 @@ pub struct ChainOptions {
     pub cache_minima: CacheMinima,
     /// Stop connecting at this height (`-stopatheight`).
     pub stop_at_height: Option<u32>,
-    /// Bytes that block and undo files together should not exceed (`-prune`); `None` keeps all.
+    /// Bytes that block and undo files together should not exceed (`-prune`), or
+    /// [`PRUNE_ON_REQUEST`](crate::PRUNE_ON_REQUEST); `None` keeps all.
     pub prune_bytes: Option<u64>,
     /// Memory for blocks on their way to the tip.
     pub block_memory: BlockMemory,

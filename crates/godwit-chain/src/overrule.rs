@@ -1,9 +1,10 @@
-//! The operator overrules the verdict on a block: Core's `invalidateblock` and `reconsiderblock`
-//! (`validation.cpp`, `InvalidateBlock`, `ResetBlockFailureFlags`).
+//! The operator overrules the verdict on a block, or which of two with equal work came first: Core's
+//! `invalidateblock`, `reconsiderblock` and `preciousblock` (`validation.cpp`, `InvalidateBlock`,
+//! `ResetBlockFailureFlags`, `PreciousBlock`).
 //!
-//! Neither waits: the block index is changed at once, and the next turns of the chain leave the blocks that
-//! failed, one after the other, and go to what is the best chain now. A commit is wanted at once, so that the
-//! word survives a power cut; until it has returned, it may be lost.
+//! None of them waits: the block index is changed at once, and the next turns of the chain leave the blocks
+//! that failed, one after the other, and go to what is the best chain now. A commit is wanted at once, so
+//! that the word survives a power cut; until it has returned, it may be lost.
 //!
 //! Blocks that arrive on a chain that failed are refused as invalid ones are. They are not stored, and after
 //! [`Chain::reconsider_block`] they have to be fetched again.
@@ -15,6 +16,7 @@ use godwit_store::ChainPoint;
 
 use crate::chain::Chain;
 use crate::error::ChainError;
+use crate::index::operator::{prefer, set_sequences};
 
 /// Why the verdict on a block is what it was.
 #[derive(Debug)]
@@ -122,6 +124,26 @@ impl Chain {
             "ReconsiderBlock: block={hash} height={height}: {} blocks and headers may be valid again.",
             failed.len()
         );
+        self.durability.want_commit();
+        Ok(())
+    }
+
+    /// Takes a block as if it had come before all others of the same work. One with less work than the tip
+    /// stays where it is. Core forgets it at its end, but not which block is the tip: here the order is kept.
+    ///
+    /// # Errors
+    ///
+    /// The block is unknown, or it cannot become the tip; then nothing changes. Or a local fault.
+    pub fn prefer_block(&mut self, hash: &BlockHash) -> Result<(), OverruleError> {
+        let id = self.tree().find(hash).ok_or(OverruleError::Unknown(*hash))?;
+        if self.tree().chain_work(id) < self.tree().chain_work(self.tip()) {
+            return Ok(());
+        }
+        let before = prefer(&mut self.index, id);
+        if let Err(error) = check_way(self) {
+            set_sequences(&mut self.index, &before);
+            return Err(error.into());
+        }
         self.durability.want_commit();
         Ok(())
     }

@@ -10,14 +10,16 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use godwit_primitives::{Coin, OutPoint, Txid, money_range};
-use godwit_store::disk::{OpenMode, StoreFile};
-use godwit_store::utxo::{HashedOutPoint, OutPointOrder};
+use godwit_primitives::{BlockHash, Coin, OutPoint, Txid, money_range};
+use godwit_store::disk::{OpenMode, StoreDisk, StoreFile};
+use godwit_store::utxo::{HashedOutPoint, Layers, OutPointOrder};
 use godwit_store::{ChainPoint, StoreError};
 use godwit_stream::{DataStream, DecodeError, SpanReader};
 
 use crate::chain::Chain;
+use crate::coins_view::CoinsView;
 use crate::error::ChainError;
 use crate::stats::{SORT_BYTES, hash_serialized};
 use crate::tree::NodeId;
@@ -45,9 +47,9 @@ pub enum SnapshotError {
     /// It belongs to another network.
     OtherNetwork(PathBuf),
     /// The header of its block is not in the datadir.
-    UnknownBase(PathBuf, godwit_primitives::BlockHash),
+    UnknownBase(PathBuf, BlockHash),
     /// Its block or an ancestor is invalid.
-    InvalidBase(PathBuf, godwit_primitives::BlockHash),
+    InvalidBase(PathBuf, BlockHash),
     /// A chain of headers that does not contain its block has more work: the best header of that
     /// chain.
     NotInBestChain(PathBuf, ChainPoint),
@@ -90,54 +92,16 @@ impl Chain {
             return Err(SnapshotError::Exists(path.to_path_buf()));
         }
         let stats = self.utxo_stats()?;
-        let mut incomplete = OsString::from(path);
-        incomplete.push(".incomplete");
-        let incomplete = PathBuf::from(incomplete);
-        let mut writer = Writer {
-            file: self.disk().open(&incomplete, OpenMode::Truncate)?,
-            offset: 0,
-            buffer: DataStream::with_capacity(BUFFER_BYTES),
-        };
-        writer.buffer.write(&MAGIC);
-        writer.buffer.write(&VERSION.to_le_bytes());
-        writer.buffer.write(&self.env.params.magic);
-        writer.buffer.put(&stats.tip.hash);
-        writer.buffer.write_u64(stats.totals.txouts);
-        self.write_coins(&mut writer)?;
-        writer.finish()?;
-        self.disk().rename(&incomplete, path)?;
-        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            self.disk().sync_dir(parent)?;
-        }
+        let mut dump = SnapshotDump::begin(self.disk(), path)?;
+        dump.write_header(self.env.params.magic, stats.tip.hash, stats.totals.txouts);
+        dump.write_coins(&self.coins.layers(), SORT_BYTES, &|| false)?;
+        dump.finish()?;
         Ok(SnapshotInfo {
             base: stats.tip,
             coins: stats.totals.txouts,
             hash_serialized: stats.hash_serialized,
             chain_tx_count: self.index.node(self.index.tip()).chain_tx_count,
         })
-    }
-
-    fn write_coins(&self, writer: &mut Writer) -> Result<(), SnapshotError> {
-        let layers = self.coins.layers();
-        let mut sorted = layers.sorted(OutPointOrder::LevelDb, SORT_BYTES, &|| false)?;
-        // The coins of one transaction are gathered, since their number precedes them.
-        let mut txid = Txid::ZERO;
-        let (mut count, mut coins) = (0u64, DataStream::new());
-        while let Some(entry) = sorted.next()? {
-            if entry.outpoint.txid != txid && count > 0 {
-                writer.write_group(&txid, count, &coins)?;
-                count = 0;
-                coins.clear();
-            }
-            txid = entry.outpoint.txid;
-            count += 1;
-            coins.write_compact_size(entry.outpoint.vout.into());
-            coins.write(entry.compressed);
-        }
-        if count > 0 {
-            writer.write_group(&txid, count, &coins)?;
-        }
-        Ok(())
     }
 
     /// Replaces the coins by those of a snapshot whose block's header is known and has more work
@@ -283,6 +247,106 @@ impl Chain {
     }
 }
 
+/// A snapshot that is being written: to a file of another name, until it is whole.
+pub struct SnapshotDump {
+    disk: StoreDisk,
+    path: PathBuf,
+    incomplete: PathBuf,
+    writer: Writer,
+}
+
+impl SnapshotDump {
+    /// Opens the file, over one that was not finished.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened.
+    pub fn begin(disk: &StoreDisk, path: &Path) -> Result<Self, StoreError> {
+        let mut incomplete = OsString::from(path);
+        incomplete.push(".incomplete");
+        let (disk, path, incomplete) = (disk.clone(), path.to_owned(), PathBuf::from(incomplete));
+        let file = disk.open(&incomplete, OpenMode::Truncate)?;
+        let writer = Writer { file, offset: 0, buffer: DataStream::with_capacity(BUFFER_BYTES) };
+        Ok(Self { disk, path, incomplete, writer })
+    }
+
+    /// To be called first: network, block and number of coins.
+    fn write_header(&mut self, magic: [u8; 4], base: BlockHash, coins: u64) {
+        let buffer = &mut self.writer.buffer;
+        buffer.write(&MAGIC);
+        buffer.write(&VERSION.to_le_bytes());
+        buffer.write(&magic);
+        buffer.put(&base);
+        buffer.write_u64(coins);
+    }
+
+    fn write_coins(
+        &mut self,
+        layers: &Arc<Layers>,
+        memory: usize,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<(), StoreError> {
+        let mut sorted = layers.sorted(OutPointOrder::LevelDb, memory, is_over)?;
+        // The coins of one transaction are gathered, since their number precedes them.
+        let mut txid = Txid::ZERO;
+        let (mut count, mut coins) = (0u64, DataStream::new());
+        while let Some(entry) = sorted.next()? {
+            if entry.outpoint.txid != txid && count > 0 {
+                if is_over() {
+                    return Err(StoreError::Stopped);
+                }
+                self.writer.write_group(&txid, count, &coins)?;
+                count = 0;
+                coins.clear();
+            }
+            txid = entry.outpoint.txid;
+            count += 1;
+            coins.write_compact_size(entry.outpoint.vout.into());
+            coins.write(entry.compressed);
+        }
+        if count > 0 {
+            self.writer.write_group(&txid, count, &coins)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the coins of a view, of which there are so many, sorted within so much memory, and gives the
+    /// file its name.
+    ///
+    /// # Errors
+    ///
+    /// A failed system call or a damaged block; [`StoreError::Stopped`] once `is_over` says so. Then the
+    /// file is to be removed by [`abandon`](Self::abandon).
+    pub fn write(
+        &mut self,
+        view: &CoinsView,
+        magic: [u8; 4],
+        coins: u64,
+        memory: usize,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<(), StoreError> {
+        self.write_header(magic, view.tip().hash, coins);
+        self.write_coins(&view.layers, memory, is_over)?;
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.writer.finish()?;
+        self.disk.rename(&self.incomplete, &self.path)?;
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        parent.map_or(Ok(()), |parent| self.disk.sync_dir(parent))
+    }
+
+    /// Removes what was written.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be removed.
+    pub fn abandon(self) -> Result<(), StoreError> {
+        self.disk.remove(&self.incomplete)
+    }
+}
+
 struct Writer {
     file: StoreFile,
     offset: u64,
@@ -309,7 +373,7 @@ impl Writer {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(), StoreError> {
+    fn finish(&mut self) -> Result<(), StoreError> {
         self.flush()?;
         self.file.sync()
     }

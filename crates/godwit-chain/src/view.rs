@@ -14,6 +14,7 @@ use godwit_stream::{BufferPool, DataStream, PooledStream};
 use crate::chain::Chain;
 use crate::coins_view::CoinsView;
 use crate::event::Event;
+use crate::index::operator;
 use crate::reads::StoredBlock;
 use crate::status::ChainStatus;
 use crate::tree::{HeaderTree, NodeId};
@@ -25,6 +26,34 @@ const RECENT_SECONDS: u64 = 2 * 60 * 60;
 pub fn view_coins(chain: &mut Chain, to: Weak<Sender<CoinsView>>) {
     let tip = chain.index.tip();
     chain.durability.viewers().add(tip, to);
+}
+
+/// Has block and undo files deleted that have no block above `height`, as far as they may be (`-prune`).
+/// Coins that are not written yet keep the files of their blocks.
+pub fn prune_to(chain: &mut Chain, height: u32) {
+    chain.durability.prune_to(height);
+}
+
+/// Keeps the blocks above `height` from pruning for an index, which reads them later; with `None` no longer.
+/// Where some of them are deleted already, nothing is kept: it cannot go on.
+pub fn keep_above(chain: &mut Chain, reader: &'static str, height: Option<u32>) {
+    let height = height.filter(|height| height + 1 >= chain.prune_height());
+    chain.durability.keep_above(reader, height);
+}
+
+/// Whether old blocks are deleted, by their size or on request.
+pub fn deletes_blocks(chain: &Chain) -> bool {
+    chain.durability.pruning().is_on()
+}
+
+/// Whether what [`prune_to`] asked for is still to be done, or a commit under way that may do it.
+pub fn is_pruning(chain: &Chain) -> bool {
+    chain.durability.pruning().is_requested() || !chain.durability.is_settled()
+}
+
+/// A block that was pruned is to be stored again when it comes.
+pub fn want_again(chain: &mut Chain, id: NodeId) {
+    operator::want_again(&mut chain.index, id);
 }
 
 /// The height from which on the scripts of the best header's chain run: those of blocks below are taken as

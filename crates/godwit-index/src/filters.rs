@@ -18,7 +18,7 @@ use crate::follow::Index;
 use crate::position::Position;
 use crate::records::{Layout, PART, Records};
 use crate::status::Status;
-use golomb::basic_filter;
+use golomb::{basic_filter, matches_any};
 
 /// Its directory in that of the indexes.
 const DIR: &str = "blockfilter/basic";
@@ -170,6 +170,23 @@ impl FilterIndex {
             return Err(damaged());
         }
         Ok(Some(BlockFilter { bytes, header: record.header }))
+    }
+
+    /// Whether a block has created or spent a coin with one of these scripts; of one in 784,931 it is said by
+    /// chance. `None` where there is no filter. `room` is used for all blocks of a search.
+    ///
+    /// # Errors
+    ///
+    /// As [`filter`](Self::filter).
+    pub fn matches_any<'s>(
+        &self,
+        block: ChainPoint,
+        scripts: impl Iterator<Item = &'s [u8]>,
+        room: &mut Vec<u64>,
+    ) -> Result<Option<bool>, IndexError> {
+        let Some(filter) = self.filter(block)? else { return Ok(None) };
+        let found = matches_any(&block.hash, &filter.bytes, scripts, room);
+        self.noted(found.map(Some).ok_or_else(|| IndexError::damaged(&self.dir, 0)))
     }
 
     /// Hash and header of the filter of a block.

@@ -65,6 +65,9 @@ commands! {
     GETCFILTERS "getcfilters";
     GETCFHEADERS "getcfheaders";
     GETCFCHECKPT "getcfcheckpt";
+    CFILTER "cfilter";
+    CFHEADERS "cfheaders";
+    CFCHECKPT "cfcheckpt";
 }
 
 impl Command {
@@ -98,9 +101,16 @@ impl Command {
 
     /// Whether nothing more is read from a peer after this message until the engine says so
     /// (`NetCommand::ReadOn`): it asks for data that have to be read from disk. Core processes no
-    /// further message while `m_getdata_requests` is not empty.
+    /// further message while `m_getdata_requests` is not empty. (It answers requests for filters at once.)
     pub fn stops_reading(self) -> bool {
-        matches!(self, Self::GETDATA | Self::GETBLOCKTXN)
+        matches!(
+            self,
+            Self::GETDATA
+                | Self::GETBLOCKTXN
+                | Self::GETCFILTERS
+                | Self::GETCFHEADERS
+                | Self::GETCFCHECKPT
+        )
     }
 
     /// Whether it is printable ASCII followed by zeros alone (Core `IsMessageTypeValid`, for which

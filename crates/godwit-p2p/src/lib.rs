@@ -39,16 +39,17 @@ pub use frame::{Command, FRAME_HEADER_SIZE, Frame, MAX_PAYLOAD};
 pub use index::{HeaderId, HeaderIndex, HeaderInfo};
 pub use inventory::{Inventory, InventoryKind};
 pub use message::{
-    BlockTransactions, BlockTransactionsRequest, CompactBlock, Locator, MAX_HEADERS, Message,
-    MessageError, RawTransactions, Version, VersionAddress, block_header_of,
+    BlockTransactions, BlockTransactionsRequest, CompactBlock, FilterData, FilterQuery,
+    FilterRequest, Locator, MAX_HEADERS, Message, MessageError, RawTransactions, Version,
+    VersionAddress, block_header_of,
 };
 pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, NetAddress};
 pub use peer_id::PeerId;
 pub use peers::{
     Action, CONNECTIONS_MEMORY, ChainEvent, ChainRequest, ConnectFailure, DisconnectReason, Event,
-    Misbehaviour, NetCommand, NetEvent, NodeCommand, PEER_MEMORY, PeerBlocks, PeerInfo, PeerSays,
-    PeerTimes, Peers, PeersConfig, ReadId, RefusedHeader, SEND_PAUSE, SEND_QUEUE_MAX, SocketId,
-    Summary, Traffic,
+    FILTER_BYTES, FilterBlock, FilterRead, Misbehaviour, NetCommand, NetEvent, NodeCommand,
+    PEER_MEMORY, PeerBlocks, PeerInfo, PeerSays, PeerTimes, Peers, PeersConfig, ReadId,
+    RefusedHeader, SEND_PAUSE, SEND_QUEUE_MAX, SocketId, Summary, Traffic,
 };
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
 pub use rate_limit::{TokenBucket, UploadStatus};

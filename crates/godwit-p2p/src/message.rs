@@ -4,6 +4,7 @@
 //! [`MessageError`] says what Core does with a payload that does not decode.
 
 mod compact;
+mod filters;
 #[cfg(test)]
 mod tests;
 mod version;
@@ -15,6 +16,8 @@ use godwit_stream::{DataStream, Decode, DecodeError, SpanReader};
 
 pub use compact::{BlockTransactions, BlockTransactionsRequest, CompactBlock, RawTransactions};
 pub(crate) use compact::{MAX_COMPACT_TRANSACTIONS, ShortIdKeys};
+pub(crate) use filters::{BASIC_FILTER, CHECKPOINT_INTERVAL};
+pub use filters::{FilterData, FilterQuery, FilterRequest};
 pub(crate) use version::MAX_USER_AGENT;
 pub use version::{Version, VersionAddress};
 
@@ -73,6 +76,8 @@ pub enum Message {
     CmpctBlock(CompactBlock),
     GetBlockTxn(BlockTransactionsRequest),
     BlockTxn(BlockTransactions),
+    /// The sender wants to know of compact filters (BIP157).
+    GetFilters(FilterRequest),
 }
 
 /// A block locator: where the other side is to continue our chain.
@@ -172,6 +177,7 @@ impl Message {
             Self::CmpctBlock(_) => Command::CMPCTBLOCK,
             Self::GetBlockTxn(_) => Command::GETBLOCKTXN,
             Self::BlockTxn(_) => Command::BLOCKTXN,
+            Self::GetFilters(request) => request.query.command(),
         }
     }
 
@@ -202,6 +208,7 @@ impl Message {
             Self::CmpctBlock(block) => block.encode(out),
             Self::GetBlockTxn(request) => request.encode(out),
             Self::BlockTxn(answer) => answer.encode(out),
+            Self::GetFilters(request) => request.encode(out),
         }
     }
 
@@ -233,6 +240,14 @@ impl Message {
             Command::CMPCTBLOCK => Self::CmpctBlock(CompactBlock::decode(reader)?),
             Command::GETBLOCKTXN => Self::GetBlockTxn(BlockTransactionsRequest::decode(reader)?),
             Command::BLOCKTXN => Self::BlockTxn(BlockTransactions::decode(reader)?),
+            Command::GETCFILTERS | Command::GETCFHEADERS | Command::GETCFCHECKPT => {
+                let query = match command {
+                    Command::GETCFILTERS => FilterQuery::Filters,
+                    Command::GETCFHEADERS => FilterQuery::Headers,
+                    _ => FilterQuery::Checkpoints,
+                };
+                Self::GetFilters(FilterRequest::decode(query, reader)?)
+            }
             _ => return Ok(None),
         }))
     }

@@ -55,7 +55,9 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-pub use action::{Action, ChainRequest, NetCommand, ReadId, SocketId};
+pub use action::{
+    Action, ChainRequest, FILTER_BYTES, FilterBlock, FilterRead, NetCommand, ReadId, SocketId,
+};
 pub use config::PeersConfig;
 pub use event::{ChainEvent, ConnectFailure, Event, NetEvent, RefusedHeader};
 pub use memory::account::{CONNECTIONS_MEMORY, PEER_MEMORY};

@@ -45,7 +45,7 @@ fn form_of(kind: Kind) -> Option<Form> {
 fn find(method: &str, is_meant: impl Fn(usize, &str) -> bool) -> Option<Form> {
     if let Some(row) = METHODS.iter().find(|row| row.name == method && row.is_present()) {
         let mut params = row.params.iter().enumerate();
-        return params.find_map(|(at, param)| {
+        let found = params.find_map(|(at, param)| {
             let options = match param.kind {
                 Kind::Options(options) => options,
                 _ => &[],
@@ -53,7 +53,10 @@ fn find(method: &str, is_meant: impl Fn(usize, &str) -> bool) -> Option<Form> {
             let all = std::iter::once(param).chain(options);
             let meant = |param: &&Param| param.names.split('|').any(|name| is_meant(at, name));
             all.clone().find(meant).map(|param| form_of(param.kind))
-        })?;
+        });
+        if let Some(Some(form)) = found {
+            return Some(form);
+        }
     }
     let (_, params) = FOREIGN.iter().find(|(name, _)| *name == method)?;
     params.split(' ').find_map(|param| {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 
-use godwit_chain::{CoinsMemory, StartOptions};
+use godwit_chain::{CoinsMemory, PRUNE_ON_REQUEST, StartOptions};
 use godwit_handover::{
     HANDED_OVER, HandOverError, HandedOver, LevelDbError, Plan, Settings, Step, check_apart,
 };
@@ -282,8 +282,11 @@ fn core_options(config: &Config, plan: &Plan) -> String {
 }
 
 /// The `-prune` with which Core keeps what it gets: it deletes files when it is within 17 MiB of its target,
-/// at a start already.
+/// at a start already. With 1 it deletes on request alone, as godwit does.
 fn core_prune(configured: Option<u64>, stored: u64) -> u64 {
+    if configured == Some(PRUNE_ON_REQUEST) {
+        return 1;
+    }
     let (configured, stored) = (configured.unwrap_or_default() / MIB, stored.div_ceil(MIB));
     (stored + stored.div_ceil(10)).max(configured).max(MIN_PRUNE_OF_CORE)
 }
@@ -330,6 +333,7 @@ mod tests {
     #[test]
     fn core_prunes_nothing_of_what_it_gets() {
         assert_eq!(core_prune(None, 0), 550);
+        assert_eq!(core_prune(Some(PRUNE_ON_REQUEST), 1000 * MIB), 1);
         assert_eq!(core_prune(None, 500 * MIB), 550);
         assert_eq!(core_prune(None, 500 * MIB + 1), 552);
         assert_eq!(core_prune(Some(600 * MIB), 500 * MIB + 1), 600);

@@ -6,6 +6,7 @@
 pub mod core;
 mod dns;
 mod driver;
+mod filters;
 pub mod index;
 mod indexes;
 mod notices;

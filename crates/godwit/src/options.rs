@@ -82,6 +82,8 @@ pub struct IndexOptions {
     pub transactions: bool,
     /// `-blockfilterindex`.
     pub filters: bool,
+    /// `-peerblockfilters`: peers get the filters.
+    pub served: bool,
 }
 
 impl IndexOptions {

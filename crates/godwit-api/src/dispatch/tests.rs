@@ -166,7 +166,7 @@ fn a_search_for_too_much_is_refused() {
     ] {
         assert_eq!(asked(&objects), error.to_string(), "{objects}");
     }
-    assert!(api.coins.search().is_none() && api.waits.count.load(Ordering::SeqCst) == 0);
+    assert!(api.coins.search.under_way().is_none() && api.waits.count.load(Ordering::SeqCst) == 0);
 }
 
 /// The coins never come, because nobody drives the node.

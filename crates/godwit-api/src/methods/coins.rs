@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use godwit_chain::{ChainError, CoinsHash, CoinsView, VIEW_SORT_BYTES};
+use godwit_chain::{ChainError, CoinsHash, CoinsView, VIEW_SORT_BYTES, ViewStats};
 use godwit_primitives::BlockHash;
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::StoreError;
@@ -47,7 +47,7 @@ pub(super) fn view_unless(
 }
 
 /// The same, while the client waits for the answer.
-fn view(call: &Call<'_>) -> Result<CoinsView, RpcError> {
+pub(super) fn view(call: &Call<'_>) -> Result<CoinsView, RpcError> {
     view_unless(call, &|| false)?.ok_or_else(over)
 }
 
@@ -62,11 +62,11 @@ pub(super) fn unreadable(error: &dyn fmt::Display) -> RpcError {
     RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set")
 }
 
-fn over() -> RpcError {
+pub(super) fn over() -> RpcError {
     RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down")
 }
 
-fn free(view: &CoinsView) -> Result<u64, RpcError> {
+pub(super) fn free(view: &CoinsView) -> Result<u64, RpcError> {
     let free = rustix::fs::statvfs(view.dir()).map(|disk| disk.f_bavail * disk.f_frsize);
     free.map_err(|error| unreadable(&error))
 }
@@ -84,19 +84,19 @@ fn check_space(view: &CoinsView) -> Result<(), RpcError> {
 
 /// Ends a sort when others have filled the disk meanwhile: a write of the chain that fails would end the
 /// node.
-struct Space<'a> {
+pub(super) struct Space<'a> {
     free: &'a dyn Fn() -> Result<u64, RpcError>,
     looks: Cell<u32>,
-    short: Cell<Option<RpcError>>,
+    pub(super) short: Cell<Option<RpcError>>,
 }
 
 impl<'a> Space<'a> {
-    fn new(free: &'a dyn Fn() -> Result<u64, RpcError>) -> Self {
+    pub(super) fn new(free: &'a dyn Fn() -> Result<u64, RpcError>) -> Self {
         Self { free, looks: Cell::new(0), short: Cell::new(None) }
     }
 
     /// Whether too little is left, as far as has been looked.
-    fn is_short(&self) -> bool {
+    pub(super) fn is_short(&self) -> bool {
         self.looks.set(self.looks.get() + 1);
         if !self.looks.get().is_multiple_of(LOOKS) {
             return false;
@@ -117,7 +117,7 @@ fn sort_memory(limit: usize) -> usize {
 }
 
 /// Waits until no other call sorts coins, and runs `sort` with the memory for it.
-fn in_turn<T>(
+pub(super) fn in_turn<T>(
     call: &mut Call<'_>,
     sort: impl FnOnce(&mut Call<'_>, &CoinsView, usize) -> Result<T, RpcError>,
 ) -> Result<T, RpcError> {
@@ -139,6 +139,22 @@ fn in_turn<T>(
     sort(call, &view, memory)
 }
 
+/// Counts and hashes the coins of a view, sorted within so much memory.
+pub(super) fn count(
+    call: &Call<'_>,
+    view: &CoinsView,
+    hash: CoinsHash,
+    memory: usize,
+) -> Result<ViewStats, RpcError> {
+    let free = || free(view);
+    let space = Space::new(&free);
+    let is_over = || check(call).is_err() || space.is_short();
+    view.stats(hash, memory, &is_over).map_err(|error| match error {
+        ChainError::Store(StoreError::Stopped) => space.short.take().unwrap_or_else(over),
+        error => unreadable(&error),
+    })
+}
+
 pub(super) fn set_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let hash = match call.arg(0) {
         Json::Null => CoinsHash::Serialized,
@@ -157,13 +173,7 @@ pub(super) fn set_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         return Err(RpcError::new(code::INVALID_PARAMETER, text));
     }
     in_turn(call, |call, view, memory| {
-        let free = || free(view);
-        let space = Space::new(&free);
-        let is_over = || check(call).is_err() || space.is_short();
-        let stats = view.stats(hash, memory, &is_over).map_err(|error| match error {
-            ChainError::Store(StoreError::Stopped) => space.short.take().unwrap_or_else(over),
-            error => unreadable(&error),
-        })?;
+        let stats = count(call, view, hash, memory)?;
         let mut json = Json::object([
             ("height", view.tip().height.into()),
             ("bestblock", view.tip().hash.to_string().into()),

@@ -6,6 +6,7 @@ use godwit_rpc::{Json, RpcError};
 
 use super::difficulty::{bits, difficulty, target, work};
 use super::{Call, find, parse};
+use crate::seam::Seam;
 
 /// What the index knows of a block, at one moment.
 #[derive(Clone, Copy)]
@@ -26,13 +27,14 @@ impl HeaderFacts {
         let tree = chain.tree();
         let is_active = super::is_active(chain, id);
         let next = tree.ancestor(chain.tip(), tree.node(id).height + 1).filter(|_| is_active);
-        Self::with_place(chain, id, is_active, next)
+        Self::with_place(chain, id, Some(chain.tip()).filter(|_| is_active), next)
     }
 
-    /// Of a block of which it is known whether it is in the active chain, and what follows there.
-    fn with_place(chain: &Chain, id: NodeId, is_active: bool, next: Option<NodeId>) -> Self {
+    /// Of a block of which it is known in which end of the active chain it is, if it is, and what follows
+    /// there.
+    fn with_place(chain: &Chain, id: NodeId, tip: Option<NodeId>, next: Option<NodeId>) -> Self {
         let (tree, node) = (chain.tree(), chain.tree().node(id));
-        let tip = tree.node(chain.tip());
+        let tip = tip.map(|tip| tree.node(tip).height);
         Self {
             hash: node.hash,
             header: node.header,
@@ -40,10 +42,7 @@ impl HeaderFacts {
             tx_count: node.tx_count,
             median_time: tree.median_time_past(id),
             chain_work: tree.chain_work(id),
-            confirmations: match is_active {
-                true => i64::from(tip.height - node.height) + 1,
-                false => -1,
-            },
+            confirmations: tip.map_or(-1, |tip| i64::from(tip - node.height) + 1),
             next: next.map(|next| tree.node(next).hash),
         }
     }
@@ -81,23 +80,53 @@ impl HeaderFacts {
     }
 }
 
-/// Those of the active chain from a block on, at most so many; none if that is not part of it. They are found
-/// from the last one down, so that each costs a step.
-pub(crate) fn headers_from(chain: &Chain, from: &BlockHash, count: usize) -> Vec<HeaderFacts> {
+/// Headers that are told in one question: in each some forty nodes of the tree are looked at.
+const AT_ONCE: u32 = 100;
+
+/// The last block of the active chain at one moment, and heights of it.
+type Part = (NodeId, std::ops::RangeInclusive<u32>);
+
+/// The heights from a block on, at most so many; `None` if it is not part of the active chain.
+fn part(chain: &Chain, from: &BlockHash, count: usize) -> Option<Part> {
     let tree = chain.tree();
-    let first = tree.find(from).filter(|id| super::is_active(chain, *id));
-    let Some(first) = first.map(|id| tree.node(id).height) else { return Vec::new() };
-    let tip = tree.node(chain.tip()).height;
+    let first = tree.find(from).filter(|id| super::is_active(chain, *id))?;
+    let (first, tip) = (tree.node(first).height, tree.node(chain.tip()).height);
     let last = tip.min(first.saturating_add(u32::try_from(count - 1).unwrap_or(u32::MAX)));
-    let mut next = tree.ancestor(chain.tip(), last + 1);
+    Some((chain.tip(), first..=last))
+}
+
+/// Some of the chain that ends in `tip`. They are found from the last one down, so that each costs a step.
+fn some_of(chain: &Chain, (tip, heights): Part) -> Vec<HeaderFacts> {
+    let tree = chain.tree();
+    let (first, last) = heights.into_inner();
+    let mut next = tree.ancestor(tip, last + 1);
     let mut facts = Vec::with_capacity((last - first) as usize + 1);
-    let mut walk = Some(super::at_height(chain, last));
+    let mut walk = tree.ancestor(tip, last);
     while let Some(id) = walk.filter(|id| tree.node(*id).height >= first) {
-        facts.push(HeaderFacts::with_place(chain, id, true, next));
+        facts.push(HeaderFacts::with_place(chain, id, Some(tip), next));
         (next, walk) = (Some(id), tree.node(id).parent());
     }
     facts.reverse();
     facts
+}
+
+/// Those of the active chain from a block on, at most so many, as of one moment; none if that is not part of
+/// it. The chain goes on between questions.
+pub(crate) fn headers_from(
+    node: &Seam,
+    from: BlockHash,
+    count: usize,
+) -> Result<Vec<HeaderFacts>, RpcError> {
+    let asked = node.ask(move |node| part(node.chain(), &from, count))?;
+    let Some((tip, heights)) = asked else { return Ok(Vec::new()) };
+    let (mut first, last) = heights.into_inner();
+    let mut facts = Vec::new();
+    while first <= last {
+        let end = last.min(first + AT_ONCE - 1);
+        facts.extend(node.ask(move |node| some_of(node.chain(), (tip, first..=end)))?);
+        first = end + 1;
+    }
+    Ok(facts)
 }
 
 pub(super) fn header(call: &mut Call<'_>) -> Result<Json, RpcError> {

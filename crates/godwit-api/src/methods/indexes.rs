@@ -1,6 +1,7 @@
 //! What the optional indexes tell, and how far they are.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use godwit_chain::Validity;
@@ -22,7 +23,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// The only kind of filter.
-const BASIC: &str = "basic";
+pub(super) const BASIC: &str = "basic";
 
 /// What the largest filter, of less than 400 kB, takes of the memory of answers with its text.
 const MAX_FILTER_ROOM: usize = 4 << 20;
@@ -47,7 +48,7 @@ pub(crate) fn catch_up(call: &Call<'_>, status: &Status) -> Result<bool, RpcErro
 }
 
 /// What is said where an index cannot be read.
-fn unreadable(error: &IndexError) -> RpcError {
+pub(super) fn unreadable(error: &IndexError) -> RpcError {
     log::error!("An index cannot be read: {error}");
     let text = "The index cannot be read. If it is damaged, it is built again.";
     RpcError::new(code::INTERNAL_ERROR, text)
@@ -192,20 +193,22 @@ pub(crate) fn filter_headers(
     Ok(Ok(headers))
 }
 
+/// The index of this kind of filters.
+pub(super) fn filters(call: &Call<'_>, kind: &str) -> Result<Arc<FilterIndex>, RpcError> {
+    if kind != BASIC {
+        return Err(RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Unknown filtertype"));
+    }
+    let refused = || RpcError::new(code::MISC_ERROR, "Index is not enabled for filtertype basic");
+    call.node.indexes().filters.clone().ok_or_else(refused)
+}
+
 pub(super) fn block_filter(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let hash: BlockHash = parse::hash(call.arg(0), "blockhash")?;
     let kind = match call.arg(1) {
         Json::Null => BASIC,
         kind => kind.as_text()?,
     };
-    let refused = |code, text: &str| RpcError::new(code, text);
-    if kind != BASIC {
-        return Err(refused(code::INVALID_ADDRESS_OR_KEY, "Unknown filtertype"));
-    }
-    let index =
-        call.node.indexes().filters.clone().ok_or_else(|| {
-            refused(code::MISC_ERROR, "Index is not enabled for filtertype basic")
-        })?;
+    let index = filters(call, kind)?;
     let found = filter_of(call, &index, hash)?.ok_or_else(block_not_found)?;
     let filter = found.map_err(|why| {
         let code = match why {
@@ -213,7 +216,7 @@ pub(super) fn block_filter(call: &mut Call<'_>) -> Result<Json, RpcError> {
             NoFilter::BeingIndexed => code::MISC_ERROR,
             NoFilter::Unexpected => code::INTERNAL_ERROR,
         };
-        refused(code, why.text())
+        RpcError::new(code, why.text())
     })?;
     let header = BlockHash::from_bytes(filter.header).to_string();
     Ok(Json::object([("filter", Json::hex(&filter.bytes)), ("header", header.into())]))

@@ -33,7 +33,7 @@ const PER_FOUND: usize = 200;
 /// Memory of an output in the answer, its value and its text, beside script and descriptor.
 const PER_OUTPUT: usize = 1500;
 
-/// A search goes on for minutes: it leaves half of the answers' memory to others.
+/// The share of the answers' memory that a search has.
 const SHARE: usize = 2;
 
 /// Coins between two looks whether the search is to end.
@@ -43,7 +43,7 @@ const LOOK_EVERY: u64 = 1 << 10;
 const HEIGHTS: usize = 1000;
 
 /// A descriptor, and the numbers that are looked for.
-struct Object {
+pub(super) struct Object {
     descriptor: Descriptor,
     numbers: RangeInclusive<u32>,
 }
@@ -58,29 +58,39 @@ impl Object {
 
 /// Which script it is: of which object, path and number, and which of those of `combo`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+pub(super) struct Place {
     object: u32,
     path: u32,
     number: u32,
     nth: u32,
 }
 
-fn unfit(text: impl Into<String>) -> RpcError {
+/// What is said to who begins a second search of a kind.
+pub(super) fn busy() -> RpcError {
+    unfit("Scan already in progress, use action \"abort\" or \"status\"")
+}
+
+pub(super) fn unfit(text: impl Into<String>) -> RpcError {
     RpcError::new(code::INVALID_PARAMETER, text)
 }
 
-fn too_large(text: &str) -> RpcError {
+pub(super) fn too_large(text: &str) -> RpcError {
     RpcError::new(code::LIMIT_EXCEEDED, text)
 }
 
 /// The memory of a search, of which it has at most so much.
-struct Kept {
+pub(super) struct Kept {
     bytes: usize,
     most: usize,
 }
 
 impl Kept {
-    fn add(&mut self, call: &mut Call<'_>, bytes: usize) -> Result<(), RpcError> {
+    /// Nothing yet, of at most half of the answers' memory: a search goes on for minutes.
+    pub(super) fn new(call: &Call<'_>) -> Self {
+        Self { bytes: 0, most: call.room.limit() / SHARE }
+    }
+
+    pub(super) fn add(&mut self, call: &mut Call<'_>, bytes: usize) -> Result<(), RpcError> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > self.most {
             return Err(too_large("The search needs too much memory: look for less at once"));
@@ -133,7 +143,7 @@ fn object(call: &mut Call<'_>, value: &Json, kept: &mut Kept) -> Result<Object, 
 }
 
 /// All of them: as many as have scripts within the limits.
-fn objects(call: &mut Call<'_>, kept: &mut Kept) -> Result<Vec<Object>, RpcError> {
+pub(super) fn objects(call: &mut Call<'_>, kept: &mut Kept) -> Result<Vec<Object>, RpcError> {
     let (mut objects, mut scripts, mut derived) = (Vec::new(), 0_usize, 0_usize);
     let args = call.args;
     for value in args.get(1).unwrap_or(&Json::Null).as_list()? {
@@ -153,7 +163,7 @@ fn objects(call: &mut Call<'_>, kept: &mut Kept) -> Result<Vec<Object>, RpcError
 
 /// The scripts that are looked for; of one that is named twice, the first place. Not all where the search is
 /// aborted.
-fn scripts(
+pub(super) fn scripts(
     call: &mut Call<'_>,
     objects: &[Object],
     progress: &Progress,
@@ -266,16 +276,14 @@ fn blocks(
 
 fn start(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let api = call.api;
-    let busy = || unfit("Scan already in progress, use action \"abort\" or \"status\"");
-    let running = api.coins.begin_search().ok_or_else(busy)?;
+    let running = api.coins.search.begin().ok_or_else(busy)?;
     let progress = &running.progress;
     if call.args.len() < 2 {
         let text = "scanobjects argument is required for the start action";
         return Err(RpcError::new(code::MISC_ERROR, text));
     }
     let _waiting = api.begin_wait()?;
-    let limit = call.room.limit();
-    let mut kept = Kept { bytes: 0, most: limit / SHARE };
+    let mut kept = Kept::new(call);
     let objects = objects(call, &mut kept)?;
     let of_objects = kept.bytes;
     let scripts = scripts(call, &objects, progress, &mut kept)?;
@@ -290,7 +298,7 @@ fn start(call: &mut Call<'_>) -> Result<Json, RpcError> {
     };
     drop((view, scripts));
     kept.shrink_to(call, of_objects + PER_FOUND * found.coins.len());
-    kept.most = limit;
+    kept.most = call.room.limit();
     found.coins.sort_unstable_by_key(|coin| coin.outpoint);
     let blocks = blocks(call, tip.hash, found.coins.iter().map(|coin| coin.height).collect())?;
     let (mut unspents, mut total) = (Vec::with_capacity(found.coins.len()), 0);
@@ -337,20 +345,14 @@ fn start(call: &mut Call<'_>) -> Result<Json, RpcError> {
 pub(super) fn scan_set(call: &mut Call<'_>) -> Result<Json, RpcError> {
     match call.arg(0).as_text()? {
         "start" => start(call),
-        "status" => Ok(match call.api.coins.search() {
+        "status" => Ok(match call.api.coins.search.under_way() {
             None => Json::Null,
             Some(progress) => {
                 let percent = progress.percent.load(Ordering::Relaxed);
                 Json::object([("progress", percent.into())])
             }
         }),
-        "abort" => {
-            let running = call.api.coins.search();
-            if let Some(progress) = &running {
-                progress.aborted.store(true, Ordering::SeqCst);
-            }
-            Ok(running.is_some().into())
-        }
+        "abort" => Ok(call.api.coins.search.abort().into()),
         other => Err(unfit(format!("Invalid action '{other}'"))),
     }
 }

@@ -1,12 +1,13 @@
 //! Statistics of one block.
 
 use godwit_consensus::connect;
-use godwit_primitives::{BlockHash, MAX_MONEY};
+use godwit_primitives::MAX_MONEY;
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::BlockUndo;
 
 use super::headers::HeaderFacts;
-use super::{Call, at_height, cost, find, parse, source, stored};
+use super::named::Named;
+use super::{Call, cost, source, stored};
 use crate::script::is_unspendable;
 
 /// What an unspent output takes beside its value and script: its outpoint, height and whether it is of a
@@ -53,25 +54,8 @@ fn percentiles(rates: &mut [(i64, i64)], total_weight: i64) -> [i64; 5] {
     found
 }
 
-/// The block that a hash or a height of the active chain names.
-enum Named {
-    Hash(BlockHash),
-    Height(u32),
-}
-
-fn named(value: &Json) -> Result<Named, RpcError> {
-    let Json::Number(_) = value else {
-        return parse::hash(value, "hash_or_height").map(Named::Hash);
-    };
-    let height: i32 = value.as_integer()?;
-    u32::try_from(height).map(Named::Height).map_err(|_| {
-        let text = format!("Target block height {height} is negative");
-        RpcError::new(code::INVALID_PARAMETER, text)
-    })
-}
-
 pub(super) fn block_stats(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let named = named(call.arg(0))?;
+    let named = Named::parse(call.arg(0))?;
     let mut selected: Vec<String> = Vec::new();
     if !call.arg(1).is_null() {
         for name in call.arg(1).as_list()? {
@@ -82,15 +66,7 @@ pub(super) fn block_stats(call: &mut Call<'_>) -> Result<Json, RpcError> {
     selected.dedup();
     let (facts, source) = call.node.ask(move |node| {
         let chain = node.chain();
-        let tip = chain.tip_point().height;
-        let id = match named {
-            Named::Hash(hash) => find(chain, &hash)?,
-            Named::Height(height) if height <= tip => at_height(chain, height),
-            Named::Height(height) => {
-                let text = format!("Target block height {height} after current tip {tip}");
-                return Err(RpcError::new(code::INVALID_PARAMETER, text));
-            }
-        };
+        let id = named.find(chain)?;
         Ok((HeaderFacts::of(chain, id), source(chain, id)?))
     })??;
     call.room.grow(source.size() * cost::DECODED + source.undo_size() * cost::OF_RECORD)?;

@@ -10,7 +10,7 @@ use godwit_rpc::{Json, RpcError, code};
 use godwit_stream::{DataStream, Encode, SpanReader};
 
 use super::{Call, block_not_found, parse};
-use crate::seam::{BlockOutcome, Overruled, Seam};
+use crate::seam::{BlockOutcome, Overruled, Seam, Word};
 
 fn header_of(bytes: &[u8]) -> Option<BlockHeader> {
     let bytes = bytes.get(..HEADER_SIZE)?;
@@ -104,9 +104,9 @@ const POLL: Duration = Duration::from_millis(5);
 /// How long the chain may go on to connect other blocks before the caller is answered.
 const SETTLING: Duration = Duration::from_secs(10);
 
-fn overrule(call: &mut Call<'_>, valid: bool) -> Result<Json, RpcError> {
+fn overrule(call: &mut Call<'_>, word: Word) -> Result<Json, RpcError> {
     let hash: BlockHash = parse::hash(call.arg(0), "blockhash")?;
-    match call.node.ask(move |node| node.overrule(&hash, valid))? {
+    match call.node.ask(move |node| node.overrule(&hash, word))? {
         Ok(()) => {}
         // As Core: nothing happens.
         Err(Overruled::Genesis) => return Ok(Json::Null),
@@ -126,11 +126,15 @@ fn overrule(call: &mut Call<'_>, valid: bool) -> Result<Json, RpcError> {
 }
 
 pub(super) fn invalidate(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    overrule(call, false)
+    overrule(call, Word::Invalid)
 }
 
 pub(super) fn reconsider(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    overrule(call, true)
+    overrule(call, Word::Reconsidered)
+}
+
+pub(super) fn prefer(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    overrule(call, Word::Preferred)
 }
 
 #[cfg(test)]

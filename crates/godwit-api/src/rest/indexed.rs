@@ -72,7 +72,7 @@ pub(super) fn headers(
 ) -> Result<Content, Refusal> {
     let index = call.node.indexes().filters.clone().ok_or_else(not_enabled)?;
     call.room.grow(count * HEADER_HEX)?;
-    let blocks = call.node.ask(move |node| headers_from(node.chain(), &from, count))?;
+    let blocks = headers_from(&call.node, from, count)?;
     let headers = filter_headers(call, &index, &blocks)?.map_err(|why| missing(&why))?;
     let text = |header: &[u8; 32]| Json::from(BlockHash::from_bytes(*header).to_string());
     Ok(match format {

@@ -5,6 +5,7 @@ mod coins_view;
 mod durable;
 mod overruled;
 mod reads;
+mod recheck;
 mod rewritten;
 mod sealed_windows;
 mod second_look;

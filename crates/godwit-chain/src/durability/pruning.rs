@@ -1,10 +1,11 @@
-//! Deletes old block and undo files (`-prune`).
+//! Deletes old block and undo files (`-prune`), by their size or on request.
 //!
-//! Files are deleted with commits that happen anyway, oldest first, while all block and undo files
-//! together exceed the target. A file is kept if it is being appended to, holds a block above the
-//! tip less [`MIN_BLOCKS_TO_KEEP`], or holds a block that a restart would apply or take back: those
-//! above the block whose coins the commit leaves on disk. Such files may exceed the target; no
-//! flush is made for its sake.
+//! Files are deleted with commits that happen anyway, oldest first, while all block and undo files together
+//! exceed the target. A file is kept if it is being appended to, holds a block above the tip less
+//! [`MIN_BLOCKS_TO_KEEP`], or holds a block that a restart would apply or take back: those above the block
+//! whose coins the commit leaves on disk, or holds one that an index has not read. Such files may exceed the
+//! target; no flush is made for its sake. On request ([`Pruning::request`]) the files are deleted that hold
+//! no block above a height, with the next commit.
 //!
 //! The commit's transaction removes the positions of the blocks from the index; only after it are
 //! the files deleted. A pruned block keeps its number of transactions, which marks it as received,
@@ -20,12 +21,22 @@ use crate::tree::NodeId;
 /// `validation.h`).
 pub const MIN_BLOCKS_TO_KEEP: u32 = 288;
 
+/// Files are deleted on request alone: no target is exceeded ever. (So in Core, too.)
+pub const PRUNE_ON_REQUEST: u64 = u64::MAX;
+
+/// Blocks that are kept below those that somebody still has to read (Core `PRUNE_LOCK_BUFFER`).
+const KEPT_BELOW: u32 = 10;
+
 /// See the module's documentation.
 pub(crate) struct Pruning {
     /// Bytes that all block and undo files together may have; `None` keeps everything.
     target: Option<u64>,
     /// The blocks of each file; empty without a target.
     files: BTreeMap<u32, Blocks>,
+    /// The operator wants files deleted that have no block above this height.
+    requested: Option<u32>,
+    /// The last block that each index has: those above are kept for it.
+    readers: BTreeMap<&'static str, u32>,
     /// The block whose coins are on disk.
     coins: NodeId,
     /// Lowest height from which on the active chain's blocks are stored.
@@ -46,8 +57,11 @@ struct Blocks {
 impl Pruning {
     /// The coins of the tip are on disk.
     pub(crate) fn new(target: Option<u64>, index: &BlockIndex) -> Self {
-        let (files, coins) = (BTreeMap::new(), index.tip());
-        let mut pruning = Self { target, files, coins, lowest: 0, new_file: false, prunings: 0 };
+        let (files, requested, readers) = (BTreeMap::new(), None, BTreeMap::new());
+        let coins = index.tip();
+        let (lowest, new_file, prunings) = (0, false, 0);
+        let mut pruning =
+            Self { target, files, requested, readers, coins, lowest, new_file, prunings };
         for place in 0..index.tree().len() as u32 {
             let id = index.tree().at(place);
             let node = index.node(id);
@@ -84,6 +98,31 @@ impl Pruning {
         self.prunings
     }
 
+    /// Whether blocks are deleted at all.
+    pub(crate) fn is_on(&self) -> bool {
+        self.target.is_some()
+    }
+
+    /// With the next commit, files are deleted that have no block above `height`, as far as they may be.
+    pub(crate) fn request(&mut self, height: u32) {
+        self.requested = Some(height);
+    }
+
+    /// Keeps the blocks above `height` until this reader has read them, and gives them up with `None`.
+    pub(crate) fn keep_above(&mut self, reader: &'static str, height: Option<u32>) {
+        let before = match height {
+            Some(height) => self.readers.insert(reader, height),
+            None => self.readers.remove(reader),
+        };
+        // Files that were kept for it may go.
+        self.new_file |= self.target.is_some() && before != height;
+    }
+
+    /// Whether a request waits for a commit.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.requested.is_some()
+    }
+
     /// Finds the lowest stored block of the active chain.
     pub(crate) fn find_lowest(&mut self, index: &BlockIndex) {
         let (mut walk, genesis) = (index.tip(), index.tree().genesis());
@@ -118,6 +157,7 @@ impl Pruning {
         replay: Option<NodeId>,
     ) -> Vec<u32> {
         let files = self.files_to_prune(env, index, replay);
+        self.requested = None;
         for file in &files {
             let Some(blocks) = self.files.remove(file) else { continue };
             for id in blocks.ids {
@@ -150,10 +190,11 @@ impl Pruning {
         let (limit, open) = (self.prunable_height(index, replay), env.store.first_open_file());
         let mut found = Vec::new();
         for (file, bytes) in files {
-            if total <= target {
-                break;
-            }
             let highest = self.files.get(&file).map_or(0, |blocks| blocks.highest);
+            let is_requested = self.requested.is_some_and(|height| highest <= height);
+            if total <= target && !is_requested {
+                continue;
+            }
             if file < open && highest <= limit {
                 found.push(file);
                 total -= bytes;
@@ -169,6 +210,11 @@ impl Pruning {
         let fork = |tip| index.height(index.tree().fork(self.coins, tip));
         let replayed = replay.map_or(u32::MAX, fork);
         let tip = index.tip();
-        index.height(tip).saturating_sub(MIN_BLOCKS_TO_KEEP).min(fork(tip)).min(replayed)
+        let read = self
+            .readers
+            .values()
+            .min()
+            .map_or(u32::MAX, |height| height.saturating_sub(KEPT_BELOW + 1));
+        index.height(tip).saturating_sub(MIN_BLOCKS_TO_KEEP).min(fork(tip)).min(replayed).min(read)
     }
 }

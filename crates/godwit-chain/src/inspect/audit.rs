@@ -11,7 +11,7 @@
 
 mod culprits;
 mod ledger;
-mod scripts;
+pub(crate) mod scripts;
 mod sums;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ mod overrule;
 mod panics;
 mod pruned_branches;
 mod pruning;
+mod pruning_on_request;
 mod reindex;
 mod restart;
 mod rot;

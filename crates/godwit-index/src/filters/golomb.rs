@@ -4,7 +4,7 @@
 use std::hash::Hasher;
 
 use godwit_primitives::{Block, BlockHash, Coin};
-use godwit_stream::DataStream;
+use godwit_stream::{DataStream, SpanReader};
 use siphasher::sip::SipHasher24;
 
 /// Bits of a difference that are written as they are (`P`).
@@ -27,20 +27,56 @@ pub(super) fn basic_filter(block: &Block, spent: &[Coin]) -> Vec<u8> {
     encode(&block.hash(), &scripts)
 }
 
+/// What elements are hashed to in the filter of a block that has `count` of them, in order.
+fn numbers<'e>(
+    block: &BlockHash,
+    count: u64,
+    elements: impl Iterator<Item = &'e [u8]>,
+    numbers: &mut Vec<u64>,
+) {
+    let range = u128::from(count) * u128::from(INVERSE_RATE);
+    let key = block.to_bytes().first_chunk().copied().expect("32 bytes begin with 16");
+    numbers.clear();
+    numbers.extend(elements.map(|element| {
+        let mut hasher = SipHasher24::new_with_key(&key);
+        hasher.write(element);
+        ((u128::from(hasher.finish()) * range) >> 64) as u64
+    }));
+    numbers.sort_unstable();
+}
+
+/// Whether a filter has any of these elements, or says so by chance; `None` where it is no filter. `wanted`
+/// is room for their numbers.
+pub(super) fn matches_any<'e>(
+    block: &BlockHash,
+    filter: &[u8],
+    elements: impl Iterator<Item = &'e [u8]>,
+    wanted: &mut Vec<u64>,
+) -> Option<bool> {
+    let mut reader = SpanReader::new(filter);
+    // An element takes more than a byte.
+    let count = reader.compact_size_any().ok().filter(|count| *count <= filter.len() as u64)?;
+    numbers(block, count, elements, wanted);
+    let (mut bits, mut last, mut wanted) = (BitReader::new(reader.rest()), 0_u64, wanted.iter());
+    let Some(mut next) = wanted.next() else { return Some(false) };
+    for _ in 0..count {
+        last = last.checked_add(bits.difference()?)?;
+        while *next < last {
+            let Some(behind) = wanted.next() else { return Some(false) };
+            next = behind;
+        }
+        if *next == last {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
 fn encode(block: &BlockHash, elements: &[&[u8]]) -> Vec<u8> {
     let mut out: DataStream = DataStream::new();
     out.write_compact_size(elements.len() as u64);
-    let range = elements.len() as u64 * INVERSE_RATE;
-    let key = block.to_bytes().first_chunk().copied().expect("32 bytes begin with 16");
-    let mut numbers: Vec<u64> = elements
-        .iter()
-        .map(|element| {
-            let mut hasher = SipHasher24::new_with_key(&key);
-            hasher.write(element);
-            ((u128::from(hasher.finish()) * u128::from(range)) >> 64) as u64
-        })
-        .collect();
-    numbers.sort_unstable();
+    let mut numbers = Vec::with_capacity(elements.len());
+    self::numbers(block, elements.len() as u64, elements.iter().copied(), &mut numbers);
     let mut bits = BitWriter::default();
     let mut last = 0;
     for number in numbers {
@@ -79,6 +115,39 @@ impl BitWriter {
 
     fn finish(self) -> Vec<u8> {
         self.bytes
+    }
+}
+
+/// The same, read.
+struct BitReader<'a> {
+    bytes: &'a [u8],
+    /// The next bit.
+    at: usize,
+}
+
+impl<'a> BitReader<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    fn bit(&mut self) -> Option<u64> {
+        let byte = *self.bytes.get(self.at / 8)?;
+        let bit = byte >> (7 - self.at % 8) & 1;
+        self.at += 1;
+        Some(u64::from(bit))
+    }
+
+    /// A difference of two numbers.
+    fn difference(&mut self) -> Option<u64> {
+        let mut ones = 0_u64;
+        while self.bit()? == 1 {
+            ones += 1;
+        }
+        let mut low = 0;
+        for _ in 0..REMAINDER_BITS {
+            low = low << 1 | self.bit()?;
+        }
+        Some((ones << REMAINDER_BITS) + low)
     }
 }
 
@@ -122,6 +191,41 @@ mod tests {
             let header = sha256d(&[&sha256d(&filter)[..], &reversed(&row[4])].concat());
             assert_eq!(header.to_vec(), reversed(&row[6]), "{}", row[0]);
         }
+    }
+
+    /// Beside the numbers themselves, looked for one by one.
+    #[test]
+    fn a_filter_has_its_elements_and_hardly_others() {
+        let block = BlockHash::from_bytes([6; 32]);
+        let scripts: Vec<[u8; 4]> = (0..2_000_u32).map(u32::to_le_bytes).collect();
+        let elements: Vec<&[u8]> = scripts.iter().map(|script| &script[..]).collect();
+        for count in [0, 1, 2, 300] {
+            let filter = encode(&block, &elements[..count]);
+            let mut all = Vec::new();
+            numbers(&block, count as u64, elements[..count].iter().copied(), &mut all);
+            let mut room = Vec::new();
+            let mut matches = |wanted: &[&[u8]]| {
+                matches_any(&block, &filter, wanted.iter().copied(), &mut room).expect("a filter")
+            };
+            for (n, element) in elements.iter().enumerate() {
+                let mut own = Vec::new();
+                numbers(&block, count as u64, std::iter::once(*element), &mut own);
+                let expected = all.contains(&own[0]);
+                assert_eq!(matches(&[element]), expected, "{n} of {count}");
+                assert!(expected || n >= count);
+            }
+            assert!(!matches(&[]));
+            assert_eq!(matches(&elements[count.saturating_sub(1)..]), count > 0);
+            assert_eq!(matches(&elements[..500]), count > 0);
+        }
+        // What is cut off, or is no filter, is told.
+        let filter = encode(&block, &elements[..300]);
+        let last = [elements[1_999]];
+        for bytes in [&filter[..0], &filter[..2], &filter[..filter.len() / 2], &[0xff; 40]] {
+            let found = matches_any(&block, bytes, last.iter().copied(), &mut Vec::new());
+            assert_ne!(found, Some(true), "{bytes:?}");
+        }
+        assert_eq!(matches_any(&block, &[1, 0xff], last.iter().copied(), &mut Vec::new()), None);
     }
 
     /// Bits at a byte's end, a difference of many ones, and no elements at all.

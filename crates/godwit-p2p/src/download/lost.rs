@@ -1,5 +1,5 @@
-//! Blocks that the chain had stored and that its disk has damaged: they are asked for by their hashes,
-//! wherever in the chain they are, beside the windows.
+//! Blocks that the chain had stored and that its disk has damaged, and those that the operator wants: they
+//! are asked for by their hashes, wherever in the chain they are, beside the windows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -124,6 +124,23 @@ impl LostBlocks {
         waiting.sort_by_cached_key(|(_, id, asked)| (!is_active(*id), *asked));
         waiting.into_iter().map(|(hash, id, _)| (hash, id)).collect()
     }
+}
+
+/// Notes that a peer is asked for a block because the operator wants that; whether it can be asked.
+pub(crate) fn ask_for(
+    downloads: &mut Downloads,
+    peer: PeerId,
+    (id, hash): (HeaderId, BlockHash),
+    index: &dyn HeaderIndex,
+    now: Now,
+) -> bool {
+    let now = downloads.clock.advance(now);
+    if !downloads.peers.contains_key(&peer) || downloads.is_requested(peer, &hash) {
+        return false;
+    }
+    downloads.ask(peer, id, hash, index.get(id).height, now);
+    expect_nothing(downloads, peer, &hash);
+    true
 }
 
 /// Whether the block is being judged, or was asked for a short time ago.

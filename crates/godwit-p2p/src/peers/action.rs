@@ -6,6 +6,7 @@ use godwit_stream::PooledStream;
 use super::misbehaviour::DisconnectReason;
 use crate::frame::Command;
 use crate::index::HeaderId;
+use crate::message::FilterQuery;
 use crate::peer_id::PeerId;
 use crate::target::Target;
 
@@ -13,9 +14,32 @@ use crate::target::Target;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(pub u64);
 
-/// Id of a [`ChainRequest::ReadBlock`]. Never used twice.
+/// Id of a [`ChainRequest::ReadBlock`] or [`ChainRequest::ReadFilters`]. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId(pub u64);
+
+/// Bytes of filters after which a reader takes no more at once: with the longest one behind them they are
+/// less than a block.
+pub const FILTER_BYTES: usize = 1 << 20;
+
+/// A block whose filter is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterBlock {
+    pub hash: BlockHash,
+    pub height: u32,
+}
+
+/// What is to be read of the index of filters. It is answered if the filter of `stop` is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterRead {
+    pub query: FilterQuery,
+    /// The last block of the request.
+    pub stop: FilterBlock,
+    /// Before the first block, for [`FilterQuery::Headers`].
+    pub previous: Option<FilterBlock>,
+    /// From the lowest up.
+    pub blocks: Vec<FilterBlock>,
+}
 
 /// What the driver has to do. Actions are done in order.
 #[derive(Debug)]
@@ -121,5 +145,13 @@ pub enum ChainRequest {
         id: HeaderId,
         /// The bytes are sent as they are, so they need not be decoded.
         raw: bool,
+    },
+    /// Read of the index of filters; answer with
+    /// [`ChainEvent::FiltersRead`](super::ChainEvent::FiltersRead), at any later time. It counts as a read
+    /// of a block does.
+    ReadFilters {
+        /// Returned with the answer.
+        request: ReadId,
+        read: FilterRead,
     },
 }

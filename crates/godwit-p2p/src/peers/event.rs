@@ -10,6 +10,7 @@ use super::action::{ReadId, SocketId};
 use super::operator::NodeCommand;
 use crate::frame::{Command, Frame};
 use crate::index::HeaderId;
+use crate::message::FilterData;
 use crate::net_address::NetAddress;
 use crate::peer_id::PeerId;
 use crate::transport::{Discard, Protocol, TransportError};
@@ -174,6 +175,12 @@ pub enum ChainEvent {
         request: ReadId,
         /// The bytes of the block; `None` when it could not be read.
         bytes: Option<PooledStream>,
+    },
+    /// Answer to [`ReadFilters`](super::ChainRequest::ReadFilters).
+    FiltersRead {
+        request: ReadId,
+        /// What was asked for, of filters the first ones; `None` when something is missing.
+        data: Option<FilterData>,
     },
 }
 

@@ -24,7 +24,7 @@ use super::reading::expect_block;
 use super::table::PeerTable;
 use crate::compact::{CompactError, PartialBlock};
 use crate::connection_kind::ConnectionKind;
-use crate::download::lost::LostBlocks;
+use crate::download::lost::{LostBlocks, ask_for};
 use crate::download::overdue::OverdueReason;
 use crate::download::{Downloads, PeerTraits, Receipt};
 use crate::inventory::{Inventory, InventoryKind};
@@ -140,6 +140,15 @@ impl BlockFetch {
         }
         for (peer, blocks) in requests {
             self.request_blocks(cx, peer, &blocks);
+        }
+    }
+
+    /// Asks a peer for a block because the operator wants that.
+    pub(super) fn ask_for(&mut self, cx: &mut Context<'_>, id: PeerId, hash: BlockHash) {
+        if let Some(header) = cx.index.find(&hash)
+            && ask_for(&mut self.downloads, id, (header, hash), cx.index, cx.judged())
+        {
+            self.request_blocks(cx, id, &[hash]);
         }
     }
 

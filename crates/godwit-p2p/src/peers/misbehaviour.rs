@@ -35,6 +35,8 @@ pub enum DisconnectReason {
     UselessHeaders,
     /// It asks for something that this node does not offer.
     NotOffered(Command),
+    /// It asks for filters of an unknown block, of none or of too many.
+    FilterRange(Command),
     /// It did not send the headers of a better chain in time, and other peers can.
     HeadersTimeout,
     /// It held up the download of blocks; another peer delivered.
@@ -121,6 +123,9 @@ impl fmt::Display for DisconnectReason {
             Self::UnwantedTransactions => "transactions in violation of the protocol",
             Self::UselessHeaders => "sends headers that bring nothing",
             Self::NotOffered(command) => return write!(f, "{command}, which is not offered"),
+            Self::FilterRange(command) => {
+                return write!(f, "{command} of an unknown block, of none or of too many");
+            }
             Self::HeadersTimeout => "timeout downloading headers",
             Self::BlockStalled => "stalling the block download",
             Self::BlockTimeout => "timeout downloading blocks",

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use godwit_primitives::BlockHash;
+
 use super::Peers;
 use super::peer::Peer;
 use super::traffic::Traffic;
@@ -36,6 +38,8 @@ pub enum NodeCommand {
     ClearBans,
     /// Try once to connect.
     TryNode(Target),
+    /// Ask a peer for a block, whatever the download is about. It is not blamed where none comes.
+    FetchBlock(PeerId, BlockHash),
     /// See [`Event::NetworkActive`](super::Event::NetworkActive).
     SetNetworkActive(bool),
 }

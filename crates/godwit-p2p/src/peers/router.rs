@@ -120,6 +120,12 @@ impl Parts {
                 self.forget_departed(cx);
                 self.serving.serve_waiting(cx, self.relay.recent());
             }
+            ChainEvent::FiltersRead { request, data } => {
+                cx.memory.end_read(request);
+                self.serving.on_filters(cx, self.relay.recent(), request, data.as_ref());
+                self.forget_departed(cx);
+                self.serving.serve_waiting(cx, self.relay.recent());
+            }
         }
         self.forget_departed(cx);
     }
@@ -211,6 +217,7 @@ impl Parts {
             }
             NodeCommand::ClearBans => cx.table.bans_mut().clear(),
             NodeCommand::TryNode(target) => self.connections.try_node(target),
+            NodeCommand::FetchBlock(peer, hash) => self.fetch.ask_for(cx, peer, hash),
             NodeCommand::SetNetworkActive(active) => self.set_active(cx, active),
         }
         self.forget_departed(cx);
@@ -324,6 +331,9 @@ impl Parts {
             Message::GetBlockTxn(request) => {
                 self.serving.on_getblocktxn(cx, recent, id, request);
             }
+            Message::GetFilters(request) => {
+                self.serving.on_getfilters(cx, recent, id, &request);
+            }
             Message::BlockTxn(answer) => {
                 let unrequested = self.fetch.on_blocktxn(cx, id, &answer);
                 self.on_unrequested(cx, id, unrequested);
@@ -419,10 +429,7 @@ impl Parts {
                 command @ (Command::MEMPOOL
                 | Command::FILTERLOAD
                 | Command::FILTERADD
-                | Command::FILTERCLEAR
-                | Command::GETCFILTERS
-                | Command::GETCFHEADERS
-                | Command::GETCFCHECKPT),
+                | Command::FILTERCLEAR),
                 _,
             ) => cx.disconnect(id, DisconnectReason::NotOffered(command)),
             (_, DiscardReason::Unknown | DiscardReason::UnexpectedBlock) => {}

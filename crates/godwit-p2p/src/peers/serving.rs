@@ -2,6 +2,8 @@
 //!
 //! Source: Core `net_processing.cpp`, `ProcessGetBlockData`, `GETHEADERS`, `GETBLOCKS`, `GETBLOCKTXN`.
 
+mod filter_span;
+mod filters;
 mod locator;
 mod requests;
 pub(super) mod state;
@@ -185,6 +187,9 @@ impl Serving {
         id: PeerId,
         request: Request,
     ) -> bool {
+        if let Request::Filters(span) = request {
+            return self.serve_filters(cx, id, span);
+        }
         if serve_recent(cx, recent, id, &request) {
             return true;
         }
@@ -226,6 +231,16 @@ impl Serving {
         Answer::Read(header)
     }
 
+    /// The peer for which something was read, and its request.
+    fn take_reading(&self, cx: &mut Context<'_>, request: ReadId) -> Option<(PeerId, Request)> {
+        let waits = |peer: &&Peer| {
+            peer.serving.reading.as_ref().is_some_and(|(reading, _)| *reading == request)
+        };
+        let id = cx.table.iter().find(waits)?.id;
+        let (_, wanted) = cx.table.get_mut(id)?.serving.reading.take()?;
+        Some((id, wanted))
+    }
+
     /// The answer to a [`ChainRequest::ReadBlock`] for a peer.
     pub(super) fn on_read(
         &mut self,
@@ -234,12 +249,7 @@ impl Serving {
         request: ReadId,
         bytes: Option<PooledStream>,
     ) {
-        let waits = |peer: &Peer| {
-            peer.serving.reading.as_ref().is_some_and(|(reading, _)| *reading == request)
-        };
-        let Some(id) = cx.table.iter().find(|peer| waits(peer)).map(|peer| peer.id) else { return };
-        let Some(peer) = cx.table.get_mut(id) else { return };
-        let Some((_, wanted)) = peer.serving.reading.take() else { return };
+        let Some((id, wanted)) = self.take_reading(cx, request) else { return };
         let Some(bytes) = bytes else {
             if cx.take_log_line(id) {
                 error!("peer={}: cannot load block {} from disk", id.0, wanted.block_hash());
@@ -340,7 +350,7 @@ fn serve_recent(cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, wanted: &R
             cx.send(id, &Message::CmpctBlock(recent.compact.clone()));
             continue_announcing(cx, id, hash);
         }
-        Request::Entry(_) => return false,
+        Request::Entry(_) | Request::Filters(_) => return false,
         Request::Transactions(request) => match block_transactions(recent.block.view(), request) {
             Some(answer) => cx.send(id, &Message::BlockTxn(answer)),
             None => cx.misbehave(id, Misbehaviour::TransactionsOutOfRange),
@@ -369,6 +379,8 @@ fn send_block(cx: &mut Context<'_>, id: PeerId, wanted: Request, bytes: PooledSt
             strip(&block, &mut stripped);
             (Command::BLOCK, stripped)
         }
+        // Of these no block is read.
+        Request::Filters(_) => return true,
         Request::Transactions(request) => match block_transactions(block.view(), &request) {
             Some(answer) => (Command::BLOCKTXN, encoded(&Message::BlockTxn(answer))),
             None => {

@@ -8,6 +8,7 @@ mod chains;
 mod compact;
 mod connections;
 mod encryption;
+mod filters;
 mod handshake;
 mod harness;
 mod header_sync;

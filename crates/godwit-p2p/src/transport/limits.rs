@@ -38,7 +38,10 @@ pub fn payload_limit(command: Command) -> Option<u32> {
         | Command::FEEFILTER
         | Command::PING
         | Command::PONG
-        | Command::GETADDR => MAX_SMALL_PAYLOAD,
+        | Command::GETADDR
+        | Command::GETCFILTERS
+        | Command::GETCFHEADERS
+        | Command::GETCFCHECKPT => MAX_SMALL_PAYLOAD,
         Command::ADDR => list(MAX_ADDRESSES, AddressEntry::V1_SIZE),
         Command::ADDRV2 => list(MAX_ADDRESSES, AddressEntry::V2_MAX_SIZE),
         Command::INV | Command::GETDATA | Command::NOTFOUND => list(MAX_INVENTORY, Inventory::SIZE),

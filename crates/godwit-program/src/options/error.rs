@@ -131,6 +131,12 @@ pub enum Problem {
         /// The other option, with its value.
         with: &'static str,
     },
+    /// An option that has no meaning without another one.
+    Lacks {
+        option: &'static str,
+        /// The other option.
+        needed: &'static str,
+    },
     /// `datadir` in the file points to a directory that has a configuration file itself.
     ConfigIgnored {
         /// The file that would not be read.
@@ -234,6 +240,9 @@ impl fmt::Display for OptionsError {
             }
             Problem::OfNoUse { option, with } => {
                 write!(f, "{dash}{option} is of no use with {dash}{with}")
+            }
+            Problem::Lacks { option, needed } => {
+                write!(f, "{dash}{option} needs {dash}{needed}")
             }
             Problem::ConfigIgnored { ignored } => {
                 write!(f, "in this datadir, {} would be ignored; merge the two", ignored.display())

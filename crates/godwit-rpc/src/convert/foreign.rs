@@ -1,5 +1,6 @@
 //! How arguments of methods that godwit does not have are read, for servers that have them: wallets above
-//! all. Each is position, form (`j` JSON, `s` text, `e` either) and name.
+//! all; and which arguments of its own are texts whatever is in them. Each is position, form (`j` JSON, `s`
+//! text, `e` either) and name.
 
 pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("addconnection", "2jv2transport"),
@@ -24,7 +25,8 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("createwalletdescriptor", "1jinternal 1joptions"),
     ("decodepsbt", "0spsbt"),
     ("descriptorprocesspsbt", "0spsbt 1jdescriptors 2ssighashtype 3jbip32derivs 4jfinalize"),
-    ("dumptxoutset", "0spath 1stype 2jin_memory 2joptions 2erollback"),
+    // What may have a `=` in it; the rest is in the table.
+    ("dumptxoutset", "0spath 1stype"),
     ("echoipc", "0sarg"),
     ("encryptwallet", "0spassphrase"),
     ("estimaterawfee", "0jconf_target 1jthreshold"),
@@ -37,9 +39,7 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ),
     ("getaddressesbylabel", "0slabel"),
     ("getbalance", "1jminconf 2jinclude_watchonly 3javoid_reuse"),
-    ("getblockfrompeer", "1jpeer_id"),
     ("getblocktemplate", "0jtemplate_request"),
-    ("getdescriptoractivity", "0jblockhashes 1jscanobjects 2jinclude_mempool"),
     ("gethdkeys", "0jactive_only 0joptions 0jprivate"),
     ("getmempoolancestors", "1jverbose"),
     ("getmempooldescendants", "1jverbose"),
@@ -84,7 +84,6 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("migratewallet", "0swallet_name 1spassphrase 2jload_wallet"),
     ("mockscheduler", "0jdelta_time"),
     ("prioritisetransaction", "1jdummy 2jfee_delta"),
-    ("pruneblockchain", "0jheight"),
     (
         "psbtbumpfee",
         "1jconf_target 1jfee_rate 1joptions 1joriginal_change_index 1joutputs 1jpsbt_version \
@@ -92,7 +91,6 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ),
     ("rescanblockchain", "0jstart_height 1jstop_height"),
     ("restorewallet", "0swallet_name 1sbackup_file 2jload_on_startup"),
-    ("scanblocks", "1jscanobjects 2jstart_height 3jstop_height 5jfilter_false_positives 5joptions"),
     ("scantxoutset", "1jscanobjects"),
     (
         "send",
@@ -132,7 +130,6 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("testmempoolaccept", "0jrawtxs 1jmaxfeerate"),
     ("unloadwallet", "0swallet_name 1jload_on_startup"),
     ("utxoupdatepsbt", "0spsbt 1jdescriptors"),
-    ("verifychain", "0jchecklevel 1jnblocks"),
     ("verifymessage", "1ssignature 2smessage"),
     (
         "walletcreatefundedpsbt",

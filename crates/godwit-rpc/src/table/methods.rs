@@ -1,12 +1,14 @@
 //! The rows.
 
+mod searches;
+mod upkeep;
+
 use super::Category::{
     Blockchain, Control, Hidden, Mining, Network, Rawtransactions, Signer, Util, Zmq,
 };
 use super::{Category, Kind, Method, Need, Param, Presence};
 
 const NOT_YET: &str = "not yet";
-const DUMP: &str = "not yet on a running node; `godwit utxo dump` does it on a stopped one";
 const LOAD: &str =
     "a running node does not replace its coins; `godwit utxo load` does it on a stopped one";
 const NO_MEMPOOL: &str = "godwit has no mempool";
@@ -30,7 +32,7 @@ const MAXTRIES: Param = or(
 
 /// All methods, by category and name.
 pub const METHODS: &[Method] = &[
-    absent(Blockchain, "dumptxoutset", DUMP),
+    upkeep::DUMP_TX_OUT_SET,
     present(Blockchain, "getbestblockhash", "The hash of the last block of the active chain.", &[]),
     present(
         Blockchain,
@@ -52,6 +54,7 @@ pub const METHODS: &[Method] = &[
         "The filter of a block (BIP158), by -blockfilterindex, and the header of the filter.",
         &[BLOCKHASH, or("filtertype", Kind::Text, "basic", "Which filter: only this one.")],
     ),
+    upkeep::GET_BLOCK_FROM_PEER,
     present(
         Blockchain,
         "getblockhash",
@@ -107,7 +110,7 @@ pub const METHODS: &[Method] = &[
         "Which rule changes are in force in the block after one.",
         &[or("blockhash", Kind::Hex, "the tip", "The block's hash.")],
     ),
-    absent(Blockchain, "getdescriptoractivity", NOT_YET),
+    searches::GET_DESCRIPTOR_ACTIVITY,
     present(
         Blockchain,
         "getdifficulty",
@@ -204,10 +207,10 @@ pub const METHODS: &[Method] = &[
     ),
     absent(Blockchain, "importmempool", NO_MEMPOOL),
     absent(Blockchain, "loadtxoutset", LOAD),
-    absent(Blockchain, "preciousblock", NOT_YET),
-    absent(Blockchain, "pruneblockchain", NOT_YET),
+    upkeep::PRECIOUS_BLOCK,
+    upkeep::PRUNE_BLOCKCHAIN,
     absent(Blockchain, "savemempool", NO_MEMPOOL),
-    absent(Blockchain, "scanblocks", NOT_YET),
+    searches::SCAN_BLOCKS,
     present(
         Blockchain,
         "scantxoutset",
@@ -221,7 +224,7 @@ pub const METHODS: &[Method] = &[
             ),
         ],
     ),
-    absent(Blockchain, "verifychain", NOT_YET),
+    upkeep::VERIFY_CHAIN,
     present(
         Blockchain,
         "verifytxoutproof",
@@ -276,7 +279,6 @@ pub const METHODS: &[Method] = &[
         &[optional("wait", Kind::Number, "Milliseconds to wait before; for tests.")],
     ),
     present(Control, "uptime", "For how many seconds the node has been running.", &[]),
-    absent(Hidden, "abortprivatebroadcast", NO_MEMPOOL),
     absent(Hidden, "addconnection", FOR_CORE),
     absent(Hidden, "addpeeraddress", FOR_CORE),
     present(
@@ -478,6 +480,7 @@ pub const METHODS: &[Method] = &[
         "Turns connections to peers on or off.",
         &[required("state", Kind::Bool, "On or off.")],
     ),
+    absent(Rawtransactions, "abortprivatebroadcast", NO_MEMPOOL),
     absent(Rawtransactions, "analyzepsbt", NO_PSBT),
     absent(Rawtransactions, "combinepsbt", NO_PSBT),
     absent(Rawtransactions, "combinerawtransaction", NO_KEYS),

@@ -10,19 +10,20 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use godwit_api::{
-    BlockOutcome, NodeState, Overruled, Pruning, Reject, Snapshot, SyncReport, TipFacts,
+    BlockOutcome, NodeState, Overruled, Pruning, Reject, Snapshot, SyncReport, TipFacts, Word,
 };
 use godwit_chain::{
-    Chain, ChainError, CoinsView, Event, MAX_TIP_AGE, NodeId, OverruleError, Poll, Source, Verdict,
-    note_damaged, view_coins,
+    Chain, ChainError, CoinsView, Event, MAX_TIP_AGE, NodeId, OverruleError, PRUNE_ON_REQUEST,
+    Poll, Source, Verdict, keep_above, note_damaged, prune_to, view_coins, want_again,
 };
 use godwit_p2p::{
-    Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderIndex, NetCommand, NetEvent,
-    NodeCommand, Now, PeerId, Peers, ReadId, RefusedHeader,
+    Action, ChainEvent, ChainRequest, Event as PeersEvent, FilterData, HeaderIndex, NetCommand,
+    NetEvent, NodeCommand, Now, PeerId, Peers, ReadId, RefusedHeader,
 };
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
 
+use super::filters::FilterReads;
 use super::index::ChainIndex;
 use super::notices::Announcer;
 use crate::chain_log::{log_disconnected, update_tip};
@@ -69,6 +70,8 @@ pub struct NodeCore {
     operator: Operator,
     /// Who tells others of blocks, if anybody does.
     announcer: Option<Announcer>,
+    /// Who reads filters for peers, if they are served.
+    filters: Option<FilterReads>,
 }
 
 /// Blocks that were handed in.
@@ -131,6 +134,7 @@ impl NodeCore {
                 now: Now { monotonic: Duration::ZERO, unix: 0 },
             },
             announcer: None,
+            filters: None,
         }
     }
 
@@ -155,6 +159,11 @@ impl NodeCore {
     /// Has others told of blocks from now on, if there is who tells them.
     pub(super) fn tell_of_blocks(&mut self, announcer: Option<Announcer>) {
         self.announcer = announcer;
+    }
+
+    /// Has filters read for peers from now on, if there is who reads them.
+    pub(super) fn read_filters(&mut self, filters: Option<FilterReads>) {
+        self.filters = filters;
     }
 
     /// Tells others of the blocks of the turns before.
@@ -231,6 +240,7 @@ impl NodeCore {
         let tip = tree.node(chain.tip());
         let height = chain.prune_height();
         let misses_blocks = prune_target.is_some() || height > 0;
+        let target = prune_target.filter(|target| *target != PRUNE_ON_REQUEST);
         let warning = chain.assumed().map(|assumed| {
             let height = assumed.base.height;
             format!("The coins up to block {height} come from a snapshot and were not validated by this node.")
@@ -247,7 +257,7 @@ impl NodeCore {
             progress: chain.verification_progress(chain.tip(), now.unix),
             initial_download: self.initial_download,
             bytes_on_disk: sync.bytes_on_disk,
-            pruning: misses_blocks.then_some(Pruning { height, target: prune_target }),
+            pruning: misses_blocks.then_some(Pruning { height, target }),
             network_active: self.operator.network_active,
             warnings: warning.into_iter().collect(),
             sync,
@@ -454,6 +464,12 @@ impl NodeCore {
                 }
                 self.chain.read_block(node, request.0);
             }
+            ChainRequest::ReadFilters { request, read } => {
+                let filters = self.filters.as_ref();
+                if filters.is_none_or(|filters| filters.try_send((request, read)).is_err()) {
+                    self.tell(now, ChainEvent::FiltersRead { request, data: None });
+                }
+            }
         }
     }
 
@@ -534,11 +550,12 @@ impl NodeState for NodeCore {
         self.operator.idle
     }
 
-    fn overrule(&mut self, hash: &BlockHash, valid: bool) -> Result<(), Overruled> {
+    fn overrule(&mut self, hash: &BlockHash, word: Word) -> Result<(), Overruled> {
         self.operator.idle = false;
-        let done = match valid {
-            true => self.chain.reconsider_block(hash),
-            false => self.chain.invalidate_block(hash),
+        let done = match word {
+            Word::Invalid => self.chain.invalidate_block(hash),
+            Word::Reconsidered => self.chain.reconsider_block(hash),
+            Word::Preferred => self.chain.prefer_block(hash),
         };
         done.map_err(|error| match error {
             OverruleError::Unknown(_) => Overruled::Unknown,
@@ -550,6 +567,26 @@ impl NodeState for NodeCore {
             }
             refused => Overruled::Refused(refused.to_string()),
         })
+    }
+
+    fn fetch_block(&mut self, peer: PeerId, id: NodeId) {
+        want_again(&mut self.chain, id);
+        let hash = self.chain.tree().node(id).hash;
+        self.command(NodeCommand::FetchBlock(peer, hash));
+    }
+
+    fn prune_to(&mut self, height: u32) {
+        prune_to(&mut self.chain, height);
+    }
+
+    fn keep_above(&mut self, reader: &'static str, height: Option<u32>) {
+        keep_above(&mut self.chain, reader, height);
+    }
+
+    fn filters_read(&mut self, request: ReadId, data: Option<FilterData>) {
+        let now = self.operator.now;
+        self.tell(now, ChainEvent::FiltersRead { request, data });
+        self.apply_actions(now);
     }
 
     fn view_coins(&mut self, to: Weak<Sender<CoinsView>>) {

@@ -16,6 +16,7 @@ use indicatif::MultiProgress;
 
 use super::core::{NodeCore, Turn};
 use super::dns::Resolver;
+use super::filters::{self, FilterThread};
 use super::index::ChainIndex;
 use super::indexes::{Opened, RunningIndexes};
 use super::notices;
@@ -127,6 +128,8 @@ struct Node<'a> {
     indexes: RunningIndexes,
     zmq: Option<Zmq>,
     core: NodeCore,
+    /// Behind the core, which asks it: ends when that is gone.
+    filters: Option<FilterThread>,
     sockets: Sockets,
     inbox: Inbox,
     resolver: Resolver,
@@ -139,6 +142,12 @@ struct Node<'a> {
 }
 
 /// What is offered to peers, of what there is.
+fn offered(config: &Config, chain: &Chain, all: Services) -> Services {
+    let is_pruned = config.prune_bytes.is_some() || chain.prune_height() > 0;
+    let filters = if config.indexes.served { Services::COMPACT_FILTERS } else { Services::NONE };
+    services(all, is_pruned) | filters
+}
+
 fn services(all: Services, is_pruned: bool) -> Services {
     if is_pruned { SERVICES_WHEN_PRUNED } else { all }
 }
@@ -186,7 +195,7 @@ impl<'a> Node<'a> {
         config: &Config,
         options: &'a NodeOptions,
         bars: &MultiProgress,
-        chain: Chain,
+        mut chain: Chain,
         started: Instant,
         max_connections: usize,
         server: Option<Server>,
@@ -198,18 +207,15 @@ impl<'a> Node<'a> {
         let pool = chain.block_buffers().clone();
         let encrypted = harden_for_encryption(options);
         let seed = random_seed()?;
-        let (sockets, inbox) = Sockets::start(
-            SocketsConfig {
-                magic: config.params.magic,
-                pool: pool.clone(),
-                proxies: proxies(options),
-                session: *random_bytes()?.first_chunk().expect("sixteen bytes"),
-                max_download_rate: options.max_download_rate,
-                encrypted,
-            },
-            listeners,
-        )
-        .map_err(SocketsError)?;
+        let of_sockets = SocketsConfig {
+            magic: config.params.magic,
+            pool: pool.clone(),
+            proxies: proxies(options),
+            session: *random_bytes()?.first_chunk().expect("sixteen bytes"),
+            max_download_rate: options.max_download_rate,
+            encrypted,
+        };
+        let (sockets, inbox) = Sockets::start(of_sockets, listeners).map_err(SocketsError)?;
         let (dir, magic) = (config.network_dir(), config.params.magic);
         let peers_file = PeersFile::new(Arc::new(RealDisk), &Threads::default(), &dir, magic)
             .map_err(ChainError::Spawn)?;
@@ -221,10 +227,10 @@ impl<'a> Node<'a> {
         };
         let (params, now) = (Arc::clone(chain.params()), now(started));
         let mut peers_config = peers_config(options, &params, max_connections, pool, seed);
-        let is_pruned = config.prune_bytes.is_some() || chain.prune_height() > 0;
-        peers_config.services = services(peers_config.services, is_pruned) | transport(encrypted);
+        peers_config.services =
+            offered(config, &chain, peers_config.services) | transport(encrypted);
         warn_of_clock(now, &chain);
-        let indexes = Opened::open(config, &chain)?;
+        let indexes = Opened::open(config, &mut chain)?;
         let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         peers.call_first(&anchors);
         let mut core = core_of(chain, peers, now, options, &dir);
@@ -232,7 +238,10 @@ impl<'a> Node<'a> {
         core.tell_of_blocks(announcer);
         let (overview, pruned) = (Overview::new(config, options, &core, now), config.prune_bytes);
         let shared = indexes.shared();
+        let served = shared.filters.clone().filter(|_| config.indexes.served);
         let rpc = Rpc::new(server, &core, now, options, pruned, shared, overview.report());
+        let (reads, filters) = filters::start(served, rpc.seam()).unzip();
+        core.read_filters(reads);
         let indexes = indexes.start(rpc.seam());
         Ok(Self {
             options,
@@ -240,6 +249,7 @@ impl<'a> Node<'a> {
             indexes,
             zmq,
             core,
+            filters,
             sockets,
             inbox,
             resolver: Resolver::new(),
@@ -357,6 +367,7 @@ impl<'a> Node<'a> {
         let tip = self.core.chain().tip_point();
         let closing = Instant::now();
         let mut chain = self.core.into_chain();
+        drop(self.filters);
         if ended == Ended::StopHeight {
             chain.flush()?;
         }

@@ -1,19 +1,21 @@
 //! The threads of the optional indexes.
 
+use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use godwit_api::Seam;
-use godwit_chain::Chain;
+use godwit_chain::{Chain, deletes_blocks, keep_above};
 use godwit_index::{
-    FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes, Outcome, TxIndexWriter,
-    next,
+    FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes, Outcome, Position,
+    TxIndexWriter, next,
 };
 use godwit_store::Rebuild;
 use godwit_store::disk::{RealDisk, StoreDisk};
 
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Failure, Fatal};
 use crate::options::Config;
 use crate::process::random_bytes;
 
@@ -49,6 +51,53 @@ fn opened<I: Index>(contents: Contents, open: impl FnOnce() -> Result<I, IndexEr
     open().and_then(cleared).map_err(|error| log::error!("The {} is off: {error}", I::NAME)).ok()
 }
 
+/// Of the last block that an index has; 0 for none, since no file holds genesis.
+fn height(position: &Position) -> u32 {
+    position.best().map_or(0, |best| best.height)
+}
+
+/// An index that cannot go on: blocks are deleted that it has not read.
+#[derive(Debug)]
+struct BehindPruned {
+    name: &'static str,
+    height: u32,
+    lowest: u32,
+}
+
+impl fmt::Display for BehindPruned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, height, lowest } = self;
+        write!(
+            f,
+            "the {name} has come to height {height}, and blocks below height {lowest} are deleted: leave it out, or              download the chain again (-reindex)"
+        )
+    }
+}
+
+impl Fatal for BehindPruned {
+    fn exit(&self) -> Exit {
+        Exit::Configuration
+    }
+}
+
+/// Fails where an index would wait for blocks that are deleted.
+fn check<I: Index>(chain: &Chain, index: Option<&I>) -> Result<(), BehindPruned> {
+    let lowest = chain.prune_height();
+    match index.map(|index| height(&index.position())) {
+        Some(height) if deletes_blocks(chain) && height + 1 < lowest => {
+            Err(BehindPruned { name: I::NAME, height, lowest })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Has the blocks kept that an index has not read.
+fn keep<I: Index>(chain: &mut Chain, index: Option<&I>) {
+    if let Some(index) = index {
+        keep_above(chain, I::NAME, Some(height(&index.position())));
+    }
+}
+
 /// Lets an index follow the chain on a thread of its own.
 fn spawn<I: Index + Send + 'static>(index: I, seam: &Seam) -> Option<JoinHandle<()>> {
     let seam = seam.clone();
@@ -59,7 +108,7 @@ fn spawn<I: Index + Send + 'static>(index: I, seam: &Seam) -> Option<JoinHandle<
 
 impl Opened {
     /// Opens those that the options name.
-    pub(super) fn open(config: &Config, chain: &Chain) -> Result<Self, Failure> {
+    pub(super) fn open(config: &Config, chain: &mut Chain) -> Result<Self, Failure> {
         let disk = StoreDisk::new(Arc::new(RealDisk));
         let dir = config.network_dir().join(INDEXES_DIR);
         let (genesis, secret) = (chain.params().genesis_hash, random_bytes()?);
@@ -71,10 +120,14 @@ impl Opened {
         let transactions =
             || opened(contents, || TxIndexWriter::open(&disk, &dir, genesis, secret));
         let filters = || opened(contents, || FilterIndexWriter::open(&disk, &dir, genesis));
-        Ok(Self {
+        let opened = Self {
             transactions: wanted.transactions.then(transactions).flatten(),
             filters: wanted.filters.then(filters).flatten(),
-        })
+        };
+        check(chain, opened.filters.as_ref())?;
+        // Before any block is deleted.
+        keep(chain, opened.filters.as_ref());
+        Ok(opened)
     }
 
     /// For whoever asks.
@@ -111,6 +164,8 @@ fn run<I: Index>(index: I, seam: &Seam) {
     let followed = follow(&mut follower, seam);
     if let Err(error) = followed.and_then(|()| follower.close()) {
         log::error!("The {} has stopped: {error}", I::NAME);
+        // Blocks are not kept for it for ever.
+        let (Ok(()) | Err(_)) = seam.post(|node| node.keep_above(I::NAME, None));
     }
 }
 
@@ -118,7 +173,10 @@ fn run<I: Index>(index: I, seam: &Seam) {
 fn follow<I: Index>(follower: &mut Follower<I>, seam: &Seam) -> Result<(), IndexError> {
     loop {
         let position = follower.position();
-        let asked = seam.ask(move |node| (next(node.chain(), &position), node.chain().tip_point()));
+        let asked = seam.ask(move |node| {
+            node.keep_above(I::NAME, Some(height(&position)));
+            (next(node.chain(), &position), node.chain().tip_point())
+        });
         let Ok((step, tip)) = asked else { return Ok(()) };
         match follower.take(step, &|| seam.is_ending())? {
             Outcome::GoesOn => {}

@@ -237,7 +237,9 @@ impl Rpc {
             return;
         }
         let best = chain.tree().node(chain.tree().best_header()).height;
+        let pruned = before.pruning.map_or(0, |pruning| pruning.height);
         let moved = chain.tip_point().hash != before.tip.hash
+            || chain.prune_height() != pruned
             || best != before.headers
             || core.is_initial_download() != before.initial_download
             || core.network_active() != before.network_active;

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
-use godwit_chain::{ScriptEngine, ScriptOptions};
+use godwit_chain::{PRUNE_ON_REQUEST, ScriptEngine, ScriptOptions};
 use godwit_p2p::Reachable;
 use godwit_primitives::{Network, Params};
 use godwit_program::options::{Invoked, OptionsError, Problem};
@@ -122,33 +122,37 @@ fn rebuild(draft: &Draft) -> Rebuild {
     }
 }
 
-/// The prune target in bytes. Except on regtest it must have room for the blocks that are never
-/// pruned (Core `node/blockmanager_args.cpp`, where 1 means pruning on request).
+/// The prune target in bytes; 1 means pruning on request. Except on regtest it must have room for the blocks
+/// that are never pruned (Core `node/blockmanager_args.cpp`).
 fn prune_bytes(invoked: &Invoked<Godwit>) -> Result<Option<u64>, OptionsError> {
     let Some(mib) = invoked.draft.files.prune_mib.filter(|mib| *mib > 0) else { return Ok(None) };
+    if mib == 1 {
+        return Ok(Some(PRUNE_ON_REQUEST));
+    }
     if mib >= MIN_PRUNE_MIB || invoked.network == Network::Regtest {
         return Ok(Some(mib << 20));
     }
-    let reason = match mib {
-        1 => "pruning on request, as Bitcoin Core calls it, is not there; say at least 550 MiB",
-        _ => "expected at least 550 MiB, or 0 to keep everything",
-    };
+    let reason = "expected at least 550 MiB, 1 to delete on request, or 0 to keep everything";
     let origin = invoked.origin("prune").expect("its value was given");
     Err(Problem::Refused { option: "prune", value: mib, reason }.at(origin))
 }
 
 /// The index of transactions leads to blocks that pruning would delete (Core `init.cpp` refuses the two
-/// likewise); that of filters is made from them, and nothing keeps them until it is.
+/// likewise); that of filters keeps them until it has read them.
 fn indexes(
     invoked: &Invoked<Godwit>,
     prune_bytes: Option<u64>,
 ) -> Result<IndexOptions, OptionsError> {
     let indexes = invoked.draft.files.indexes;
-    for (on, option) in [(indexes.transactions, "txindex"), (indexes.filters, "blockfilterindex")] {
-        if on && prune_bytes.is_some() {
-            let origin = invoked.origin(option).expect("its value was given");
-            return Err(Problem::OfNoUse { option, with: "prune" }.at(origin));
-        }
+    if indexes.transactions && prune_bytes.is_some() {
+        let option = "txindex";
+        let origin = invoked.origin(option).expect("its value was given");
+        return Err(Problem::OfNoUse { option, with: "prune" }.at(origin));
+    }
+    if indexes.served && !indexes.filters {
+        let origin = invoked.origin("peerblockfilters").expect("its value was given");
+        let problem = Problem::Lacks { option: "peerblockfilters", needed: "blockfilterindex" };
+        return Err(problem.at(origin));
     }
     Ok(indexes)
 }

@@ -2,6 +2,7 @@
 
 mod connections;
 mod hand_over;
+mod indexes;
 mod pages;
 mod rpc;
 mod zmq;
@@ -60,6 +61,7 @@ impl Program for Godwit {
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];
     const OPTIONS: &'static [&'static [OptionSpec<Self>]] = &[
         OPTIONS,
+        indexes::OPTIONS,
         connections::OPTIONS,
         rpc::OPTIONS,
         pages::OPTIONS,
@@ -392,47 +394,12 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "",
             "",
             "Delete old block and undo files once all of them together exceed this size (default: 0, \
-             keep everything). At least 550, on regtest at least 1. The last 288 blocks and those \
-             above the last flush of the UTXO set are kept even where that is more.",
+             keep everything). At least 550, on regtest at least 2. With 1, they are deleted when the RPC \
+             method pruneblockchain says so, and only then. The last 288 blocks and those above the last \
+             flush of the UTXO set are kept even where that is more.",
             |draft, text| {
                 draft.files.prune_mib =
                     Some(plain::number(text).filter(|mib| *mib <= MAX_PRUNE_MIB)?);
-                Some(())
-            },
-        )
-    },
-    OptionSpec {
-        form: Form::Flag,
-        commands: OF_NODE,
-        group: CONNECTIONS,
-        ..setting(
-            "txindex",
-            "",
-            "",
-            "Keep an index of all transactions, for getrawtransaction and gettxoutproof without a block's hash. It \
-             is built beside everything else, also later. Not with -prune (default: 0).",
-            |draft, text| {
-                draft.files.indexes.transactions = plain::flag(text)?;
-                Some(())
-            },
-        )
-    },
-    OptionSpec {
-        form: Form::Value { placeholder: "TYPE", expected: "basic, 1 or 0", off: Some("0") },
-        commands: OF_NODE,
-        group: CONNECTIONS,
-        ..setting(
-            "blockfilterindex",
-            "",
-            "",
-            "Keep an index of block filters (BIP158) of this type, for getblockfilter; 1 means basic, the only \
-             one. As -txindex (default: 0).",
-            |draft, text| {
-                draft.files.indexes.filters = match text.to_str()? {
-                    "basic" | "1" => true,
-                    "0" => false,
-                    _ => return None,
-                };
                 Some(())
             },
         )

@@ -18,11 +18,11 @@ const INPUTS: usize = 1_024;
 const BYTES: usize = 8 << 20;
 
 /// A block whose scripts are to run with the coins that are claimed.
-pub(super) struct Waiting {
-    pub(super) id: NodeId,
-    pub(super) block: Structured,
-    pub(super) coins: Vec<Coin>,
-    pub(super) flags: ScriptFlags,
+pub(crate) struct Waiting {
+    pub(crate) id: NodeId,
+    pub(crate) block: Structured,
+    pub(crate) coins: Vec<Coin>,
+    pub(crate) flags: ScriptFlags,
 }
 
 impl Waiting {
@@ -44,13 +44,13 @@ impl Waiting {
 }
 
 /// Why it is not known whether scripts hold.
-pub(super) enum Unknown {
+pub(crate) enum Unknown {
     Engine(ScriptError),
     Contradicted(Box<Contradiction>),
 }
 
 /// One thread's scripts.
-pub(super) struct ScriptQueue {
+pub(crate) struct ScriptQueue {
     scripts: Scripts,
     crosscheck: Option<NonZeroU32>,
     waiting: Vec<Waiting>,
@@ -59,13 +59,13 @@ pub(super) struct ScriptQueue {
 }
 
 impl ScriptQueue {
-    pub(super) fn new(options: &ScriptOptions) -> Self {
+    pub(crate) fn new(options: &ScriptOptions) -> Self {
         let (scripts, crosscheck) = (options.engine.start(), options.crosscheck_download);
         Self { scripts, crosscheck, waiting: Vec::new(), inputs: 0, bytes: 0 }
     }
 
     /// Takes a block, and verifies all that wait if they are enough. Returns those whose claims do not hold.
-    pub(super) fn push(&mut self, block: Waiting) -> Result<Vec<(NodeId, ClaimFault)>, Unknown> {
+    pub(crate) fn push(&mut self, block: Waiting) -> Result<Vec<(NodeId, ClaimFault)>, Unknown> {
         self.inputs += block.coins.len();
         self.bytes += block.block.memory() + block.coins.capacity() * size_of::<Coin>();
         self.waiting.push(block);
@@ -76,7 +76,7 @@ impl ScriptQueue {
     }
 
     /// Verifies all that wait.
-    pub(super) fn flush(&mut self) -> Result<Vec<(NodeId, ClaimFault)>, Unknown> {
+    pub(crate) fn flush(&mut self) -> Result<Vec<(NodeId, ClaimFault)>, Unknown> {
         (self.inputs, self.bytes) = (0, 0);
         let waiting = std::mem::take(&mut self.waiting);
         let txs: Vec<Vec<SpendingTx<'_>>> = waiting.iter().map(Waiting::txs).collect();

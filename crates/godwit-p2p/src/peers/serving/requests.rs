@@ -5,6 +5,7 @@ use std::mem::size_of;
 
 use godwit_primitives::BlockHash;
 
+use super::filter_span::FilterSpan;
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::BlockTransactionsRequest;
 
@@ -15,6 +16,8 @@ pub(super) enum Request {
     Entry(Inventory),
     /// A `getblocktxn`.
     Transactions(Box<BlockTransactionsRequest>),
+    /// A `getcfilters`, `getcfheaders` or `getcfcheckpt`.
+    Filters(Box<FilterSpan>),
 }
 
 impl Request {
@@ -23,21 +26,22 @@ impl Request {
         match self {
             Self::Entry(entry) => entry.block_hash(),
             Self::Transactions(request) => request.block_hash,
+            Self::Filters(span) => span.stop_hash,
         }
     }
 
-    /// The kind of the entry of a `getdata`; `None` for a `getblocktxn`.
+    /// The kind of the entry of a `getdata`; `None` for other messages.
     pub(super) fn kind(&self) -> Option<InventoryKind> {
         match self {
             Self::Entry(entry) => Some(entry.kind),
-            Self::Transactions(_) => None,
+            Self::Transactions(_) | Self::Filters(_) => None,
         }
     }
 
     fn transaction(&self) -> Option<Inventory> {
         match self {
             Self::Entry(entry) if entry.kind.is_transaction() => Some(*entry),
-            Self::Entry(_) | Self::Transactions(_) => None,
+            Self::Entry(_) | Self::Transactions(_) | Self::Filters(_) => None,
         }
     }
 
@@ -45,6 +49,7 @@ impl Request {
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Entry(_) => 0,
+            Self::Filters(_) => size_of::<FilterSpan>(),
             Self::Transactions(request) => {
                 size_of::<BlockTransactionsRequest>()
                     + request.positions.capacity() * size_of::<u16>()

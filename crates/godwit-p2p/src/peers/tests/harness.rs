@@ -30,6 +30,7 @@ pub(super) const FULL: Services = Services(1 | 8 | 1024);
 pub(super) enum Sent {
     Message(Message),
     Block(Vec<u8>),
+    Filters(Command, Vec<u8>),
 }
 
 pub(super) struct Harness {
@@ -51,6 +52,7 @@ pub(super) struct Harness {
     /// Reads are answered at once, or by the test.
     pub(super) hold_reads: bool,
     pub(super) reads: VecDeque<(ReadId, PeerId, crate::HeaderId)>,
+    pub(super) filters: VecDeque<(ReadId, crate::FilterRead)>,
     /// The driver's queues count as written as soon as they are filled.
     pub(super) reads_everything: bool,
     /// Pings are answered at once, by everybody.
@@ -119,6 +121,7 @@ impl Harness {
             expects_compact: BTreeMap::new(),
             hold_reads: false,
             reads: VecDeque::new(),
+            filters: VecDeque::new(),
             reads_everything: true,
             answers_pings: true,
             pongs: Vec::new(),
@@ -336,7 +339,7 @@ impl Harness {
     pub(super) fn take_only(&mut self, id: PeerId, command: Command) -> Vec<Message> {
         let messages = self.take(id).into_iter().filter_map(|sent| match sent {
             Sent::Message(message) => Some(message),
-            Sent::Block(_) => None,
+            Sent::Block(_) | Sent::Filters(..) => None,
         });
         messages.filter(|message| message.command() == command).collect()
     }
@@ -352,8 +355,6 @@ impl Harness {
             .map(|entry| entry.block_hash())
             .collect()
     }
-
-    // ---- the driver
 
     /// Does what the engine wants until it wants nothing more.
     pub(super) fn pump(&mut self) {
@@ -434,6 +435,7 @@ impl Harness {
                     self.answer_read(request, id);
                 }
             }
+            ChainRequest::ReadFilters { request, read } => self.filters.push_back((request, read)),
         }
     }
 
@@ -447,6 +449,8 @@ impl Harness {
         let size = bytes.len();
         let sent = if command == Command::BLOCK {
             Sent::Block(bytes.to_vec())
+        } else if command.as_str().starts_with("cf") {
+            Sent::Filters(command, bytes.to_vec())
         } else {
             let message = Message::decode(command, bytes).expect("it decodes").expect("it means");
             if matches!(message, Message::GetData(_)) {
@@ -544,7 +548,7 @@ impl Harness {
                     let end = blocks.len().min(next + crate::MAX_HEADERS);
                     self.headers(id, &blocks[next..end]);
                 }
-                Sent::Message(_) | Sent::Block(_) => {}
+                Sent::Message(_) | Sent::Block(_) | Sent::Filters(..) => {}
             }
         }
     }

@@ -372,7 +372,7 @@ fn a_block_that_can_not_be_read_ends_the_connection_of_who_waits_for_it() {
 
 #[test]
 fn what_is_not_offered_ends_the_connection() {
-    for command in [Command::MEMPOOL, Command::FILTERLOAD, Command::GETCFHEADERS] {
+    for command in [Command::MEMPOOL, Command::FILTERLOAD, Command::FILTERCLEAR] {
         let mut node = Harness::new(config());
         let id = node.inbound_peer();
         node.discard(id, command, 10);

@@ -44,6 +44,7 @@ fn carry(from: &mut Harness, to_peer: PeerId, to: &mut Harness, from_peer: PeerI
         match sent {
             Sent::Block(bytes) => to.raw(from_peer, Command::BLOCK, &bytes),
             Sent::Message(message) => to.says(from_peer, message),
+            Sent::Filters(..) => unreachable!("nobody asks for them"),
         }
     }
 }

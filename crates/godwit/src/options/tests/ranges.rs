@@ -1,5 +1,7 @@
 //! Values at the ends of what options take, and beyond.
 
+use godwit_chain::PRUNE_ON_REQUEST;
+
 use super::{config, error, import};
 
 #[test]
@@ -24,15 +26,14 @@ fn pruning() {
         error(&["-prune=550", "-reindex-chainstate"]),
         "-reindex-chainstate is of no use with -prune"
     );
-    assert_eq!(prune(&["import", "a", "-regtest", "-prune=1"]), Some(1 << 20));
+    assert_eq!(prune(&["import", "a", "-regtest", "-prune=2"]), Some(2 << 20));
+    for network in ["-regtest", "-testnet4"] {
+        assert_eq!(prune(&[network, "-prune=1"]), Some(PRUNE_ON_REQUEST));
+    }
     assert_eq!(prune(&["import", "a", "-prune=16777216"]), Some(1 << 44));
     assert_eq!(
         error(&["import", "a", "-prune=549"]),
-        "-prune=549: expected at least 550 MiB, or 0 to keep everything"
-    );
-    assert_eq!(
-        error(&["-testnet4", "-prune=1"]),
-        "-prune=1: pruning on request, as Bitcoin Core calls it, is not there; say at least 550 MiB"
+        "-prune=549: expected at least 550 MiB, 1 to delete on request, or 0 to keep everything"
     );
     assert_eq!(
         error(&["utxo", "stats", "-prune=600"]),
@@ -51,9 +52,16 @@ fn indexes() {
     assert_eq!(wanted(&["-txindex", "-blockfilterindex=basic"]), (true, true));
     assert_eq!(wanted(&["-blockfilterindex=1", "-memory=464"]), (false, true));
     assert_eq!(wanted(&["-blockfilterindex=1", "-blockfilterindex=0"]), (false, false));
+    assert_eq!(error(&["-txindex", "-prune=550"]), "-txindex is of no use with -prune");
+    assert_eq!(wanted(&["-blockfilterindex=1", "-prune=550"]), (false, true));
+    let served = |arguments: &[&str]| config(arguments).indexes.served;
+    assert!(!served(&["-blockfilterindex=1"]));
+    assert!(served(&["-blockfilterindex=1", "-peerblockfilters"]));
+    assert!(!served(&["-blockfilterindex=1", "-peerblockfilters=0"]));
+    for others in [&["-peerblockfilters"][..], &["-peerblockfilters", "-txindex"]] {
+        assert_eq!(error(others), "-peerblockfilters needs -blockfilterindex");
+    }
     for option in ["-txindex", "-blockfilterindex=basic"] {
-        let name = option.split('=').next().expect("a name");
-        assert_eq!(error(&[option, "-prune=550"]), format!("{name} is of no use with -prune"));
         assert_eq!(
             error(&[option, "-memory=463"]),
             "-memory=463: expected at least 448 MiB, and 16 for each index"

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bans;
+mod checklist;
 mod cli;
 mod coins;
 mod differ;
@@ -11,6 +12,8 @@ mod imitation;
 mod indexes;
 mod methods;
 mod rest;
+mod searches;
+mod upkeep;
 mod zmq;
 
 use std::ffi::OsStr;

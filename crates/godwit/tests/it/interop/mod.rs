@@ -11,6 +11,7 @@ mod block;
 mod btcd;
 mod chain;
 mod encrypted;
+mod filters;
 mod follower;
 mod hand_over;
 mod kernel;

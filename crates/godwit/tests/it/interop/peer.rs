@@ -21,6 +21,15 @@ const WITNESS: u32 = 1 << 30;
 /// Largest payload of any message.
 const MAX_PAYLOAD: usize = 4_000_000;
 
+/// What a node says about filters to one request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answers {
+    /// Names and payloads.
+    pub(super) messages: Vec<(String, Vec<u8>)>,
+    /// It closed the connection.
+    pub(super) ended: bool,
+}
+
 /// A connection to a node, behind the handshake.
 pub(super) struct Peer {
     stream: TcpStream,
@@ -98,6 +107,23 @@ impl Peer {
                 "notfound" => panic!("the node says that it has not what it has"),
                 "ping" => self.send("pong", &payload),
                 _ => {}
+            }
+        }
+    }
+
+    /// Sends a message; the answers of these names until one of another name that has to come: the `pong`
+    /// that is asked for behind it, or the end of the connection.
+    pub(super) fn answers(&mut self, command: &str, payload: &[u8]) -> Answers {
+        self.send(command, payload);
+        self.send("ping", &[5; 8]);
+        let mut messages = Vec::new();
+        loop {
+            match self.receive() {
+                None => return Answers { messages, ended: true },
+                Some((name, _)) if name == "pong" => return Answers { messages, ended: false },
+                Some((name, payload)) if name == "ping" => self.send("pong", &payload),
+                Some((name, payload)) if name.starts_with("cf") => messages.push((name, payload)),
+                Some(_) => {}
             }
         }
     }

@@ -1,0 +1,106 @@
+//! What a block creates and spends of some scripts.
+
+use std::collections::HashSet;
+
+use godwit_primitives::{Amount, BlockHash, InputView, Txid};
+use godwit_rpc::{Json, RpcError, code};
+use godwit_store::ChainPoint;
+
+use super::search::{Kept, too_large};
+use super::stored::{decoded, undo};
+use super::{BlockSource, Call, cost};
+use crate::script::script_json;
+
+/// Coins that are told at once.
+const MAX_EVENTS: usize = 50_000;
+
+/// Memory of one in the answer, beside its script.
+const PER_EVENT: usize = 2_500;
+
+/// Where something happens.
+struct Place {
+    block: BlockHash,
+    height: u32,
+    txid: Txid,
+}
+
+/// What is told of every event.
+fn event(kind: &'static str, amount: Amount, place: &Place) -> Json {
+    Json::object([
+        ("type", kind.into()),
+        ("amount", Json::amount(amount)),
+        ("blockhash", place.block.to_string().into()),
+        ("height", place.height.into()),
+    ])
+}
+
+fn spend(
+    place: &Place,
+    amount: Amount,
+    (vin, input): (usize, InputView<'_>),
+    script: Json,
+) -> Json {
+    let mut json = event("spend", amount, place);
+    json.push("spend_txid", place.txid.to_string());
+    json.push("spend_vin", vin);
+    json.push("prevout_txid", input.prevout.txid.to_string());
+    json.push("prevout_vout", input.prevout.vout);
+    json.push("prevout_spk", script);
+    json
+}
+
+fn receive(place: &Place, amount: Amount, vout: usize, script: Json) -> Json {
+    let mut json = event("receive", amount, place);
+    json.push("txid", place.txid.to_string());
+    json.push("vout", vout);
+    json.push("output_spk", script);
+    json
+}
+
+/// Adds what a block does (Core `getdescriptoractivity`): of each transaction what it spends, and then what
+/// it creates.
+pub(super) fn of_block(
+    call: &mut Call<'_>,
+    (point, source): (ChainPoint, &BlockSource),
+    wanted: &HashSet<&[u8]>,
+    kept: &mut Kept,
+    events: &mut Vec<Json>,
+) -> Result<(), RpcError> {
+    let misc = |text: &str| RpcError::new(code::MISC_ERROR, text);
+    let of_reading = source.size() * cost::DECODED + source.undo_size() * cost::OF_RECORD;
+    call.room.grow(of_reading)?;
+    let block = decoded(call.read(source)?)?;
+    let spent = undo(source).map_err(|_| misc("Can't read undo data from disk"))?;
+    let spent = match (spent, source) {
+        (Some(spent), _) => spent,
+        (None, BlockSource::Genesis) => godwit_store::BlockUndo::default(),
+        (None, BlockSource::Stored(..)) => return Err(misc("Undo data not available")),
+    };
+    let network = call.network();
+    let mut of_block = Vec::new();
+    let mut spent = spent.transactions();
+    for (n, tx) in block.view().txs().enumerate() {
+        let place = Place { block: point.hash, height: point.height, txid: tx.txid() };
+        let coins = if n == 0 { &[][..] } else { spent.next().unwrap_or_default() };
+        for (input, coin) in tx.inputs().enumerate().zip(coins) {
+            if wanted.contains(&coin.script_pubkey[..]) {
+                kept.add(call, PER_EVENT + cost::locking(&coin.script_pubkey))?;
+                let script = script_json(&coin.script_pubkey, network, true);
+                of_block.push(spend(&place, coin.value, input, script));
+            }
+        }
+        for (vout, output) in tx.outputs().enumerate() {
+            if wanted.contains(output.script_pubkey) {
+                kept.add(call, PER_EVENT + cost::locking(output.script_pubkey))?;
+                let script = script_json(output.script_pubkey, network, true);
+                of_block.push(receive(&place, output.value, vout, script));
+            }
+        }
+        if events.len() + of_block.len() > MAX_EVENTS {
+            return Err(too_large("Too much activity: look for less at once"));
+        }
+    }
+    call.room.shrink_to(call.room.bytes() - of_reading);
+    events.append(&mut of_block);
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Coins of the tip, written to a file that other nodes can load.
+
+use std::path::{Path, PathBuf};
+
+use godwit_chain::{CoinsHash, CoinsView, SnapshotDump};
+use godwit_primitives::BlockHash;
+use godwit_rpc::{Json, RpcError, code};
+use godwit_store::StoreError;
+use godwit_store::disk::StoreDisk;
+
+use super::Call;
+use super::coins::{Space, check, count, free, in_turn, over, unreadable};
+use super::named::Named;
+
+fn unfit(text: String) -> RpcError {
+    RpcError::new(code::INVALID_PARAMETER, text)
+}
+
+/// The block whose coins are wanted, unless those of the tip are.
+fn wanted(call: &Call<'_>) -> Result<Option<Named>, RpcError> {
+    let kind = match call.arg(1) {
+        Json::Null => "",
+        kind => kind.as_text()?,
+    };
+    let rollback = call.arg(2).get("rollback").filter(|rollback| !rollback.is_null());
+    match (rollback, kind) {
+        (Some(block), "" | "rollback") => Named::parse(block).map(Some),
+        (Some(_), kind) => {
+            Err(unfit(format!("Invalid snapshot type \"{kind}\" specified with rollback option")))
+        }
+        (None, "latest") => Ok(None),
+        (None, "rollback") => Err(not_back()),
+        (None, kind) => Err(unfit(format!(
+            "Invalid snapshot type \"{kind}\" specified. Please specify \"rollback\" or \"latest\""
+        ))),
+    }
+}
+
+fn not_back() -> RpcError {
+    let text = "The coins of an earlier block cannot be dumped: only those of the tip";
+    RpcError::new(code::MISC_ERROR, text)
+}
+
+/// What the file is made of beside the coins.
+struct Base {
+    disk: StoreDisk,
+    magic: [u8; 4],
+    chain_tx_count: u64,
+}
+
+fn base(call: &Call<'_>, view: &CoinsView) -> Result<Base, RpcError> {
+    let hash = view.tip().hash;
+    call.node.ask(move |node| {
+        let (chain, tree) = (node.chain(), node.chain().tree());
+        let tip = tree.find(&hash).expect("it was the tip");
+        // A disk that fails here is no reason to close the store.
+        let (disk, magic) = (chain.disk().apart(), chain.params().magic);
+        Base { disk, magic, chain_tx_count: tree.node(tip).chain_tx_count }
+    })
+}
+
+fn begin(disk: &StoreDisk, path: &Path) -> Result<SnapshotDump, RpcError> {
+    SnapshotDump::begin(disk, path).map_err(|error| {
+        log::error!("dumptxoutset: {error}");
+        unfit(format!("Couldn't open file {}.incomplete for writing.", path.display()))
+    })
+}
+
+pub(super) fn coins(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let wanted = wanted(call)?;
+    if let Some(named) = wanted {
+        let is_tip = call.node.ask(move |node| {
+            let chain = node.chain();
+            named.find(chain).map(|id| id == chain.tip())
+        })??;
+        if !is_tip {
+            return Err(not_back());
+        }
+    }
+    let dir = call.api.log_path.parent().map(Path::to_owned).unwrap_or_default();
+    let path: PathBuf = dir.join(call.arg(0).as_text()?);
+    if path.symlink_metadata().is_ok() {
+        return Err(unfit(format!(
+            "{} already exists. If you are sure this is what you want, move it out of the way first",
+            path.display()
+        )));
+    }
+    in_turn(call, |call, view, memory| {
+        let base = base(call, view)?;
+        let stats = count(call, view, CoinsHash::Serialized, memory)?;
+        let mut dump = begin(&base.disk, &path)?;
+        let free = || free(view);
+        let space = Space::new(&free);
+        let is_over = || check(call).is_err() || space.is_short();
+        let written = dump.write(view, base.magic, stats.totals.txouts, memory, &is_over);
+        if let Err(error) = written {
+            if let Err(error) = dump.abandon() {
+                log::warn!("dumptxoutset: {error}");
+            }
+            return Err(match error {
+                StoreError::Stopped => space.short.take().unwrap_or_else(over),
+                error => unreadable(&error),
+            });
+        }
+        Ok(Json::object([
+            ("coins_written", stats.totals.txouts.into()),
+            ("base_hash", view.tip().hash.to_string().into()),
+            ("base_height", view.tip().height.into()),
+            ("path", path.display().to_string().into()),
+            ("txoutset_hash", BlockHash::from_bytes(stats.hash).to_string().into()),
+            ("nchaintx", base.chain_tx_count.into()),
+        ]))
+    })
+}

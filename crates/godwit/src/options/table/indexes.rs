@@ -1,0 +1,60 @@
+//! The table of the options of the optional indexes.
+
+use godwit_program::options::{Form, OptionSpec, values as plain};
+
+use super::{CONNECTIONS, Godwit, OF_NODE, setting};
+
+/// In the order in which the help lists them.
+pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
+    OptionSpec {
+        form: Form::Flag,
+        commands: OF_NODE,
+        group: CONNECTIONS,
+        ..setting(
+            "txindex",
+            "",
+            "",
+            "Keep an index of all transactions, for getrawtransaction and gettxoutproof without a block's hash. It \
+             is built beside everything else, also later. Not with -prune (default: 0).",
+            |draft, text| {
+                draft.files.indexes.transactions = plain::flag(text)?;
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Value { placeholder: "TYPE", expected: "basic, 1 or 0", off: Some("0") },
+        commands: OF_NODE,
+        group: CONNECTIONS,
+        ..setting(
+            "blockfilterindex",
+            "",
+            "",
+            "Keep an index of block filters (BIP158) of this type, for getblockfilter; 1 means basic, the only \
+             one. Built as -txindex; with -prune, blocks are deleted when it has read them (default: 0).",
+            |draft, text| {
+                draft.files.indexes.filters = match text.to_str()? {
+                    "basic" | "1" => true,
+                    "0" => false,
+                    _ => return None,
+                };
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Flag,
+        commands: OF_NODE,
+        group: CONNECTIONS,
+        ..setting(
+            "peerblockfilters",
+            "",
+            "",
+            "Give peers the filters of -blockfilterindex (BIP157), which light clients look for (default: 0).",
+            |draft, text| {
+                draft.files.indexes.served = plain::flag(text)?;
+                Some(())
+            },
+        )
+    },
+];

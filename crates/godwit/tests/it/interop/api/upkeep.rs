@@ -1,0 +1,396 @@
+//! What an operator does to the stored chain, beside bitcoind.
+
+use std::fs;
+use std::path::PathBuf;
+
+use godwit::exit::Exit;
+use serde_json::{Value, json};
+
+use super::super::chain::RecentChain;
+use super::super::process::ForeignNode;
+use super::super::rpc::Rpc;
+use super::super::{bitcoind, block, chain, wait_until};
+use super::methods::assert_same;
+use super::{Answering, RpcError};
+use crate::blocks::{child_paying, header, small_chain, write_dat};
+use crate::node::Node;
+
+const FILTERS: &str = "-blockfilterindex=basic";
+
+/// What is asked after each change of the chain.
+fn of_the_chain() -> Vec<(&'static str, Value)> {
+    ["getblockcount", "getbestblockhash", "getchaintips", "getblockchaininfo"]
+        .map(|method| (method, json!([])))
+        .to_vec()
+}
+
+/// A branch of empty blocks from below the last `depth` blocks, and as long.
+fn branch(chain: &RecentChain, depth: usize, nonce: u8) -> Vec<Vec<u8>> {
+    let mut blocks = vec![chain.blocks[chain.blocks.len() - 1 - depth].clone()];
+    let first = chain.summary.height - depth as u32 + 1;
+    for height in (first..).take(depth) {
+        blocks.push(block::on(blocks.last().expect("it has a block"), height, nonce, &[]));
+    }
+    blocks.split_off(1)
+}
+
+fn submit(block: &[u8]) -> (&'static str, Value) {
+    ("submitblock", json!([hex::encode(block)]))
+}
+
+#[test]
+fn a_precious_block_goes_before_others_of_its_work_as_at_bitcoind() {
+    const DEPTH: usize = 3;
+    let chain = chain::recent();
+    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
+    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let node = Node::new("regtest");
+    let mut godwit = Answering::with_chain(&node, chain, &[]);
+    let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
+    let branches: Vec<Vec<Vec<u8>>> = (1..=3).map(|nonce| branch(chain, DEPTH, nonce)).collect();
+    for block in branches.iter().flatten() {
+        assert_same(ours, theirs, &[submit(block)]);
+    }
+    let first = chain.tip().to_vec();
+    let end = |n: usize| branches[n].last().expect("it has blocks").clone();
+    let called = |method: &'static str, block: &[u8]| (method, json!([chain::hash(block)]));
+    let precious = |block: &[u8]| called("preciousblock", block);
+    for asked in [
+        precious(&end(1)),
+        precious(&end(1)),
+        precious(&end(0)),
+        // It has less work.
+        precious(&branches[2][0]),
+        precious(&end(2)),
+        // The others keep their order.
+        called("invalidateblock", &end(2)),
+        called("invalidateblock", &end(0)),
+        precious(&end(2)),
+        called("reconsiderblock", &end(0)),
+        called("reconsiderblock", &end(2)),
+        precious(&first),
+        precious(&end(0)),
+        ("preciousblock", json!(["00".repeat(32)])),
+        ("preciousblock", json!(["zz"])),
+        ("preciousblock", json!([1])),
+    ] {
+        assert_same(ours, theirs, std::slice::from_ref(&asked));
+        assert_same(ours, theirs, &of_the_chain());
+    }
+    // The tip stays what it is, and goes on.
+    let tip = godwit.call("getbestblockhash", &json!([]));
+    assert_eq!(tip, chain::hash(&end(0)));
+    godwit.running.terminate();
+    let godwit = Answering::start(&node, &[]);
+    assert_eq!(godwit.call("getbestblockhash", &json!([])), tip);
+    let above = block::on(&first, chain.summary.height + 1, 4, &[]);
+    assert_same(godwit.port, theirs, &[submit(&above)]);
+    assert_same(godwit.port, theirs, &of_the_chain());
+    // Nothing of less work is preferred to it.
+    assert_same(godwit.port, theirs, &[precious(&end(1))]);
+    assert_same(godwit.port, theirs, &of_the_chain());
+}
+
+#[test]
+fn the_last_blocks_are_looked_at_again_as_at_bitcoind() {
+    let chain = chain::recent();
+    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
+    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let node = Node::new("regtest");
+    let mut godwit = Answering::with_chain(&node, chain, &[]);
+    let theirs = bitcoind.rpc.port();
+    let mut asked = vec![("verifychain", json!([])), ("verifychain", json!([null, null]))];
+    for level in [-1, 0, 1, 2, 3, 4, 5, i32::MAX] {
+        for blocks in [-1, 0, 1, 6, 50, 1_000_000] {
+            asked.push(("verifychain", json!([level, blocks])));
+        }
+    }
+    asked.push(("verifychain", json!([1.5])));
+    asked.push(("verifychain", json!([1_u64 << 40])));
+    asked.push(("verifychain", json!(["3", 6])));
+    assert_same(godwit.port, theirs, &asked);
+    // After a branch was left: blocks of the other one are not looked at.
+    for block in branch(chain, 3, 8) {
+        assert_same(godwit.port, theirs, &[submit(&block)]);
+    }
+    assert_same(godwit.port, theirs, &[("verifychain", json!([4, 0]))]);
+
+    // A byte of the last undo record that was written rots: that is seen from level 2 on.
+    let undo = node.network_dir().join("blocks/rev00000.dat");
+    let mut bytes = fs::read(&undo).expect("a file");
+    let last = bytes.len() - 10;
+    bytes[last] ^= 1;
+    godwit.running.terminate();
+    fs::write(&undo, &bytes).expect("the same file");
+    // Otherwise the node finds and repairs it by itself.
+    let mut godwit = Answering::start(&node, &["-scrub=0".to_owned()]);
+    for (level, is_intact) in [(0, true), (1, true), (2, false), (3, false), (4, false)] {
+        let found = godwit.call("verifychain", &json!([level, 20]));
+        assert_eq!(found, is_intact, "{level}");
+    }
+    wait_until("the log says why", || godwit.running.log().0.contains("Verification: block "));
+}
+
+#[test]
+fn the_coins_of_the_tip_are_dumped_as_bitcoind_dumps_them() {
+    let chain = chain::recent();
+    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
+    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::with_chain(&node, chain, &[]);
+    let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
+    let compare = |name: &str, arguments: &[Value]| {
+        let (path, their_path) = (node.beside(name), node.beside(&format!("{name}-of-bitcoind")));
+        let with = |path: &PathBuf| {
+            let path = json!(path.display().to_string());
+            Value::from_iter(std::iter::once(path).chain(arguments.iter().cloned()))
+        };
+        let mut dumped = godwit.call("dumptxoutset", &with(&path));
+        let mut their_dump = bitcoind.rpc.call("dumptxoutset", &with(&their_path));
+        assert_eq!(dumped["path"].take(), json!(path.display().to_string()));
+        assert_eq!(their_dump["path"].take(), json!(their_path.display().to_string()));
+        assert_eq!(dumped, their_dump);
+        let bytes = fs::read(&path).expect("a file");
+        assert_eq!(bytes, fs::read(&their_path).expect("a file"));
+        assert!(bytes.len() > 1_000 && !node.beside(&format!("{name}.incomplete")).exists());
+    };
+    compare("first", &[json!("latest")]);
+    assert_same(ours, theirs, &[submit(&chain.honest_successor())]);
+    compare("second", &[json!("latest"), json!({})]);
+    compare("third", &[json!(""), json!({ "rollback": chain.summary.height + 1 })]);
+    let tip = godwit.call("getbestblockhash", &json!([]));
+    compare("fourth", &[json!("rollback"), json!({ "rollback": tip, "in_memory": true })]);
+
+    let there = json!(node.beside("first").display().to_string());
+    let nowhere = json!(node.beside("no/such/directory").display().to_string());
+    let new = json!(node.beside("new").display().to_string());
+    let asked: Vec<(&str, Value)> = [
+        json!([there, "latest"]),
+        json!([nowhere, "latest"]),
+        json!([new]),
+        json!([new, ""]),
+        json!([new, "Latest"]),
+        json!([new, "latest", { "rollback": 5 }]),
+        json!([new, "nonsense", { "rollback": 5 }]),
+        json!([new, "rollback", { "rollback": -1 }]),
+        json!([new, "rollback", { "rollback": 1_000_000 }]),
+        json!([new, "rollback", { "rollback": "zz" }]),
+        json!([new, "rollback", { "rollback": "00".repeat(32) }]),
+        json!([new, "rollback", { "rollback": [] }]),
+        json!([there, "rollback", { "rollback": tip }]),
+    ]
+    .map(|params| ("dumptxoutset", params))
+    .to_vec();
+    assert_same(ours, theirs, &asked);
+    // An earlier block's coins are not there.
+    let refused = godwit.rpc.try_call("dumptxoutset", &json!([new, "", { "rollback": 5 }]));
+    assert!(matches!(refused, Err(RpcError::Refused(error)) if error["code"] == -1));
+    // Relative to the data directory.
+    let dumped = godwit.call("dumptxoutset", &json!(["relative.dat", "latest"]));
+    let path = node.network_dir().join("relative.dat");
+    assert_eq!(dumped["path"], json!(path.display().to_string()));
+    assert!(path.exists());
+}
+
+/// Blocks of almost a megabyte, more than one block file of 128 MiB, and so many thin ones that some may be
+/// pruned.
+const FAT: u16 = 140;
+const THIN: u16 = 900;
+
+fn long_chain() -> Vec<Vec<u8>> {
+    let mut blocks = small_chain().to_vec();
+    let first = blocks.len() as u16 + 1;
+    for height in first..first + FAT + THIN {
+        let filler = if height < first + FAT { 980_000 } else { 0 };
+        let script_pubkey = [vec![0x6a], vec![0; filler]].concat();
+        let parent = blocks.last().expect("not empty");
+        let output = godwit_primitives::TxOut { value: 0, script_pubkey };
+        blocks.push(child_paying(parent, height, output));
+    }
+    blocks
+}
+
+/// A bitcoind with the chain of a file.
+fn with_blocks(file: &str, tip: &str, options: &[&str]) -> Option<ForeignNode> {
+    let load = format!("-loadblock={file}");
+    let options = [&[load.as_str()], options].concat();
+    let bitcoind = bitcoind::start(&bitcoind::Start { options: &options, ..Default::default() })?;
+    wait_until("bitcoind has the chain", || bitcoind.tip() == tip);
+    Some(bitcoind)
+}
+
+/// Has a node connect to another one; its id there.
+fn connect(call: &dyn Fn(&str, &Value) -> Value, port: u16) -> Value {
+    call("addnode", &json!([format!("127.0.0.1:{port}"), "onetry"]));
+    let mut id = Value::Null;
+    wait_until("they are connected", || {
+        let peers = call("getpeerinfo", &json!([]));
+        id = peers[0]["id"].clone();
+        peers[0]["version"].as_i64().is_some_and(|version| version > 0)
+            && peers[0]["servicesnames"].as_array().is_some_and(|names| !names.is_empty())
+    });
+    id
+}
+
+/// Both nodes with the long chain.
+struct Both<'a> {
+    godwit: &'a Answering<'a>,
+    bitcoind: &'a ForeignNode,
+    blocks: &'a [Vec<u8>],
+}
+
+impl Both<'_> {
+    fn ask(&self, asked: &[(&str, Value)]) {
+        assert_same(self.godwit.port, self.bitcoind.rpc.port(), asked);
+    }
+
+    fn hash(&self, height: usize) -> String {
+        chain::hash(&self.blocks[height - 1])
+    }
+
+    fn tip(&self) -> &[u8] {
+        self.blocks.last().expect("a block")
+    }
+
+    /// What is told of a block.
+    fn of_block(&self, height: usize) -> Vec<(&'static str, Value)> {
+        let hash = self.hash(height);
+        vec![
+            ("getblockchaininfo", json!([])),
+            ("getblock", json!([hash])),
+            ("getblockstats", json!([height])),
+            ("getblockfilter", json!([hash])),
+        ]
+    }
+
+    fn prune(&self) {
+        let (height, time) = (self.blocks.len(), header(&self.blocks[300]).time);
+        for to in [
+            json!(-1),
+            json!(0),
+            json!(1),
+            json!(100),
+            json!(height + 1),
+            json!(1_000_000_000),
+            json!(1_000_000_001),
+            json!(i32::MAX),
+            json!(1_u64 << 40),
+            json!("x"),
+            // More than a file's blocks.
+            json!(time + 7200),
+            json!(height),
+            json!(height),
+            json!(5),
+            json!(0),
+        ] {
+            self.ask(&[("pruneblockchain", json!([to]))]);
+            self.ask(&self.of_block(9));
+            self.ask(&self.of_block(height - 300));
+        }
+        self.ask(&[("verifychain", json!([4, 10])), ("verifychain", json!([0, 0]))]);
+    }
+
+    /// Has a pruned block fetched of a third node.
+    fn fetch(&self, full: &ForeignNode) {
+        let Self { godwit, bitcoind, .. } = self;
+        let id = connect(&|method, params| godwit.call(method, params), full.port);
+        let their_id = connect(&|method, params| bitcoind.rpc.call(method, params), full.port);
+        let (pruned, last) = (self.hash(9), self.hash(self.blocks.len()));
+        let genesis = godwit.call("getblockhash", &json!([0]));
+        let genesis = genesis.as_str().expect("a hash").to_owned();
+        let above = |nonce| block::on(self.tip(), self.blocks.len() as u32 + 1, nonce, &[]);
+        let (unknown, known) = (above(3), above(4));
+        self.ask(&[("submitheader", json!([hex::encode(&known[..80])]))]);
+        for params in [
+            json!([pruned, 77]),
+            json!([pruned, -1]),
+            json!(["zz", 0]),
+            json!([pruned, "0"]),
+            json!([chain::hash(&unknown), 77]),
+            json!([chain::hash(&known), 77]),
+        ] {
+            self.ask(&[("getblockfrompeer", params)]);
+        }
+        // The peer has another id at each of the nodes.
+        let fetched = |hash: &str| {
+            let ask = |rpc: &Rpc, id: &Value| {
+                format!("{:?}", rpc.try_call("getblockfrompeer", &json!([hash, id])))
+            };
+            let (found, expected) = (ask(&godwit.rpc, &id), ask(&bitcoind.rpc, &their_id));
+            assert_eq!(found, expected, "{hash}");
+            found
+        };
+        for hash in [last, genesis, chain::hash(&unknown), chain::hash(&known)] {
+            assert!(fetched(&hash).starts_with("Err"));
+        }
+        assert!(fetched(&pruned).starts_with("Ok"));
+        for call in [&godwit.rpc, &bitcoind.rpc] {
+            wait_until("the block is there", || {
+                call.try_call("getblock", &json!([pruned, 0])).is_ok()
+            });
+        }
+        assert!(fetched(&pruned).contains("Block already downloaded"));
+        self.ask(&[("getblock", json!([pruned, 0])), ("getblock", json!([pruned, 1]))]);
+        self.ask(&[("getblockchaininfo", json!([])), ("verifychain", json!([4, 10]))]);
+        self.ask(&[("getblock", json!([self.hash(10)]))]);
+    }
+}
+
+#[test]
+fn old_blocks_are_deleted_on_request_and_fetched_again_as_at_bitcoind() {
+    let node = Node::new("regtest");
+    let (blocks, path) = (long_chain(), node.beside("blocks.dat"));
+    write_dat(&path, &blocks);
+    let (file, tip) = (path.display().to_string(), chain::hash(blocks.last().expect("a block")));
+    let Some(bitcoind) = with_blocks(&file, &tip, &["-prune=1", FILTERS]) else { return };
+    node.import(&path);
+    let options = ["-prune=1".to_owned(), FILTERS.to_owned()];
+    let godwit = Answering::start(&node, &options);
+    // Nothing is deleted before the indexes have read it.
+    for rpc in [godwit.rpc, bitcoind.rpc] {
+        wait_until("the index is there", || {
+            rpc.call("getindexinfo", &json!([]))["basic block filter index"]["synced"] == true
+        });
+    }
+    let both = Both { godwit: &godwit, bitcoind: &bitcoind, blocks: &blocks };
+    both.prune();
+    for name in ["blk00000.dat", "rev00000.dat"] {
+        assert!(!node.network_dir().join("blocks").join(name).exists(), "{name}");
+    }
+    let Some(full) = with_blocks(&file, &tip, &[]) else { return };
+    both.fetch(&full);
+    // It is kept across a restart, and pruned again with the file in which it lies.
+    let (fetched, height) = (both.hash(9), blocks.len());
+    let mut godwit = godwit;
+    godwit.running.terminate();
+    let godwit = Answering::start(&node, &options);
+    let both = Both { godwit: &godwit, bitcoind: &bitcoind, blocks: &blocks };
+    both.ask(&[("getblock", json!([fetched, 0])), ("pruneblockchain", json!([height]))]);
+    both.ask(&[("getblockchaininfo", json!([]))]);
+    // An index that begins now would wait for ever.
+    drop(godwit);
+    fs::remove_dir_all(node.network_dir().join("indexes")).expect("a directory");
+    let words: [&dyn AsRef<std::ffi::OsStr>; 4] =
+        [&"-prune=1", &FILTERS, &"-connect=0", &"-listen=0"];
+    let ended = node.run(&words).expect(Exit::Configuration);
+    assert!(ended.stderr.contains("has come to height 0, and blocks below height"), "{ended:?}");
+}
+
+#[test]
+fn a_node_that_keeps_all_deletes_nothing_on_request() {
+    let chain = chain::recent();
+    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
+    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::with_chain(&node, chain, &[]);
+    let asked: Vec<(&str, Value)> = [json!([5]), json!([-1]), json!([]), json!(["x"])]
+        .map(|to| ("pruneblockchain", to))
+        .to_vec();
+    assert_same(godwit.port, bitcoind.rpc.port(), &asked);
+    // Where blocks are pruned by their size, too, a short chain is too short.
+    let start = bitcoind::Start { chain: Some(chain), prune: true, ..bitcoind::Start::default() };
+    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    drop(godwit);
+    let godwit = Answering::start(&node, &["-prune=550".to_owned()]);
+    assert_same(godwit.port, bitcoind.rpc.port(), &asked);
+}

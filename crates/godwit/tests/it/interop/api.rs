@@ -7,7 +7,7 @@ mod cli;
 mod coins;
 mod differ;
 mod hostile;
-mod http;
+pub(super) mod http;
 mod imitation;
 mod indexes;
 mod methods;
@@ -43,7 +43,10 @@ impl<'a> Answering<'a> {
     }
 
     pub(super) fn start(node: &'a Node, options: &[String]) -> Self {
-        let port = free_port();
+        Self::start_with_login(node, free_port(), options)
+    }
+
+    fn start_with_login(node: &'a Node, port: u16, options: &[String]) -> Self {
         let login = [format!("-rpcuser={USER}"), format!("-rpcpassword={PASSWORD}")];
         let answering = Self::start_at(node, port, &[&login[..], options].concat());
         answering.wait_for_answer();
@@ -58,6 +61,13 @@ impl<'a> Answering<'a> {
         let words: Vec<&dyn AsRef<OsStr>> =
             all.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
         Self { running: Running::start(node, &words), port, rpc: Rpc::new(port) }
+    }
+
+    /// Ends and starts again, with what it was given.
+    #[track_caller]
+    pub(super) fn restart(&mut self, node: &'a Node, options: &[String]) {
+        assert!(self.running.terminate().1.success());
+        *self = Self::start_with_login(node, self.port, options);
     }
 
     #[track_caller]

@@ -20,6 +20,7 @@ mod peer;
 mod process;
 mod psbt;
 mod rpc;
+mod tools;
 
 use std::io::{self, Write};
 use std::net::TcpListener;

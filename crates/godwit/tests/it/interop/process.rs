@@ -26,14 +26,63 @@ pub(super) fn cached(name: &str, path: &str) -> Option<PathBuf> {
     None
 }
 
+/// A program of others, running. It ends with its owner.
+pub(super) struct Program {
+    command: Command,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Program {
+    /// `log` is where it will write.
+    pub(super) fn start(mut command: Command, log: PathBuf) -> Self {
+        let child = command.spawn().expect("the program starts");
+        Self { command, child, log }
+    }
+
+    /// All that it says goes to its log.
+    pub(super) fn start_saying(mut command: Command, log: PathBuf) -> Self {
+        let said = fs::File::create(&log).expect("a temporary file");
+        let errors = said.try_clone().expect("a descriptor");
+        command.stdin(Stdio::null()).stdout(said).stderr(errors);
+        Self::start(command, log)
+    }
+
+    pub(super) fn is_alive(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_none()
+    }
+
+    /// Starts it again, after its end, with what it has.
+    pub(super) fn start_again(&mut self) {
+        assert!(!self.is_alive(), "it ended");
+        self.child = self.command.spawn().expect("the program starts");
+    }
+
+    /// Whether its log has this text.
+    pub(super) fn logged(&self, text: &str) -> bool {
+        fs::read(&self.log).is_ok_and(|log| String::from_utf8_lossy(&log).contains(text))
+    }
+}
+
+/// A test that fails shows the end of the log, and no test leaves a process behind.
+impl Drop for Program {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            say(&format!("end of {}:\n{}", self.log.display(), last_lines(&self.log)));
+        }
+        if self.is_alive() {
+            self.child.kill().expect("it is this process's child");
+            self.child.wait().expect("a child can be waited for");
+        }
+    }
+}
+
 /// A foreign node on regtest with an RPC server. It ends with its owner.
 pub(super) struct ForeignNode {
     pub(super) rpc: Rpc,
     /// Where it listens for peers.
     pub(super) port: u16,
-    command: Command,
-    child: Child,
-    log: PathBuf,
+    program: Program,
     temp: TempDir,
 }
 
@@ -60,9 +109,9 @@ impl ForeignNode {
     pub(super) fn start(place: Place, log: PathBuf, mut command: Command) -> Self {
         let said = fs::File::create(place.path("stderr")).expect("a temporary file");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
-        let child = command.spawn().expect("the program starts");
+        let program = Program::start(command, log);
         let Place { temp, port, rpc_port } = place;
-        let mut node = Self { rpc: Rpc::new(rpc_port), port, command, child, log, temp };
+        let mut node = Self { rpc: Rpc::new(rpc_port), port, program, temp };
         node.wait_for_answer();
         node
     }
@@ -70,7 +119,7 @@ impl ForeignNode {
     fn wait_for_answer(&mut self) {
         let rpc = self.rpc;
         wait_until("the node answers", || {
-            assert!(self.is_alive(), "the node ended: {}", last_words(self.temp.path()));
+            assert!(self.program.is_alive(), "the node ended: {}", last_words(self.temp.path()));
             match rpc.try_call("getblockcount", &serde_json::json!([])) {
                 Ok(_) => true,
                 Err(RpcError::Unreachable(_)) => false,
@@ -84,18 +133,14 @@ impl ForeignNode {
     /// Ends it in an orderly way.
     pub(super) fn stop(&mut self) {
         self.rpc.call("stop", &serde_json::json!([]));
-        wait_until("the node ends", || !self.is_alive());
+        wait_until("the node ends", || !self.program.is_alive());
     }
 
     /// Ends it in an orderly way, and starts it again with what it has.
     pub(super) fn restart(&mut self) {
         self.stop();
-        self.child = self.command.spawn().expect("the program starts");
+        self.program.start_again();
         self.wait_for_answer();
-    }
-
-    fn is_alive(&mut self) -> bool {
-        self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
     pub(super) fn height(&self) -> u64 {
@@ -117,20 +162,7 @@ impl ForeignNode {
 
     /// Whether its log has this text.
     pub(super) fn logged(&self, text: &str) -> bool {
-        fs::read(&self.log).is_ok_and(|log| String::from_utf8_lossy(&log).contains(text))
-    }
-}
-
-/// A test that fails shows the end of the log, and no test leaves a process behind.
-impl Drop for ForeignNode {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            say(&format!("end of {}:\n{}", self.log.display(), last_lines(&self.log)));
-        }
-        if self.is_alive() {
-            self.child.kill().expect("it is this process's child");
-            self.child.wait().expect("a child can be waited for");
-        }
+        self.program.logged(text)
     }
 }
 

@@ -236,4 +236,16 @@ fn the_client_waits_for_a_node_and_finds_its_cookie() {
         assert!(said.out.starts_with(answer), "{said:?}");
     }
     assert!(godwit.running.terminate().1.success());
+
+    // bitcoin-cli finds its way through the same directory.
+    let Some(program) = cached("bitcoin-cli", "bitcoind/build/bin/bitcoin-cli") else { return };
+    let mut godwit = Answering::start_at(&node, port, &[]);
+    for (question, answer) in [("-getinfo", "Chain: regtest\n"), ("getblockcount", "0\n")] {
+        let mut core = Command::new(&program);
+        core.args(["-regtest", &datadir, &format!("-rpcport={port}"), "-rpcwait", question]);
+        let said = said(core, "");
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert!(said.out.starts_with(answer), "{said:?}");
+    }
+    assert!(godwit.running.terminate().1.success());
 }

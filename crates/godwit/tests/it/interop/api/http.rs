@@ -12,21 +12,21 @@ pub(super) const CREDENTIALS: &str = "Z29kd2l0OmdvZHdpdA==";
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
+pub(in super::super) struct Answer {
+    pub(in super::super) status: u16,
     /// What its bytes are, as it says.
-    pub(super) kind: String,
-    pub(super) body: Vec<u8>,
+    pub(in super::super) kind: String,
+    pub(in super::super) body: Vec<u8>,
 }
 
 impl Answer {
-    pub(super) fn json(&self) -> Value {
+    pub(in super::super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 }
 
 /// Sends these bytes and reads until the server closes; `None` if it does so without an answer.
-pub(super) fn exchange(port: u16, request: &[u8]) -> Option<Answer> {
+pub(in super::super) fn exchange(port: u16, request: &[u8]) -> Option<Answer> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("somebody listens");
     stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     stream.set_write_timeout(Some(TIMEOUT)).expect("a socket");
@@ -57,7 +57,7 @@ pub(super) fn read(stream: &mut TcpStream) -> Option<Answer> {
 }
 
 /// A request for a resource, with nothing or something sent with it, of nobody in particular.
-pub(super) fn get(target: &str, body: &[u8]) -> Vec<u8> {
+pub(in super::super) fn get(target: &str, body: &[u8]) -> Vec<u8> {
     let method = if body.is_empty() { "GET" } else { "POST" };
     let length = body.len();
     let head = format!(

@@ -2,6 +2,7 @@
 
 mod bans;
 pub(crate) mod blocks;
+mod broadcast;
 mod chain;
 mod coins;
 mod control;
@@ -9,10 +10,11 @@ pub(crate) mod cost;
 mod deployments;
 mod descriptors;
 mod difficulty;
+mod fees;
 mod generate;
 pub(crate) mod headers;
 pub(crate) mod indexes;
-mod memoryless;
+mod mempool;
 mod network;
 pub(crate) mod output;
 mod parse;
@@ -154,7 +156,7 @@ fn of_the_chain(name: &str) -> Option<Handler> {
         "decoderawtransaction" => transaction::decode_raw,
         "decodescript" => scripts::decode_script,
         "deriveaddresses" => descriptors::derive,
-        "estimatesmartfee" => memoryless::estimate,
+        "estimatesmartfee" => fees::estimate,
         "generateblock" => generate::block,
         "generatetoaddress" => generate::to_address,
         "generatetodescriptor" => generate::to_descriptor,
@@ -173,22 +175,25 @@ fn of_the_chain(name: &str) -> Option<Handler> {
         "getdescriptorinfo" => descriptors::info,
         "getdifficulty" => difficulty::of_tip,
         "getindexinfo" => indexes::info,
-        "getmempoolentry" => memoryless::entry,
-        "getmempoolinfo" => memoryless::info,
+        "getmempoolentry" => mempool::entry,
+        "getmempoolinfo" => mempool::info,
         "getmininginfo" => difficulty::mining_info,
         "getnetworkhashps" => difficulty::network_hashes,
-        "getrawmempool" => memoryless::raw,
+        "getrawmempool" => mempool::raw,
         "getrawtransaction" => transaction::raw,
         "gettxout" => output::unspent,
         "gettxoutproof" => proof::make,
         "gettxoutsetinfo" => coins::set_info,
-        "gettxspendingprevout" => memoryless::spending,
+        "gettxspendingprevout" => mempool::spending,
         "invalidateblock" => submit::invalidate,
         "reconsiderblock" => submit::reconsider,
         "scantxoutset" => search::scan_set,
+        "sendrawtransaction" => broadcast::send,
         "submitblock" => submit::block,
         "submitheader" => submit::header,
+        "submitpackage" => broadcast::submit,
         "syncwithvalidationinterfacequeue" => waiting::for_nothing,
+        "testmempoolaccept" => broadcast::test,
         "validateaddress" => scripts::validate_address,
         "verifytxoutproof" => proof::verify,
         "waitforblock" => waiting::for_block,

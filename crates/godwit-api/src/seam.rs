@@ -9,8 +9,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use godwit_chain::{Chain, CoinsView, NodeId};
 use godwit_consensus::Reject;
 use godwit_index::Indexes;
-use godwit_p2p::{NodeCommand, Now, Peers, Reachable};
-use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
+use godwit_p2p::{NodeCommand, Now, OutboxTx, Peers, Reachable};
+use godwit_primitives::{BlockHash, BlockHeader, Params, Txid, Work};
 use godwit_rpc::{RpcError, code};
 use godwit_stream::PooledStream;
 
@@ -50,10 +50,40 @@ pub trait NodeState {
     ///
     /// Nothing has changed.
     fn overrule(&mut self, hash: &BlockHash, valid: bool) -> Result<(), Overruled>;
+    /// Puts transactions into the outbox.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has changed.
+    fn send_transactions(&mut self, sending: Sending) -> Result<(), NotSent>;
+    /// Has a transaction of the outbox announced again.
+    fn announce_again(&mut self, txid: &Txid);
     /// Has the coins of the tip sent once they are on disk; nothing, once nobody holds the sender.
     fn view_coins(&mut self, to: Weak<Sender<CoinsView>>);
     /// Hands in a block; what becomes of it is sent to `outcome`. An answer that nobody takes is dropped.
     fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>);
+}
+
+/// Transactions that were judged, and over what.
+#[derive(Debug)]
+pub struct Sending {
+    /// The tip.
+    pub tip: BlockHash,
+    /// The version of the outbox.
+    pub outbox: u64,
+    /// Parents before children.
+    pub txs: Vec<OutboxTx>,
+    /// What leaves the outbox for them.
+    pub replaced: Vec<Txid>,
+}
+
+/// Why transactions were not put into the outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotSent {
+    /// The tip or the outbox is not the one that they were judged over.
+    Moved,
+    /// The outbox has no room.
+    Full,
 }
 
 /// Why the verdict on a block stays.

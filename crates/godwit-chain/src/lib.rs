@@ -70,7 +70,7 @@ pub use durability::PUSH_BYTES;
 pub use durability::pruning::MIN_BLOCKS_TO_KEEP;
 pub use durability::writing::CoinWriting;
 pub use error::ChainError;
-pub use event::{Connected, Event, Source};
+pub use event::{BlockContents, Connected, Event, Source};
 pub use godwit_consensus::Verdict;
 pub use godwit_script::BackendKind;
 pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
@@ -93,5 +93,5 @@ pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageT
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;
-pub use view::{scripts_from, view_coins};
+pub use view::{scripts_from, show_blocks, view_coins};
 pub use waiting::wait_with_both;

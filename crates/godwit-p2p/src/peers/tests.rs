@@ -18,5 +18,6 @@ mod index;
 mod line;
 mod memory;
 mod requests;
+mod sending;
 mod serving;
 mod two_nodes;

@@ -1,6 +1,7 @@
 //! The rows, a file for each heading of `help`.
 
 mod blockchain;
+mod broadcast;
 mod control;
 mod hidden;
 mod mining;

@@ -19,6 +19,7 @@ use super::dns::Resolver;
 use super::index::ChainIndex;
 use super::indexes::{Opened, RunningIndexes};
 use super::notices;
+use super::outbox_file::OutboxFile;
 use super::overview::Overview;
 use super::peers_file::PeersFile;
 use super::rpc::{self, Rpc};
@@ -131,6 +132,7 @@ struct Node<'a> {
     inbox: Inbox,
     resolver: Resolver,
     peers_file: PeersFile,
+    outbox_file: OutboxFile,
     started: Instant,
     next_save: Duration,
     no_peers: NoPeers,
@@ -160,6 +162,15 @@ fn random_seed() -> Result<[u8; 32], EntropyError> {
     first.copy_from_slice(&random_bytes()?);
     second.copy_from_slice(&random_bytes()?);
     Ok(seed)
+}
+
+/// The file of the outbox, whose content the engine gets.
+fn open_outbox(chain: &Chain, peers: &mut Peers, dir: &Path) -> Result<OutboxFile, Failure> {
+    let magic = chain.params().magic;
+    let file = OutboxFile::new(Arc::new(RealDisk), &Threads::default(), dir, magic);
+    let mut file = file.map_err(ChainError::Spawn)?;
+    peers.restore_outbox(file.load(&ChainIndex(chain)));
+    Ok(file)
 }
 
 /// Chain and engine, as the options want them.
@@ -219,31 +230,32 @@ impl<'a> Node<'a> {
             Some(_) => Anchors::default(),
             None => peers_file.load_anchors(),
         };
-        let (params, now) = (Arc::clone(chain.params()), now(started));
-        let mut peers_config = peers_config(options, &params, max_connections, pool, seed);
-        let is_pruned = config.prune_bytes.is_some() || chain.prune_height() > 0;
-        peers_config.services = services(peers_config.services, is_pruned) | transport(encrypted);
+        let now = now(started);
+        let mut peers_config = peers_config(options, chain.params(), max_connections, pool, seed);
+        let pruned = config.prune_bytes.is_some() || chain.prune_height() > 0;
+        peers_config.services = services(peers_config.services, pruned) | transport(encrypted);
         warn_of_clock(now, &chain);
         let indexes = Opened::open(config, &chain)?;
         let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         peers.call_first(&anchors);
+        let outbox_file = open_outbox(&chain, &mut peers, &dir)?;
         let mut core = core_of(chain, peers, now, options, &dir);
         let (zmq, announcer) = notices::start(config, core.chain())?.unzip();
         core.tell_of_blocks(announcer);
-        let (overview, pruned) = (Overview::new(config, options, &core, now), config.prune_bytes);
-        let shared = indexes.shared();
-        let rpc = Rpc::new(server, &core, now, options, pruned, shared, overview.report());
-        let indexes = indexes.start(rpc.seam());
+        let (overview, target) = (Overview::new(config, options, &core, now), config.prune_bytes);
+        let (shared, report) = (indexes.shared(), overview.report());
+        let rpc = Rpc::new(server, &core, now, options, target, shared, report);
         Ok(Self {
             options,
+            indexes: indexes.start(rpc.seam()),
             rpc,
-            indexes,
             zmq,
             core,
             sockets,
             inbox,
             resolver: Resolver::new(),
             peers_file,
+            outbox_file,
             started,
             next_save: FIRST_SAVE,
             no_peers: NoPeers::default(),
@@ -324,6 +336,7 @@ impl<'a> Node<'a> {
     }
 
     fn housekeeping(&mut self, now: Now) {
+        self.outbox_file.keep(self.core.peers().outbox());
         if now.monotonic >= self.next_save && !self.peers_file.is_saving() {
             self.next_save = now.monotonic + SAVE_INTERVAL;
             let peers = self.core.peers();
@@ -352,6 +365,7 @@ impl<'a> Node<'a> {
             bans.end(peers.bans());
         }
         self.peers_file.end(peers.address_book(), &peers.anchors());
+        self.outbox_file.end(peers.outbox());
         let status = *self.core.chain().status();
         let connected = status.connected;
         let tip = self.core.chain().tip_point();

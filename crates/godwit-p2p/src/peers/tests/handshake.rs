@@ -10,6 +10,7 @@ fn commands(sent: Vec<Sent>) -> Vec<Command> {
     let command = |sent| match sent {
         Sent::Message(message) => Message::command(&message),
         Sent::Block(_) => Command::BLOCK,
+        Sent::Transaction(_) => Command::TX,
     };
     sent.into_iter().map(command).collect()
 }

@@ -30,6 +30,7 @@ pub(super) const FULL: Services = Services(1 | 8 | 1024);
 pub(super) enum Sent {
     Message(Message),
     Block(Vec<u8>),
+    Transaction(Vec<u8>),
 }
 
 pub(super) struct Harness {
@@ -336,7 +337,7 @@ impl Harness {
     pub(super) fn take_only(&mut self, id: PeerId, command: Command) -> Vec<Message> {
         let messages = self.take(id).into_iter().filter_map(|sent| match sent {
             Sent::Message(message) => Some(message),
-            Sent::Block(_) => None,
+            Sent::Block(_) | Sent::Transaction(_) => None,
         });
         messages.filter(|message| message.command() == command).collect()
     }
@@ -447,6 +448,8 @@ impl Harness {
         let size = bytes.len();
         let sent = if command == Command::BLOCK {
             Sent::Block(bytes.to_vec())
+        } else if command == Command::TX {
+            Sent::Transaction(bytes.to_vec())
         } else {
             let message = Message::decode(command, bytes).expect("it decodes").expect("it means");
             if matches!(message, Message::GetData(_)) {
@@ -544,7 +547,7 @@ impl Harness {
                     let end = blocks.len().min(next + crate::MAX_HEADERS);
                     self.headers(id, &blocks[next..end]);
                 }
-                Sent::Message(_) | Sent::Block(_) => {}
+                Sent::Message(_) | Sent::Block(_) | Sent::Transaction(_) => {}
             }
         }
     }

@@ -105,19 +105,19 @@ pub(super) const ROWS: &[Method] = &[
     present(
         Blockchain,
         "getmempoolentry",
-        "A transaction of the mempool: godwit has none, so no transaction is in it.",
+        "A transaction that was sent by this node and waits for a block.",
         &[required("txid", Kind::Hex, "The transaction's id.")],
     ),
     present(
         Blockchain,
         "getmempoolinfo",
-        "The state of the mempool, which is always empty here.",
+        "How many transactions that were sent by this node wait for a block.",
         &[],
     ),
     present(
         Blockchain,
         "getrawmempool",
-        "The transactions of the mempool, which is always empty here.",
+        "The transactions that were sent by this node and wait for a block.",
         &[
             or("verbose", Kind::Bool, "false", "An object instead of a list."),
             or("mempool_sequence", Kind::Bool, "false", "With the mempool's sequence number."),
@@ -130,7 +130,12 @@ pub(super) const ROWS: &[Method] = &[
         &[
             required("txid", Kind::Text, "The transaction's id."),
             required("n", Kind::Number, "The number of the output."),
-            or("include_mempool", Kind::Bool, "true", "Of no effect: the mempool is empty."),
+            or(
+                "include_mempool",
+                Kind::Bool,
+                "true",
+                "Whether transactions count that were sent by this node.",
+            ),
         ],
     ),
     present(
@@ -169,7 +174,7 @@ pub(super) const ROWS: &[Method] = &[
     present(
         Blockchain,
         "gettxspendingprevout",
-        "Which transactions of the mempool spend these outputs: none, because it is empty.",
+        "Which transactions that were sent by this node and wait for a block spend these outputs.",
         &[
             required("outputs", Kind::List, "The outputs, as objects with txid and vout."),
             optional(
@@ -181,9 +186,9 @@ pub(super) const ROWS: &[Method] = &[
                         "true",
                         "false needs an index that is not there.",
                     ),
-                    or("return_spending_tx", Kind::Bool, "false", "Of no effect."),
+                    or("return_spending_tx", Kind::Bool, "false", "With their bytes."),
                 ]),
-                "Of no effect: the mempool is empty.",
+                "What is told.",
             ),
         ],
     ),

@@ -2,6 +2,7 @@
 
 use super::{NO_KEYS, NO_MEMPOOL, NOT_YET, absent, optional, or, present, required};
 use crate::table::Category::Rawtransactions;
+use crate::table::methods::broadcast;
 use crate::table::{Kind, Method};
 
 const NO_PSBT: &str = "PSBTs are godwit-signer's";
@@ -52,9 +53,9 @@ pub(super) const ROWS: &[Method] = &[
         ],
     ),
     absent(Rawtransactions, "joinpsbts", NO_PSBT),
-    absent(Rawtransactions, "sendrawtransaction", NOT_YET),
+    broadcast::SEND,
     absent(Rawtransactions, "signrawtransactionwithkey", NO_KEYS),
-    absent(Rawtransactions, "submitpackage", NOT_YET),
-    absent(Rawtransactions, "testmempoolaccept", NOT_YET),
+    broadcast::SUBMIT,
+    broadcast::TEST,
     absent(Rawtransactions, "utxoupdatepsbt", NO_PSBT),
 ];

@@ -11,6 +11,7 @@ mod imitation;
 mod indexes;
 mod methods;
 mod rest;
+mod sending;
 mod zmq;
 
 use std::ffi::OsStr;

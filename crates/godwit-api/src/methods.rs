@@ -4,6 +4,7 @@ mod activity;
 mod bans;
 mod block_search;
 pub(crate) mod blocks;
+mod broadcast;
 mod chain;
 mod coins;
 mod control;
@@ -12,10 +13,11 @@ mod deployments;
 mod descriptors;
 mod difficulty;
 mod dump;
+mod fees;
 mod generate;
 pub(crate) mod headers;
 pub(crate) mod indexes;
-mod memoryless;
+mod mempool;
 mod named;
 mod network;
 pub(crate) mod output;
@@ -161,7 +163,7 @@ fn of_the_chain(name: &str) -> Option<Handler> {
         "decodescript" => scripts::decode_script,
         "deriveaddresses" => descriptors::derive,
         "dumptxoutset" => dump::coins,
-        "estimatesmartfee" => memoryless::estimate,
+        "estimatesmartfee" => fees::estimate,
         "generateblock" => generate::block,
         "generatetoaddress" => generate::to_address,
         "generatetodescriptor" => generate::to_descriptor,
@@ -182,25 +184,28 @@ fn of_the_chain(name: &str) -> Option<Handler> {
         "getdescriptorinfo" => descriptors::info,
         "getdifficulty" => difficulty::of_tip,
         "getindexinfo" => indexes::info,
-        "getmempoolentry" => memoryless::entry,
-        "getmempoolinfo" => memoryless::info,
+        "getmempoolentry" => mempool::entry,
+        "getmempoolinfo" => mempool::info,
         "getmininginfo" => difficulty::mining_info,
         "getnetworkhashps" => difficulty::network_hashes,
-        "getrawmempool" => memoryless::raw,
+        "getrawmempool" => mempool::raw,
         "getrawtransaction" => transaction::raw,
         "gettxout" => output::unspent,
         "gettxoutproof" => proof::make,
         "gettxoutsetinfo" => coins::set_info,
-        "gettxspendingprevout" => memoryless::spending,
+        "gettxspendingprevout" => mempool::spending,
         "invalidateblock" => submit::invalidate,
         "preciousblock" => submit::prefer,
         "pruneblockchain" => upkeep::prune,
         "reconsiderblock" => submit::reconsider,
         "scanblocks" => block_search::scan,
         "scantxoutset" => search::scan_set,
+        "sendrawtransaction" => broadcast::send,
         "submitblock" => submit::block,
         "submitheader" => submit::header,
+        "submitpackage" => broadcast::submit,
         "syncwithvalidationinterfacequeue" => waiting::for_nothing,
+        "testmempoolaccept" => broadcast::test,
         "validateaddress" => scripts::validate_address,
         "verifychain" => recheck::verify_chain,
         "verifytxoutproof" => proof::verify,

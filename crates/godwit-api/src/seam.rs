@@ -9,8 +9,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use godwit_chain::{Chain, CoinsView, NodeId};
 use godwit_consensus::Reject;
 use godwit_index::Indexes;
-use godwit_p2p::{FilterData, NodeCommand, Now, PeerId, Peers, Reachable, ReadId};
-use godwit_primitives::{BlockHash, BlockHeader, Params, Work};
+use godwit_p2p::{FilterData, NodeCommand, Now, OutboxTx, PeerId, Peers, Reachable, ReadId};
+use godwit_primitives::{BlockHash, BlockHeader, Params, Txid, Work};
 use godwit_rpc::{RpcError, code};
 use godwit_stream::PooledStream;
 
@@ -58,6 +58,14 @@ pub trait NodeState {
     fn filters_read(&mut self, request: ReadId, data: Option<FilterData>);
     /// Has block and undo files deleted that have no block above a height.
     fn prune_to(&mut self, height: u32);
+    /// Puts transactions into the outbox.
+    ///
+    /// # Errors
+    ///
+    /// Nothing has changed.
+    fn send_transactions(&mut self, sending: Sending) -> Result<(), NotSent>;
+    /// Has a transaction of the outbox announced again.
+    fn announce_again(&mut self, txid: &Txid);
     /// Has the coins of the tip sent once they are on disk; nothing, once nobody holds the sender.
     fn view_coins(&mut self, to: Weak<Sender<CoinsView>>);
     /// Hands in a block; what becomes of it is sent to `outcome`. An answer that nobody takes is dropped.
@@ -72,6 +80,28 @@ pub enum Word {
     Reconsidered,
     /// It came before the others of its work.
     Preferred,
+}
+
+/// Transactions that were judged, and over what.
+#[derive(Debug)]
+pub struct Sending {
+    /// The tip.
+    pub tip: BlockHash,
+    /// The version of the outbox.
+    pub outbox: u64,
+    /// Parents before children.
+    pub txs: Vec<OutboxTx>,
+    /// What leaves the outbox for them.
+    pub replaced: Vec<Txid>,
+}
+
+/// Why transactions were not put into the outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotSent {
+    /// The tip or the outbox is not the one that they were judged over.
+    Moved,
+    /// The outbox has no room.
+    Full,
 }
 
 /// Why the verdict on a block stays.

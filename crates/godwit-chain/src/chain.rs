@@ -12,7 +12,6 @@
 
 mod assembly;
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Receiver;
@@ -27,7 +26,7 @@ use crate::durability::{Durability, State};
 use crate::ending::Ending;
 use crate::environment::Environment;
 use crate::error::ChainError;
-use crate::event::{Connected, Event};
+use crate::event::{Connected, Event, Events};
 use crate::found_block::FoundBlock;
 use crate::goal::Goal;
 use crate::index::{Acceptance, Accepted, BlockIndex};
@@ -90,7 +89,7 @@ pub struct Chain {
     pub(crate) durability: Durability,
     pub(crate) reads: Reads,
     /// Events since they were last taken, which the driver does after each turn.
-    pub(crate) events: VecDeque<Event>,
+    pub(crate) events: Events,
     pub(crate) status: ChainStatus,
     pub(crate) ending: Ending,
     /// Seconds since 1970, as of the last turn. Used to judge the times of headers, and to decide
@@ -465,7 +464,7 @@ impl Chain {
         connected.blocks += 1;
         connected.bytes += bytes as u64;
         connected.coins += (block.input_count() + block.creates().len()) as u64;
-        self.events.push_back(Event::Connected(Connected { point, bytes }));
+        self.events.connected(recorded, Connected { point, bytes });
     }
 
     fn reject(&mut self, id: NodeId, reject: Reject) -> Result<(), ChainError> {

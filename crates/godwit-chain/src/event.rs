@@ -1,9 +1,16 @@
 //! Events of the chain, for its driver.
 
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
 use godwit_consensus::{Reject, Verdict};
-use godwit_primitives::BlockHash;
+use godwit_primitives::{BlockHash, BlockView};
 use godwit_store::ChainPoint;
 use godwit_stream::PooledStream;
+
+use crate::apply::Resolved;
+use crate::verify::Recorded;
 
 /// Where a block came from; its verdict names this again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +33,9 @@ pub enum Source {
 pub enum Event {
     /// A block was connected: everything about it is verified, or was assumed valid.
     Connected(Connected),
+    /// What is in the block whose [`Connected`](Self::Connected) follows, for a driver that asked to be shown
+    /// ([`show_blocks`](crate::show_blocks)) and takes events in each turn.
+    Contents(BlockContents),
     /// A block was disconnected; its parent is the tip.
     Disconnected(ChainPoint),
     /// A block was found invalid when it was connected.
@@ -59,4 +69,44 @@ pub struct Connected {
     pub point: ChainPoint,
     /// Length of the block in bytes.
     pub bytes: usize,
+}
+
+/// A block that is being connected, with the memory that the window has had it in.
+pub struct BlockContents(Arc<Resolved>);
+
+impl BlockContents {
+    pub fn view(&self) -> BlockView<'_> {
+        self.0.block().view()
+    }
+}
+
+/// Events that were not taken.
+#[derive(Default)]
+pub(crate) struct Events {
+    queue: VecDeque<Event>,
+    /// The driver is shown what is in blocks.
+    pub(crate) shows_blocks: bool,
+}
+
+impl Events {
+    pub(crate) fn connected(&mut self, recorded: &Recorded, connected: Connected) {
+        if self.shows_blocks {
+            self.queue.push_back(Event::Contents(BlockContents(recorded.shared())));
+        }
+        self.queue.push_back(Event::Connected(connected));
+    }
+}
+
+impl Deref for Events {
+    type Target = VecDeque<Event>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.queue
+    }
+}
+
+impl DerefMut for Events {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.queue
+    }
 }

@@ -71,7 +71,7 @@ pub use durability::PUSH_BYTES;
 pub use durability::pruning::{MIN_BLOCKS_TO_KEEP, PRUNE_ON_REQUEST};
 pub use durability::writing::CoinWriting;
 pub use error::ChainError;
-pub use event::{Connected, Event, Source};
+pub use event::{BlockContents, Connected, Event, Source};
 pub use godwit_consensus::Verdict;
 pub use godwit_script::BackendKind;
 pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
@@ -96,6 +96,7 @@ pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;
 pub use view::{
-    deletes_blocks, is_pruning, keep_above, prune_to, scripts_from, view_coins, want_again,
+    deletes_blocks, is_pruning, keep_above, prune_to, scripts_from, show_blocks, view_coins,
+    want_again,
 };
 pub use waiting::wait_with_both;

@@ -94,6 +94,10 @@ impl Recorded {
         self.resolved.block()
     }
 
+    pub(crate) fn shared(&self) -> Arc<Resolved> {
+        Arc::clone(&self.resolved)
+    }
+
     pub(crate) fn undo(&self) -> Option<UndoPosition> {
         self.undo
     }

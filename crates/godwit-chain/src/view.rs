@@ -56,6 +56,11 @@ pub fn want_again(chain: &mut Chain, id: NodeId) {
     operator::want_again(&mut chain.index, id);
 }
 
+/// Whether [`Event::Contents`] shows the driver what is in each block that is connected from now on.
+pub fn show_blocks(chain: &mut Chain, shown: bool) {
+    chain.events.shows_blocks = shown;
+}
+
 /// The height from which on the scripts of the best header's chain run: those of blocks below are taken as
 /// valid (`-assumevalid`).
 pub fn scripts_from(chain: &Chain) -> u32 {
@@ -117,7 +122,7 @@ impl Chain {
 
     /// What happened since the last call, oldest first.
     pub fn take_events(&mut self) -> VecDeque<Event> {
-        std::mem::take(&mut self.events)
+        std::mem::take(&mut *self.events)
     }
 
     /// Bytes of blocks that can be taken now without exceeding [`BlockMemory::receiving`]; none while the

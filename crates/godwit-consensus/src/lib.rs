@@ -56,7 +56,7 @@ pub use reject::{Reject, RejectReason, ResultClass};
 pub use sequence_lock::{is_time_locked, sequence_locks_met};
 pub use signet::{SOLUTION_FLAGS, SignetSpend, signet_spend};
 pub use sigops::{legacy_sigop_count, sigop_cost};
-pub use tx::{check_transaction, check_tx_inputs};
+pub use tx::{check_transaction, check_tx_inputs, is_final};
 pub use tx_facts::TxFacts;
 pub use verdict::Verdict;
 pub use witness::{check_witnesses, commitment_output};

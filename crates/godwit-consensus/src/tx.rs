@@ -167,6 +167,12 @@ impl LockTimes {
     }
 }
 
+/// A transaction's lock time is reached in a block at `height`, or all its inputs are final (Core
+/// `IsFinalTx`). `time` is the median time past of the block's predecessor (BIP113).
+pub fn is_final(tx: TxView<'_>, height: u32, time: u32) -> bool {
+    LockTimes::default().with(tx).are_reached(height, time)
+}
+
 /// The rules for a transaction, not a coinbase, over the coins that it spends; its fee (Core
 /// `CheckTxInputs`).
 ///

@@ -1,8 +1,9 @@
 //! Script verification by Bitcoin Core's own engine, through the `bitcoinkernel` crate.
 //!
-//! [`PreparedTx`] is the only door: it parses a serialised transaction once, keeps what the engine
-//! shares between its inputs, and answers for single inputs or ranges of them from any thread.
-//! [`verify_transaction`] is the same in one call.
+//! [`PreparedTx`] is the only door for what blocks are judged by: it parses a serialised transaction once,
+//! keeps what the engine shares between its inputs, and answers for single inputs or ranges of them from any
+//! thread. [`verify_transaction`] is the same in one call. [`check_policy`] is the door for what Core's nodes
+//! would not relay; no block is judged by it.
 //!
 //! The engine asserts its preconditions and would abort the process where one does not hold. Every
 //! one of them is checked here before the call, so no bytes and no flags reach an assertion. The tests
@@ -12,7 +13,9 @@
 
 mod blanked;
 mod error;
+mod policy;
 mod prepared;
 
 pub use error::ScriptError;
+pub use policy::{PolicyRefusal, PolicyStage, check_policy};
 pub use prepared::{PreparedTx, SpentOutput, verify_transaction};

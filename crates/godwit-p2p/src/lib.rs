@@ -28,6 +28,7 @@ mod socks5;
 mod target;
 mod time;
 mod transport;
+mod tx_outbox;
 mod v2;
 
 pub use address_book::{AddressBook, AddressCount, Source};
@@ -64,4 +65,5 @@ pub use transport::{
     Discard, DiscardReason, PACKET_COST, Protocol, Receive, ReceiveLimits, Transport,
     TransportError, Write, payload_limit,
 };
+pub use tx_outbox::{KEEP, MAX_OUTBOX, MAX_OUTBOX_BYTES, OutboxFull, OutboxTx, TxOutbox};
 pub use v2::{MAX_GARBAGE, V2Error, V2Secrets};

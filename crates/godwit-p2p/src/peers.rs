@@ -48,10 +48,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod traffic;
+mod tx_relay;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use godwit_primitives::{BlockHash, BlockView, Txid};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -90,6 +92,7 @@ use crate::index::HeaderIndex;
 use crate::net_address::AddressEntry;
 use crate::slots::{Slots, SlotsConfig};
 use crate::time::Now;
+use crate::tx_outbox::{OutboxFull, OutboxTx, TxOutbox};
 
 /// Longest time between two looks at all peers (Core's message handler: 100 ms).
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
@@ -105,6 +108,7 @@ pub struct Peers {
     memory: SharedMemory,
     line: Line,
     out: Outbox,
+    tx_outbox: TxOutbox,
     parts: Parts,
     initial_download: bool,
     next_maintenance: Duration,
@@ -148,6 +152,7 @@ impl Peers {
             memory: SharedMemory::default(),
             line: Line::new(now),
             out: Outbox::new(now),
+            tx_outbox: TxOutbox::default(),
             parts,
             initial_download: true,
             next_maintenance: now.monotonic,
@@ -231,6 +236,44 @@ impl Peers {
         self.memory.total(&self.table)
     }
 
+    /// Transactions that users of this node sent.
+    pub fn outbox(&self) -> &TxOutbox {
+        &self.tx_outbox
+    }
+
+    /// Takes the outbox of an earlier run. To be told before the first event.
+    pub fn restore_outbox(&mut self, outbox: TxOutbox) {
+        self.tx_outbox = outbox;
+    }
+
+    /// Announces these transactions from now on, in place of `replaced` and what depends on them.
+    ///
+    /// # Errors
+    ///
+    /// There is no room, and nothing has changed.
+    pub fn send_transactions(
+        &mut self,
+        txs: Vec<OutboxTx>,
+        replaced: &[Txid],
+    ) -> Result<(), OutboxFull> {
+        self.tx_outbox.put(txs, replaced)
+    }
+
+    /// Announces one of the outbox again.
+    pub fn announce_again(&mut self, txid: &Txid) {
+        self.tx_outbox.announce_again(txid);
+    }
+
+    /// A block was connected to the tip. Told for each while the outbox is not empty.
+    pub fn note_block(&mut self, hash: BlockHash, height: u32, block: BlockView<'_>) {
+        self.tx_outbox.note_block(hash, height, block);
+    }
+
+    /// The tip was disconnected.
+    pub fn note_block_left(&mut self, hash: &BlockHash) {
+        self.tx_outbox.note_left(hash);
+    }
+
     /// The address book, to be written to disk at intervals (Core: 15 minutes) and at the end.
     pub fn address_book(&self) -> &AddressBook {
         &self.book
@@ -266,6 +309,7 @@ impl Peers {
             memory: &mut self.memory,
             line: &mut self.line,
             out: &mut self.out,
+            tx_outbox: &mut self.tx_outbox,
         };
         (&mut self.parts, context)
     }

@@ -34,6 +34,10 @@ pub mod code {
     pub const NODE_NOT_ADDED: i32 = -24;
     /// A block or transaction was refused.
     pub const VERIFY_ERROR: i32 = -25;
+    /// A transaction breaks a rule of blocks or of relaying.
+    pub const VERIFY_REJECTED: i32 = -26;
+    /// A transaction is in the chain.
+    pub const VERIFY_ALREADY_IN_UTXO_SET: i32 = -27;
     /// The node is starting.
     pub const IN_WARMUP: i32 = -28;
     /// No such peer is connected.

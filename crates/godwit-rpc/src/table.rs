@@ -57,7 +57,7 @@ impl Category {
 }
 
 /// A method of the interface.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Method {
     pub name: &'static str,
     pub category: Category,

@@ -132,7 +132,10 @@ impl ImportObserver for Reporter {
                 Event::Disconnected(tip) => log_disconnected(&tip),
                 // The chain has logged it.
                 Event::Invalid { .. } => {}
-                Event::Judged { .. } | Event::Read { .. } | Event::Lost { .. } => {
+                Event::Judged { .. }
+                | Event::Read { .. }
+                | Event::Lost { .. }
+                | Event::Contents(_) => {
                     unreachable!("an import hands in and asks for no block")
                 }
             }

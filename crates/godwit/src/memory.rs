@@ -5,6 +5,7 @@
 //! | program: code, stacks, buffers of no account, what the allocator cannot use | 48 MiB and 1/16 |
 //! | database cache | 16 MiB |
 //! | peers: what they make the node hold; what it asks of them | 64 MiB; 6.5 MiB for each it connects to |
+//! | transactions that were sent, and the bytes of their file | 8 MiB |
 //! | blocks that arrive; that wait, with coins; in the window, with coins | 1/32 each, at most 64 MiB |
 //! | programs that ask the node: three quarters for answers, one for requests | 1/32, at most 64 MiB |
 //! | optional indexes | 16 MiB for each |
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_api::{ANSWER_BYTES, BODY_BYTES};
 use godwit_chain::{BlockMemory, CoinsMemory};
-use godwit_p2p::{MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL};
+use godwit_p2p::{MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL, MAX_OUTBOX_BYTES};
 use godwit_store::DATABASE_CACHE_BYTES;
 
 use crate::options::{Command, Config, NodeOptions};
@@ -39,6 +40,8 @@ const MAX_DEFAULT: u64 = 4096 * MIB;
 const PROGRAM: u64 = 48 * MIB;
 /// [`godwit_p2p`]'s budget for what peers make the node hold.
 const PEERS: u64 = 64 * MIB;
+/// The outbox, and the content of its file while that is written.
+const OUTBOX: u64 = 2 * MAX_OUTBOX_BYTES as u64;
 /// For each connection that the node makes: a message that arrives, a pre-sync of headers.
 const OUTBOUND_PEER: u64 = 6 * MIB + MIB / 2;
 /// Times its limit that a pool of buffers keeps while it is busy (`godwit_stream::BufferPool`).
@@ -82,7 +85,8 @@ impl MemoryPlan {
     fn rest(total: u64, outbound: Option<usize>) -> u64 {
         let share = (total / 32).min(64 * MIB);
         // What a node alone has: peers, and programs that ask.
-        let peers = outbound.map_or(0, |count| PEERS + count as u64 * OUTBOUND_PEER + share);
+        let peers =
+            outbound.map_or(0, |count| PEERS + OUTBOX + count as u64 * OUTBOUND_PEER + share);
         let database = DATABASE_CACHE_BYTES as u64;
         let others = PROGRAM + total / 16 + database + peers + 3 * share + idle_buffers(total);
         total.saturating_sub(others)
@@ -205,7 +209,7 @@ mod tests {
         let (blocks, peers) = match outbound {
             Some(count) => {
                 let asking = (plan.answers + plan.requests) as u64;
-                (receiving, PEERS + count as u64 * OUTBOUND_PEER + asking)
+                (receiving, PEERS + OUTBOX + count as u64 * OUTBOUND_PEER + asking)
             }
             None => (importing.saturating_sub(waiting as u64), 0),
         };
@@ -251,7 +255,7 @@ mod tests {
         };
         assert_eq!(
             [MIN_MEMORY / MIB, 512, 1024, 4096].map(|mib| coins(mib * MIB)),
-            [150, 199, 591, 3295]
+            [142, 191, 583, 3287]
         );
         let plan = MemoryPlan::new(1024 * MIB, Some(10), Some(100 * MIB));
         assert_eq!(plan.coins, CoinsMemory::Fixed(100 * MIB));

@@ -1,7 +1,7 @@
 //! The node: what runs when no command is named.
 //!
 //! [`core`] is its logic, [`sockets`] the thread that owns the network. The driver owns the clock,
-//! name lookups, `peers.dat` and `anchors.dat`, and runs the loop that connects them all.
+//! name lookups, `peers.dat`, `anchors.dat` and `outbox.dat`, and runs the loop that connects them all.
 
 pub mod core;
 mod dns;
@@ -10,6 +10,7 @@ mod filters;
 pub mod index;
 mod indexes;
 mod notices;
+mod outbox_file;
 mod overview;
 mod peers_file;
 mod rpc;
@@ -17,4 +18,5 @@ mod setup;
 pub mod sockets;
 
 pub(crate) use driver::run;
+pub use outbox_file::{OUTBOX_FILE, OutboxFile};
 pub use peers_file::{PEERS_FILE, PeersFile};

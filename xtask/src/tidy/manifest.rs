@@ -24,6 +24,7 @@ const STORE: &str = "godwit-store";
 const CHAIN: &str = "godwit-chain";
 const INDEX: &str = "godwit-index";
 const P2P: &str = "godwit-p2p";
+const POLICY: &str = "godwit-policy";
 const SIM: &str = "godwit-sim";
 const TESTDATA: &str = "godwit-testdata";
 const SECRET: &str = "godwit-secret";
@@ -68,6 +69,7 @@ const ROOMS: &[Room] = &[
         may_use: &[STREAM, PRIMITIVES, STORE, CHAIN],
         tests_may_use: &[FAULT_DISK, SIM, TESTDATA],
     },
+    Room { name: POLICY, may_use: &[PRIMITIVES, CONSENSUS, ENGINE], tests_may_use: &[] },
     Room {
         name: P2P,
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, SECRET],
@@ -87,7 +89,7 @@ const ROOMS: &[Room] = &[
     Room { name: RPC, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
         name: API,
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN, INDEX, P2P, SECRET, RPC],
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN, INDEX, P2P, POLICY, SECRET, RPC],
         tests_may_use: &[],
     },
     Room { name: HANDOVER, may_use: &[STREAM, PRIMITIVES, STORE, CHAIN], tests_may_use: &[SIM] },

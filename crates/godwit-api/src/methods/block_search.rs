@@ -142,7 +142,7 @@ fn search(
             }
         }
         let done = u64::from(next - 1 - first);
-        let percent = if total == 0 { 100 } else { done * 100 / total };
+        let percent = (done * 100).checked_div(total).unwrap_or(100);
         progress.percent.store(percent as u32, Ordering::Relaxed);
         progress.height.store(next - 1, Ordering::Relaxed);
     }

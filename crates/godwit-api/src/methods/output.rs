@@ -17,7 +17,7 @@ fn places(node: &Seam, outpoints: Vec<OutPoint>) -> Result<(Vec<CoinAtTip>, Chai
     })
 }
 
-fn read(place: CoinAtTip) -> Result<Option<Coin>, RpcError> {
+pub(super) fn read(place: CoinAtTip) -> Result<Option<Coin>, RpcError> {
     match place {
         CoinAtTip::Known(coin) => Ok(coin),
         CoinAtTip::Below(below) => below.read().map_err(|error| {
@@ -55,9 +55,27 @@ pub(super) fn first_coin(
 pub(super) fn unspent(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let txid: Txid = parse::hash(call.arg(0), "txid")?;
     let vout: u32 = call.arg(1).as_integer()?;
-    parse::flag(call.arg(2), true)?;
-    let (coin, tip) = first_coin(&call.node, vec![OutPoint { txid, vout }])?;
-    let Some(coin) = coin else { return Ok(Json::Null) };
+    let with_outbox = parse::flag(call.arg(2), true)?;
+    let outpoint = OutPoint { txid, vout };
+    let (place, parent, tip) = call.node.ask(move |node| {
+        let outbox = node.peers().outbox();
+        let is_spent = with_outbox && outbox.is_spent(&outpoint);
+        let place = (!is_spent).then(|| Places::of(node.chain()).coin(&outpoint));
+        let parent = outbox.get(&outpoint.txid).filter(|_| with_outbox).cloned();
+        (place, parent, node.chain().tip_point())
+    })?;
+    let Some(place) = place else { return Ok(Json::Null) };
+    let unconfirmed = parent.as_ref().and_then(|parent| parent.view().output(vout as usize));
+    if let Some(output) = unconfirmed {
+        return Ok(Json::object([
+            ("bestblock", tip.hash.to_string().into()),
+            ("confirmations", 0.into()),
+            ("value", Json::amount(output.value)),
+            ("scriptPubKey", script_json(output.script_pubkey, call.network(), true)),
+            ("coinbase", false.into()),
+        ]));
+    }
+    let Some(coin) = read(place)? else { return Ok(Json::Null) };
     Ok(Json::object([
         ("bestblock", tip.hash.to_string().into()),
         ("confirmations", (i64::from(tip.height) - i64::from(coin.height) + 1).into()),

@@ -5,7 +5,7 @@ use godwit_rpc::{Json, RpcError, code};
 
 use super::headers::HeaderFacts;
 use super::indexes::{self, FoundTransaction};
-use super::{Call, cost, parse, source, stored};
+use super::{Call, cost, mempool, parse, source, stored};
 use crate::script::{Op, Ops, asm_of_script_sig, script_json};
 
 /// What is told of the outputs that a transaction spends, where they are known.
@@ -104,12 +104,15 @@ const LAST_OPCODE: u8 = 0xb9;
 const MAX_PUSH: usize = 520;
 const MAX_SCRIPT: usize = 10_000;
 
+/// Whether a script has only operations that have a meaning (Core `HasValidOps`).
+pub(super) fn has_valid_operations(script: &[u8]) -> bool {
+    let fits = |op: Op<'_>| op.code <= LAST_OPCODE && op.data.len() <= MAX_PUSH;
+    Ops(script).all(|op| op.is_ok_and(fits))
+}
+
 /// Whether the scripts look like scripts (Core `CheckTxScriptsSanity`).
 fn is_sane(tx: TxView<'_>) -> bool {
-    let valid = |script: &[u8]| {
-        let fits = |op: Op<'_>| op.code <= LAST_OPCODE && op.data.len() <= MAX_PUSH;
-        script.len() <= MAX_SCRIPT && Ops(script).all(|op| op.is_ok_and(fits))
-    };
+    let valid = |script: &[u8]| script.len() <= MAX_SCRIPT && has_valid_operations(script);
     (tx.is_coinbase() || tx.inputs().all(|input| valid(input.script_sig)))
         && tx.outputs().all(|output| valid(output.script_pubkey))
 }
@@ -217,6 +220,16 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
         Json::Null => None,
         hash => Some(parse::hash(hash, "parameter 3")?),
     };
+    if named.is_none()
+        && let Some(sent) = mempool::transaction(call, txid)?
+    {
+        let tx = sent.view();
+        call.room.grow(cost::transaction(tx, &[]))?;
+        return Ok(match verbosity {
+            ..=0 => Json::hex(tx.bytes()),
+            _ => transaction(tx, call.network(), None, Detail::Fee, true),
+        });
+    }
     let found = match named {
         Some(hash) => in_named_block(call, &txid, hash)?,
         None => in_any_block(call, &txid)?,

@@ -119,7 +119,7 @@ pub(super) fn prune(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let wanted: i32 = call.arg(0).as_integer()?;
     let wanted = match wanted {
         ..0 => return Err(unfit("Negative block height.")),
-        ..=FIRST_TIME => wanted as u32,
+        0..=FIRST_TIME => wanted as u32,
         time => height_of_time(call, (time - TIMESTAMP_WINDOW) as u32)?,
     };
     let tip = call.node.ask(|node| node.chain().tip_point().height)?;

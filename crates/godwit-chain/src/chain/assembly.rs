@@ -1,6 +1,5 @@
 //! Builds the chain: its workers, its stations and the way of their messages.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -15,6 +14,7 @@ use crate::durability::Durability;
 use crate::ending::Ending;
 use crate::environment::{Environment, Memory};
 use crate::error::ChainError;
+use crate::event::Events;
 use crate::goal::Goal;
 use crate::index::BlockIndex;
 use crate::intake::Intake;
@@ -90,7 +90,7 @@ impl Chain {
             env,
             index,
             coins,
-            events: VecDeque::new(),
+            events: Events::default(),
             status,
             ending: Ending::No,
             now,

@@ -1,6 +1,7 @@
 //! What all parts of the engine share while an event is handled: time, chain, peers, and the
 //! actions so far.
 
+use godwit_primitives::TxView;
 use godwit_stream::{DataStream, PooledStream};
 use log::{debug, info, warn};
 use rand::rngs::StdRng;
@@ -26,6 +27,7 @@ use crate::peer_id::PeerId;
 use crate::services::{NETWORK_LIMITED_MIN_BLOCKS, Services};
 use crate::time::Now;
 use crate::transport::message_memory;
+use crate::tx_outbox::TxOutbox;
 
 /// While the tip is younger than this many block spacings, announced blocks are requested directly
 /// (Core `CanDirectFetch`).
@@ -48,6 +50,7 @@ pub(super) struct Context<'a> {
     pub(super) memory: &'a mut SharedMemory,
     pub(super) line: &'a mut Line,
     pub(super) out: &'a mut Outbox,
+    pub(super) tx_outbox: &'a mut TxOutbox,
 }
 
 impl Context<'_> {
@@ -58,6 +61,16 @@ impl Context<'_> {
     /// Sends an answer for which a block was read.
     pub(super) fn send_block(&mut self, id: PeerId, command: Command, payload: PooledStream) {
         self.queue(id, Kind::Block, command, payload);
+    }
+
+    /// Sends a transaction, with its witness or without.
+    pub(super) fn send_transaction(&mut self, id: PeerId, tx: TxView<'_>, with_witness: bool) {
+        let mut payload: DataStream = DataStream::new();
+        match with_witness {
+            true => payload.write(tx.bytes()),
+            false => tx.to_owned().encode_stripped(&mut payload),
+        }
+        self.queue(id, Kind::Unscheduled, Command::TX, payload.into());
     }
 
     /// Queues a message, or disconnects the peer if it does not read.

@@ -175,6 +175,14 @@ pub(super) fn on_sendaddrv2(cx: &mut Context<'_>, id: PeerId) {
     }
 }
 
+pub(super) fn on_wtxidrelay(cx: &mut Context<'_>, id: PeerId) {
+    if require_before_verack(cx, id, Command::WTXIDRELAY)
+        && let Some(peer) = cx.table.get_mut(id)
+    {
+        peer.serving.transactions.by_wtxid = true;
+    }
+}
+
 pub(super) fn on_sendheaders(cx: &mut Context<'_>, id: PeerId) {
     if let Some(peer) = cx.table.get_mut(id) {
         peer.handshake.prefers_headers = true;

@@ -60,7 +60,7 @@ pub(super) struct Handshake {
     pub(super) start_height: i32,
     /// Seconds by which its clock is ahead of ours.
     pub(super) time_offset: i64,
-    /// It wants transactions announced. None ever are.
+    /// It wants transactions announced.
     pub(super) relay: bool,
     /// The protocol of the connection.
     pub(super) protocol: Protocol,
@@ -175,8 +175,7 @@ impl Peer {
         services.contains(Services::NETWORK) || services.contains(Services::NETWORK_LIMITED)
     }
 
-    /// Whether it may ask for transactions, and is answered that there are none (Core
-    /// `GetTxRelay`).
+    /// Whether it may ask for transactions, and is answered (Core `GetTxRelay`).
     pub(super) fn hears_of_transactions(&self) -> bool {
         let kind = !matches!(self.kind, ConnectionKind::BlockRelay | ConnectionKind::Feeler);
         kind && self.handshake.relay

@@ -20,7 +20,7 @@ use super::operator::NodeCommand;
 use super::peer::Peer;
 use super::relay::BlockRelay;
 use super::serving::{Serving, on_getblocks, on_getheaders};
-use super::{handshake, lifetime, line, ping, reading};
+use super::{handshake, lifetime, line, ping, reading, tx_relay};
 use crate::connection_kind::ConnectionKind;
 use crate::frame::{Command, FRAME_HEADER_SIZE, Frame};
 use crate::inventory::{Inventory, InventoryKind};
@@ -148,6 +148,8 @@ impl Parts {
         }
         let downloads = self.fetch.downloads();
         line::watch::maintain(cx, |peer| downloads.in_flight(peer) > 0);
+        self.forget_departed(cx);
+        tx_relay::maintain(cx);
         self.forget_departed(cx);
         self.make_room_for_waiting(cx);
         self.connections.watch_tip(cx, self.fetch.downloads());
@@ -301,10 +303,7 @@ impl Parts {
         match message {
             Message::Version(_) => {}
             Message::Verack => self.on_verack(cx, id),
-            // Transactions are never announced.
-            Message::WtxidRelay => {
-                let _in_time = handshake::require_before_verack(cx, id, Command::WTXIDRELAY);
-            }
+            Message::WtxidRelay => handshake::on_wtxidrelay(cx, id),
             Message::SendAddrV2 => handshake::on_sendaddrv2(cx, id),
             Message::SendHeaders => handshake::on_sendheaders(cx, id),
             Message::SendCmpct { announce, version } => {
@@ -313,8 +312,11 @@ impl Parts {
             other if !established => {
                 debug!("peer={}: {} before verack", id.0, other.command());
             }
-            // Transactions are never announced.
-            Message::FeeFilter(_) => {}
+            Message::FeeFilter(rate) => {
+                if let Some(peer) = cx.table.get_mut(id) {
+                    peer.serving.transactions.least_fee = rate;
+                }
+            }
             Message::Ping(nonce) => ping::on_ping(cx, id, nonce),
             Message::Pong(nonce) => ping::on_pong(cx, id, nonce),
             Message::GetAddr => self.addresses.on_getaddr(cx, id),

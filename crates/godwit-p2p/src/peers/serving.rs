@@ -26,6 +26,7 @@ use super::peer::Peer;
 use super::reading::read_on;
 use super::relay::recent::RecentBlock;
 use super::table::PeerTable;
+use super::tx_relay;
 use crate::compact::{block_transactions, compact_block};
 use crate::frame::Command;
 use crate::index::{HeaderId, is_ancestor};
@@ -115,14 +116,14 @@ impl Serving {
             if !is_ready(cx.memory, peer) {
                 break;
             }
-            let missing = peer.serving.requests.take_transactions();
-            if missing.is_empty() {
+            let wanted = peer.serving.requests.take_transactions();
+            if wanted.is_empty() {
                 let Some(request) = peer.serving.requests.pop() else { break };
                 if !self.serve_block(cx, recent, id, request) {
                     break;
                 }
             } else if peer.hears_of_transactions() {
-                cx.send(id, &Message::NotFound(missing));
+                serve_transactions(cx, id, wanted);
             }
         }
         read_on(cx, id);
@@ -307,6 +308,26 @@ impl Serving {
             }
             self.serve(cx, recent, id);
         }
+    }
+}
+
+/// Gives the peer those transactions that it was told of, as far as it takes them, and says which are not
+/// there.
+fn serve_transactions(cx: &mut Context<'_>, id: PeerId, wanted: Vec<Inventory>) {
+    let mut missing = Vec::new();
+    for (n, entry) in wanted.iter().enumerate() {
+        if !tx_relay::give(cx, id, entry) {
+            missing.push(*entry);
+            continue;
+        }
+        let Some(peer) = cx.table.get_mut(id) else { return };
+        if peer.flow.footprint.queued() > cx.memory.pause_above() {
+            peer.serving.requests.put_transactions_back(&wanted[n + 1..]);
+            break;
+        }
+    }
+    if !missing.is_empty() {
+        cx.send(id, &Message::NotFound(missing));
     }
 }
 

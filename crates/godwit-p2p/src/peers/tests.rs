@@ -19,5 +19,6 @@ mod index;
 mod line;
 mod memory;
 mod requests;
+mod sending;
 mod serving;
 mod two_nodes;

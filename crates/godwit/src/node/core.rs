@@ -10,17 +10,18 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use godwit_api::{
-    BlockOutcome, NodeState, Overruled, Pruning, Reject, Snapshot, SyncReport, TipFacts, Word,
+    BlockOutcome, NodeState, NotSent, Overruled, Pruning, Reject, Sending, Snapshot, SyncReport,
+    TipFacts, Word,
 };
 use godwit_chain::{
     Chain, ChainError, CoinsView, Event, MAX_TIP_AGE, NodeId, OverruleError, PRUNE_ON_REQUEST,
-    Poll, Source, Verdict, keep_above, note_damaged, prune_to, view_coins, want_again,
+    Poll, Source, Verdict, keep_above, note_damaged, prune_to, show_blocks, view_coins, want_again,
 };
 use godwit_p2p::{
     Action, ChainEvent, ChainRequest, Event as PeersEvent, FilterData, HeaderIndex, NetCommand,
-    NetEvent, NodeCommand, Now, PeerId, Peers, ReadId, RefusedHeader,
+    NetEvent, NodeCommand, Now, OutboxFull, PeerId, Peers, ReadId, RefusedHeader,
 };
-use godwit_primitives::{BlockHash, BlockHeader};
+use godwit_primitives::{BlockHash, BlockHeader, Txid};
 use godwit_stream::PooledStream;
 
 use super::filters::FilterReads;
@@ -292,6 +293,7 @@ impl NodeCore {
         if let Some(fault) = self.operator.fault.take() {
             return Err(fault);
         }
+        show_blocks(&mut self.chain, !self.peers.outbox().is_empty());
         let mut poll = Poll::Progress;
         for _ in 0..CHAIN_STEPS {
             poll = self.chain.poll(now.unix)?;
@@ -328,8 +330,15 @@ impl NodeCore {
                     announcer.connected(chain, &connected.point.hash)
                 });
             }
+            Event::Contents(block) => {
+                let view = block.view();
+                let (hash, tree) = (view.hash(), self.chain.tree());
+                let height = tree.find(&hash).map_or(0, |id| tree.node(id).height);
+                self.peers.note_block(hash, height, view);
+            }
             Event::Disconnected(tip) => {
                 self.tip_moved = true;
+                self.peers.note_block_left(&tip.hash);
                 log_disconnected(&tip);
                 self.announce(now, |announcer, chain| announcer.disconnected(chain, &tip.hash));
             }
@@ -587,6 +596,20 @@ impl NodeState for NodeCore {
         let now = self.operator.now;
         self.tell(now, ChainEvent::FiltersRead { request, data });
         self.apply_actions(now);
+    }
+
+    fn send_transactions(&mut self, sending: Sending) -> Result<(), NotSent> {
+        let outbox = self.peers.outbox();
+        if sending.tip != self.chain.tip_point().hash || sending.outbox != outbox.version() {
+            return Err(NotSent::Moved);
+        }
+        self.peers
+            .send_transactions(sending.txs, &sending.replaced)
+            .map_err(|OutboxFull| NotSent::Full)
+    }
+
+    fn announce_again(&mut self, txid: &Txid) {
+        self.peers.announce_again(txid);
     }
 
     fn view_coins(&mut self, to: Weak<Sender<CoinsView>>) {

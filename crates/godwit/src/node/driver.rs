@@ -20,6 +20,7 @@ use super::filters::{self, FilterThread};
 use super::index::ChainIndex;
 use super::indexes::{Opened, RunningIndexes};
 use super::notices;
+use super::outbox_file::OutboxFile;
 use super::overview::Overview;
 use super::peers_file::PeersFile;
 use super::rpc::{self, Rpc};
@@ -134,6 +135,7 @@ struct Node<'a> {
     inbox: Inbox,
     resolver: Resolver,
     peers_file: PeersFile,
+    outbox_file: OutboxFile,
     started: Instant,
     next_save: Duration,
     no_peers: NoPeers,
@@ -169,6 +171,15 @@ fn random_seed() -> Result<[u8; 32], EntropyError> {
     first.copy_from_slice(&random_bytes()?);
     second.copy_from_slice(&random_bytes()?);
     Ok(seed)
+}
+
+/// The file of the outbox, whose content the engine gets.
+fn open_outbox(chain: &Chain, peers: &mut Peers, dir: &Path) -> Result<OutboxFile, Failure> {
+    let magic = chain.params().magic;
+    let file = OutboxFile::new(Arc::new(RealDisk), &Threads::default(), dir, magic);
+    let mut file = file.map_err(ChainError::Spawn)?;
+    peers.restore_outbox(file.load(&ChainIndex(chain)));
+    Ok(file)
 }
 
 /// Chain and engine, as the options want them.
@@ -233,20 +244,20 @@ impl<'a> Node<'a> {
         let indexes = Opened::open(config, &mut chain)?;
         let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         peers.call_first(&anchors);
+        let outbox_file = open_outbox(&chain, &mut peers, &dir)?;
         let mut core = core_of(chain, peers, now, options, &dir);
         let (zmq, announcer) = notices::start(config, core.chain())?.unzip();
         core.tell_of_blocks(announcer);
-        let (overview, pruned) = (Overview::new(config, options, &core, now), config.prune_bytes);
-        let shared = indexes.shared();
+        let (overview, target) = (Overview::new(config, options, &core, now), config.prune_bytes);
+        let (shared, report) = (indexes.shared(), overview.report());
         let served = shared.filters.clone().filter(|_| config.indexes.served);
-        let rpc = Rpc::new(server, &core, now, options, pruned, shared, overview.report());
+        let rpc = Rpc::new(server, &core, now, options, target, shared, report);
         let (reads, filters) = filters::start(served, rpc.seam()).unzip();
         core.read_filters(reads);
-        let indexes = indexes.start(rpc.seam());
         Ok(Self {
             options,
+            indexes: indexes.start(rpc.seam()),
             rpc,
-            indexes,
             zmq,
             core,
             filters,
@@ -254,6 +265,7 @@ impl<'a> Node<'a> {
             inbox,
             resolver: Resolver::new(),
             peers_file,
+            outbox_file,
             started,
             next_save: FIRST_SAVE,
             no_peers: NoPeers::default(),
@@ -334,6 +346,7 @@ impl<'a> Node<'a> {
     }
 
     fn housekeeping(&mut self, now: Now) {
+        self.outbox_file.keep(self.core.peers().outbox());
         if now.monotonic >= self.next_save && !self.peers_file.is_saving() {
             self.next_save = now.monotonic + SAVE_INTERVAL;
             let peers = self.core.peers();
@@ -362,6 +375,7 @@ impl<'a> Node<'a> {
             bans.end(peers.bans());
         }
         self.peers_file.end(peers.address_book(), &peers.anchors());
+        self.outbox_file.end(peers.outbox());
         let status = *self.core.chain().status();
         let connected = status.connected;
         let tip = self.core.chain().tip_point();

@@ -52,7 +52,7 @@ impl PeersFile {
     /// Reads the address book; an empty one if there is no file. A damaged file is put aside: the
     /// addresses can be found again. Blocks the calling thread, so it is for the start.
     pub fn load(&self, seed: [u8; 32]) -> AddressBook {
-        let bytes = match read(&*self.disk, &self.path) {
+        let bytes = match read(&*self.disk, &self.path, MAX_PEERS_FILE) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return AddressBook::new(seed),
             Err(error) => {
@@ -80,7 +80,7 @@ impl PeersFile {
     /// replaces it: a power cut a moment later must not lose them. Blocks the calling thread, so it is
     /// for the start.
     pub fn load_anchors(&self) -> Anchors {
-        let bytes = match read(&*self.disk, &self.anchors_path) {
+        let bytes = match read(&*self.disk, &self.anchors_path, MAX_PEERS_FILE) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Anchors::default(),
             Err(error) => {
@@ -144,7 +144,8 @@ impl PeersFile {
     }
 }
 
-fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Replaces a file: after a crash it is the old one or the new one.
+pub(super) fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("dat.new");
     let file = disk.open(&new, OpenMode::Truncate)?;
     file.write_all_at(0, bytes)?;
@@ -153,14 +154,15 @@ fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     disk.rename(&new, path)
 }
 
-fn read(disk: &dyn Disk, path: &Path) -> io::Result<Option<Vec<u8>>> {
+/// A file of at most this many bytes; `None` where there is none.
+pub(super) fn read(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match disk.open(path, OpenMode::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     let size = file.file_len()?;
-    if size > MAX_PEERS_FILE {
+    if size > most {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let mut bytes = vec![0; size as usize];

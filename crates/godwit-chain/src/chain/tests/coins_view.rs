@@ -1,6 +1,6 @@
 //! The coins of the tip, read while the chain goes on, is reorganised and takes blocks back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Weak;
 
 use crossbeam_channel::Receiver;

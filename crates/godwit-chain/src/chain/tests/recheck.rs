@@ -132,8 +132,9 @@ fn coins_that_are_not_as_blocks_left_them_are_found_from_level_three_on() {
     };
     let is_created = |fault: &RecheckFault, of: OutPoint| matches!(fault, RecheckFault::Created(found) if *found == of);
     let is_spent = |fault: &RecheckFault, of: OutPoint| matches!(fault, RecheckFault::Spent(found) if *found == of);
+    type Change<'a> = dyn Fn(&mut Chain) -> OutPoint + 'a;
     type Is = dyn Fn(&RecheckFault, OutPoint) -> bool;
-    let cases: [(&dyn Fn(&mut Chain) -> OutPoint, &Is); 3] =
+    let cases: [(&Change<'_>, &Is); 3] =
         [(&missing, &is_created), (&changed, &is_created), (&back, &is_spent)];
     for (change, is_expected) in cases {
         for ((found, outpoint), level) in faults(change).into_iter().zip(LEVELS) {

@@ -174,7 +174,9 @@ pub(in crate::peers) struct Usage {
 impl Usage {
     pub(super) fn of(peer: &Peer) -> Self {
         let footprint = &peer.flow.footprint;
-        let queued = footprint.unscheduled() + peer.serving.request_bytes();
+        let queued = footprint.unscheduled()
+            + peer.serving.request_bytes()
+            + peer.serving.transactions.memory();
         let sent = footprint.receiving() + peer.headers.presync_memory();
         // An inbound peer may have arranged that it is asked: it alone may offer a block.
         let (unscheduled, requested) =

@@ -110,6 +110,12 @@ impl Requests {
         taken
     }
 
+    /// Makes what is left of [taken](Self::take_transactions) transactions the next again.
+    pub(super) fn put_transactions_back(&mut self, entries: &[Inventory]) {
+        self.queue.reserve_exact(entries.len());
+        entries.iter().rev().for_each(|entry| self.queue.push_front(Request::Entry(*entry)));
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

@@ -7,6 +7,7 @@ use godwit_primitives::BlockHash;
 use super::requests::{Request, Requests};
 use crate::message::MAX_INVENTORY;
 use crate::peers::action::ReadId;
+use crate::peers::tx_relay::state::TxRelayState;
 
 /// Bytes of requests up to which a peer that owes us a block is read in any case: two nodes that
 /// wait for each other's blocks must not both stop reading. (Core stops reading all the same, but
@@ -17,6 +18,8 @@ const READ_ON_BELOW: usize = MAX_INVENTORY * size_of::<Request>();
 #[derive(Default)]
 pub(in crate::peers) struct ServingState {
     pub(super) requests: Requests,
+    /// What it is told of, and may have for the asking.
+    pub(in crate::peers) transactions: TxRelayState,
     /// The request whose block is being read.
     pub(super) reading: Option<(ReadId, Request)>,
     /// When the peer requests this block, the next batch is announced (Core

@@ -11,6 +11,7 @@ fn commands(sent: Vec<Sent>) -> Vec<Command> {
         Sent::Message(message) => Message::command(&message),
         Sent::Block(_) => Command::BLOCK,
         Sent::Filters(command, _) => command,
+        Sent::Transaction(_) => Command::TX,
     };
     sent.into_iter().map(command).collect()
 }

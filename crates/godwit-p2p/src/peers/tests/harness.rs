@@ -31,6 +31,7 @@ pub(super) enum Sent {
     Message(Message),
     Block(Vec<u8>),
     Filters(Command, Vec<u8>),
+    Transaction(Vec<u8>),
 }
 
 pub(super) struct Harness {
@@ -339,7 +340,7 @@ impl Harness {
     pub(super) fn take_only(&mut self, id: PeerId, command: Command) -> Vec<Message> {
         let messages = self.take(id).into_iter().filter_map(|sent| match sent {
             Sent::Message(message) => Some(message),
-            Sent::Block(_) | Sent::Filters(..) => None,
+            Sent::Block(_) | Sent::Transaction(_) | Sent::Filters(..) => None,
         });
         messages.filter(|message| message.command() == command).collect()
     }
@@ -451,6 +452,8 @@ impl Harness {
             Sent::Block(bytes.to_vec())
         } else if command.as_str().starts_with("cf") {
             Sent::Filters(command, bytes.to_vec())
+        } else if command == Command::TX {
+            Sent::Transaction(bytes.to_vec())
         } else {
             let message = Message::decode(command, bytes).expect("it decodes").expect("it means");
             if matches!(message, Message::GetData(_)) {
@@ -548,7 +551,7 @@ impl Harness {
                     let end = blocks.len().min(next + crate::MAX_HEADERS);
                     self.headers(id, &blocks[next..end]);
                 }
-                Sent::Message(_) | Sent::Block(_) | Sent::Filters(..) => {}
+                Sent::Message(_) | Sent::Block(_) | Sent::Transaction(_) | Sent::Filters(..) => {}
             }
         }
     }

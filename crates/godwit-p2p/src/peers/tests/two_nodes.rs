@@ -43,6 +43,7 @@ fn carry(from: &mut Harness, to_peer: PeerId, to: &mut Harness, from_peer: PeerI
     for sent in from.take(to_peer) {
         match sent {
             Sent::Block(bytes) => to.raw(from_peer, Command::BLOCK, &bytes),
+            Sent::Transaction(bytes) => to.raw(from_peer, Command::TX, &bytes),
             Sent::Message(message) => to.says(from_peer, message),
             Sent::Filters(..) => unreachable!("nobody asks for them"),
         }

@@ -13,6 +13,7 @@ mod indexes;
 mod methods;
 mod rest;
 mod searches;
+mod sending;
 mod upkeep;
 mod zmq;
 

@@ -1,0 +1,157 @@
+//! What transactions are judged over: coins, times and the outbox, of one moment.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use godwit_chain::{CoinAtTip, Places};
+use godwit_consensus::{check_transaction, is_time_locked};
+use godwit_p2p::OutboxTx;
+use godwit_policy::{Place, Pool, PoolTx};
+use godwit_primitives::{Coin, OutPoint, TxView};
+use godwit_rpc::RpcError;
+use godwit_store::ChainPoint;
+
+use super::super::output::read;
+use super::super::{Call, at_height};
+use super::{ATTEMPTS, moved};
+
+/// Coins that one question asks for: microseconds each.
+const COINS_AT_ONCE: usize = 256;
+
+/// Memory of an outpoint and its place, and of a coin beside its script.
+const COIN_MEMORY: usize = 256;
+
+/// See the module's documentation.
+pub(super) struct Ground {
+    pub(super) tip: ChainPoint,
+    median_time: u32,
+    outbox: Vec<Arc<OutboxTx>>,
+    /// Of the outbox.
+    pub(super) version: u64,
+    /// Those that exist, of what the transactions spend and of their own outputs.
+    pub(super) coins: HashMap<OutPoint, Coin>,
+    /// Median times past, by height; that of the tip for the others, which the outbox would be above.
+    median_time_at: Box<dyn Fn(u32) -> u32>,
+}
+
+/// Tip and outbox of a moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Moment {
+    tip: ChainPoint,
+    version: u64,
+}
+
+impl Ground {
+    /// That of these transactions. What is no transaction by itself needs none.
+    pub(super) fn of(call: &mut Call<'_>, txs: &[TxView<'_>]) -> Result<Self, RpcError> {
+        let mut outpoints = Vec::new();
+        for tx in txs.iter().filter(|tx| check_transaction(**tx).is_ok()) {
+            outpoints.extend(tx.inputs().map(|input| input.prevout));
+            let txid = tx.txid();
+            outpoints.extend((0..tx.output_count() as u32).map(|vout| OutPoint { txid, vout }));
+        }
+        outpoints.sort_unstable();
+        outpoints.dedup();
+        call.room.grow(outpoints.len() * COIN_MEMORY)?;
+        for _ in 0..ATTEMPTS {
+            if let Some(ground) = Self::of_a_moment(call, txs, &outpoints)? {
+                return Ok(ground);
+            }
+        }
+        Err(moved())
+    }
+
+    /// `None` where tip or outbox have moved meanwhile.
+    fn of_a_moment(
+        call: &mut Call<'_>,
+        txs: &[TxView<'_>],
+        outpoints: &[OutPoint],
+    ) -> Result<Option<Self>, RpcError> {
+        let (first, median_time, outbox) = call.node.ask(|node| {
+            let outbox = node.peers().outbox();
+            let tip = node.chain().tip_point();
+            let moment = Moment { tip, version: outbox.version() };
+            let median_time = node.chain().tree().median_time_past(node.chain().tip());
+            (moment, median_time, outbox.waiting().cloned().collect::<Vec<_>>())
+        })?;
+        let mut coins = HashMap::new();
+        for part in outpoints.chunks(COINS_AT_ONCE) {
+            let Some(places) = places(call, first, part.to_vec())? else { return Ok(None) };
+            for (outpoint, place) in part.iter().zip(places) {
+                let Some(coin) = read(place)? else { continue };
+                call.room.grow(coin.script_pubkey.len())?;
+                coins.insert(*outpoint, coin);
+            }
+        }
+        let Some(median_times) = median_times(call, first, txs, &coins)? else { return Ok(None) };
+        let Moment { tip, version } = first;
+        let median_time_at =
+            Box::new(move |height: u32| median_times.get(&height).copied().unwrap_or(median_time));
+        Ok(Some(Self { tip, median_time, outbox, version, coins, median_time_at }))
+    }
+
+    /// Whether outputs of `tx` exist at the tip.
+    pub(super) fn has_outputs_of(&self, tx: TxView<'_>) -> bool {
+        let txid = tx.txid();
+        self.coins.keys().any(|outpoint| outpoint.txid == txid)
+    }
+
+    pub(super) fn pool(&self) -> Pool<'_> {
+        let mut pool = Pool::default();
+        for tx in &self.outbox {
+            let OutboxTx { txid, wtxid, fee, vsize, .. } = **tx;
+            pool.add(PoolTx { tx: tx.view(), txid, wtxid, fee, vsize });
+        }
+        pool
+    }
+
+    pub(super) fn place(&self) -> Place<'_> {
+        Place {
+            height: self.tip.height + 1,
+            median_time: self.median_time,
+            median_time_at: &*self.median_time_at,
+        }
+    }
+}
+
+/// Where these coins are, if the moment is still the same.
+fn places(
+    call: &Call<'_>,
+    moment: Moment,
+    outpoints: Vec<OutPoint>,
+) -> Result<Option<Vec<CoinAtTip>>, RpcError> {
+    call.node.ask(move |node| {
+        let (tip, version) = (node.chain().tip_point(), node.peers().outbox().version());
+        let places = Places::of(node.chain());
+        (moment == Moment { tip, version })
+            .then(|| outpoints.iter().map(|outpoint| places.coin(outpoint)).collect())
+    })
+}
+
+/// The median times past that locks of the transactions count from, if the moment is still the same. For
+/// outputs of the outbox it is that of the tip.
+fn median_times(
+    call: &Call<'_>,
+    moment: Moment,
+    txs: &[TxView<'_>],
+    coins: &HashMap<OutPoint, Coin>,
+) -> Result<Option<HashMap<u32, u32>>, RpcError> {
+    let mut heights: Vec<u32> = Vec::new();
+    for tx in txs {
+        let locked = tx.inputs().filter(|input| is_time_locked(tx.version(), input.sequence));
+        let coins = locked.filter_map(|input| coins.get(&input.prevout));
+        heights.extend(coins.map(|coin| coin.height.saturating_sub(1)));
+    }
+    heights.sort_unstable();
+    heights.dedup();
+    if heights.is_empty() {
+        return Ok(Some(HashMap::new()));
+    }
+    call.node.ask(move |node| {
+        let (chain, version) = (node.chain(), node.peers().outbox().version());
+        let tip = chain.tip_point();
+        let tree = chain.tree();
+        let time = |height: u32| (height, tree.median_time_past(at_height(chain, height)));
+        (moment == Moment { tip, version }).then(|| heights.into_iter().map(time).collect())
+    })
+}

@@ -1,0 +1,158 @@
+//! `submitpackage` (Core `validation.cpp`, `AcceptPackage`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use godwit_policy::{
+    Class, FeeRate, Judged, PackageRefusal, Pay, Refusal, Terms, check_package,
+    is_child_with_parents, judge, judge_package,
+};
+use godwit_primitives::{TxView, Txid, Wtxid};
+use godwit_rpc::{Json, RpcError, code};
+
+use super::ground::Ground;
+use super::{
+    ATTEMPTS, Call, NotSent, fees, max_burn, max_rate, moved, package, put, transactions, views,
+};
+
+/// What comes of a transaction.
+enum Outcome<'a> {
+    /// It goes into the outbox, and these pay for it.
+    Accepted(Judged<'a>, Vec<Wtxid>),
+    /// It was there: virtual bytes and fee.
+    There(u64, i64),
+    /// It was there with another witness.
+    OtherWitness(Wtxid),
+    Refused(Refusal),
+}
+
+/// What comes of a package: of each transaction, by its place, unless it is refused as a whole.
+struct Outcomes<'a> {
+    of: BTreeMap<usize, Outcome<'a>>,
+    message: Option<&'static str>,
+}
+
+const FAILED: &str = "transaction failed";
+
+fn outcomes<'a>(txs: &[TxView<'a>], ground: &'a Ground, most: Option<FeeRate>) -> Outcomes<'a> {
+    let mut of = BTreeMap::new();
+    if let Err(refusal) = check_package(txs) {
+        return Outcomes { of, message: Some(refusal.reason()) };
+    }
+    let (mut pool, place) = (ground.pool(), ground.place());
+    let (mut open, mut message) = (Vec::new(), None);
+    for (n, tx) in txs.iter().enumerate() {
+        let there = pool.get(&tx.txid()).map(|there| (there.wtxid, there.vsize, there.fee));
+        if let Some((wtxid, vsize, fee)) = there {
+            let same = wtxid == tx.wtxid();
+            let outcome =
+                if same { Outcome::There(vsize, fee) } else { Outcome::OtherWitness(wtxid) };
+            of.insert(n, outcome);
+            continue;
+        }
+        let terms = Terms { replaces: true, max_rate: most };
+        match judge(*tx, &ground.coins, &pool, &place, terms) {
+            Ok(judged) => {
+                judged.replaced.iter().for_each(|txid| pool.remove(txid));
+                pool.add(judged.tx);
+                of.insert(n, Outcome::Accepted(judged, vec![tx.wtxid()]));
+            }
+            Err(refusal) => {
+                match refusal.class() {
+                    Class::MissingInputs | Class::Reconsiderable if txs.len() > 1 => open.push(n),
+                    _ => message = Some(FAILED),
+                }
+                of.insert(n, Outcome::Refused(refusal));
+            }
+        }
+    }
+    if message.is_some() || open.is_empty() {
+        return Outcomes { of, message };
+    }
+    let together: Vec<TxView<'a>> = open.iter().map(|n| txs[*n]).collect();
+    let alone = together.len() == 1;
+    let pay = if alone { Pay::Alone } else { Pay::Together };
+    let terms = Terms { replaces: false, max_rate: most };
+    let verdict = judge_package(&together, &ground.coins, &pool, &place, terms, pay);
+    if let Some((n, refusal)) = verdict.refused {
+        let is_dust = matches!(refusal, Refusal::UnspentDust { .. });
+        of.insert(open[n], Outcome::Refused(refusal));
+        return Outcomes { of, message: Some(if is_dust { "unspent-dust" } else { FAILED }) };
+    }
+    if let Some(whole) = verdict.whole {
+        return Outcomes { of, message: Some(PackageRefusal::reason(whole)) };
+    }
+    let payers: Vec<Wtxid> = together.iter().map(TxView::wtxid).collect();
+    for (n, judged) in open.into_iter().zip(verdict.judged) {
+        of.insert(n, Outcome::Accepted(judged, payers.clone()));
+    }
+    Outcomes { of, message: None }
+}
+
+fn told(tx: TxView<'_>, outcome: Option<&Outcome<'_>>) -> Json {
+    let mut json = Json::object([("txid", tx.txid().to_string().into())]);
+    match outcome {
+        None => json.push("error", "package-not-validated"),
+        Some(Outcome::OtherWitness(other)) => json.push("other-wtxid", other.to_string()),
+        Some(Outcome::Refused(refusal)) => json.push("error", refusal.to_string()),
+        Some(Outcome::There(vsize, fee)) => {
+            json.push("vsize", *vsize);
+            json.push("fees", Json::object([("base", Json::amount(*fee))]));
+        }
+        Some(Outcome::Accepted(judged, payers)) => {
+            json.push("vsize", judged.tx.vsize);
+            let payers = payers.iter().map(Wtxid::to_string).collect();
+            json.push("fees", fees(judged, payers));
+        }
+    }
+    json
+}
+
+/// Hands in a child with its parents, or one transaction.
+pub(in crate::methods) fn submit(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let list = package(call)?;
+    let rate = max_rate(call.arg(1))?;
+    let most = (rate.fee > 0).then_some(rate);
+    let all = transactions(list, Some(max_burn(call.arg(2))?))?;
+    let txs = views(&all);
+    if txs.len() > 1 && !is_child_with_parents(&txs) {
+        let text =
+            "package topology disallowed. not child-with-parents or parents depend on each other.";
+        return Err(RpcError::new(code::VERIFY_ERROR, text));
+    }
+    for _ in 0..ATTEMPTS {
+        let ground = Ground::of(call, &txs)?;
+        let Outcomes { of, message } = outcomes(&txs, &ground, most);
+        let accepted: Vec<Judged<'_>> = of
+            .values()
+            .filter_map(|outcome| match outcome {
+                Outcome::Accepted(judged, _) => Some(judged.clone()),
+                _ => None,
+            })
+            .collect();
+        if !accepted.is_empty() {
+            match put(call, &ground, &accepted)? {
+                Ok(()) => {}
+                Err(NotSent::Moved) => continue,
+                Err(NotSent::Full) => {
+                    return Err(RpcError::new(code::VERIFY_REJECTED, Refusal::Full.to_string()));
+                }
+            }
+        }
+        let replaced: BTreeSet<Txid> =
+            accepted.iter().flat_map(|judged| judged.replaced.iter().copied()).collect();
+        let results = txs
+            .iter()
+            .enumerate()
+            .map(|(n, tx)| (tx.wtxid().to_string().into(), told(*tx, of.get(&n))))
+            .collect();
+        return Ok(Json::object([
+            ("package_msg", message.unwrap_or("success").into()),
+            ("tx-results", Json::Object(results)),
+            (
+                "replaced-transactions",
+                replaced.iter().map(Txid::to_string).map(Json::from).collect(),
+            ),
+        ]));
+    }
+    Err(moved())
+}

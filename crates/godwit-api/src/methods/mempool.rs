@@ -1,0 +1,196 @@
+//! What is asked of a mempool, answered of the outbox: only what was sent here is known to be unconfirmed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use godwit_p2p::OutboxTx;
+use godwit_policy::{Pool, PoolTx, RELAY_FEE};
+use godwit_primitives::{Amount, OutPoint, Txid};
+use godwit_rpc::{Json, JsonKind, RpcError, code};
+
+use super::{Call, cost, parse};
+
+/// Core `-maxmempool` in bytes; clients divide by it.
+const MAX_BYTES: i64 = 300_000_000;
+
+/// Memory of what is told of an entry, beside ids of others.
+const ENTRY: usize = 3_000;
+const ID: usize = 200;
+
+/// The outbox of a moment.
+struct Waiting {
+    txs: Vec<Arc<OutboxTx>>,
+    unfetched: BTreeSet<Txid>,
+    version: u64,
+    memory: usize,
+}
+
+impl Waiting {
+    fn of(call: &Call<'_>) -> Result<Self, RpcError> {
+        call.node.ask(|node| {
+            let outbox = node.peers().outbox();
+            let txs: Vec<_> = outbox.waiting().cloned().collect();
+            let unfetched = txs.iter().map(|tx| tx.txid);
+            let unfetched = unfetched.filter(|txid| !outbox.was_fetched(txid)).collect();
+            Self { txs, unfetched, version: outbox.version(), memory: outbox.memory() }
+        })
+    }
+
+    fn pool(&self) -> Pool<'_> {
+        let mut pool = Pool::default();
+        for tx in &self.txs {
+            let OutboxTx { txid, wtxid, fee, vsize, .. } = **tx;
+            pool.add(PoolTx { tx: tx.view(), txid, wtxid, fee, vsize });
+        }
+        pool
+    }
+
+    /// What is told of one of them (Core `entryToJSON`).
+    fn entry(&self, tx: &OutboxTx, pool: &Pool<'_>) -> Json {
+        let itself = || BTreeSet::from([tx.txid]);
+        let sums = |txids: &BTreeSet<Txid>| {
+            let txs = || txids.iter().filter_map(|txid| pool.get(txid));
+            let fees: Amount = txs().map(|tx| tx.fee).sum();
+            (txs().count(), txs().map(|tx| tx.vsize).sum::<u64>(), fees)
+        };
+        let (ancestors, ancestor_size, ancestor_fees) = sums(&pool.with_ancestors(itself()));
+        let (descendants, size, descendant_fees) = sums(&pool.with_descendants(itself()));
+        let view = tx.view();
+        let weight = view.weight() as u64;
+        let adjusted = if weight.div_ceil(4) == tx.vsize { weight } else { tx.vsize * 4 };
+        let fees = Json::object([
+            ("base", Json::amount(tx.fee)),
+            ("modified", Json::amount(tx.fee)),
+            ("ancestor", Json::amount(ancestor_fees)),
+            ("descendant", Json::amount(descendant_fees)),
+            ("chunk", Json::amount(tx.fee)),
+        ]);
+        let parents = view.inputs().map(|input| input.prevout.txid);
+        let parents = parents.filter(|txid| pool.get(txid).is_some());
+        let outputs = (0..view.output_count() as u32).map(|vout| OutPoint { txid: tx.txid, vout });
+        let children = outputs.filter_map(|outpoint| pool.spender(&outpoint));
+        let ids = |txids: BTreeSet<String>| txids.into_iter().map(Json::from).collect::<Json>();
+        Json::object([
+            ("vsize", tx.vsize.into()),
+            ("weight", weight.into()),
+            ("time", tx.time.into()),
+            ("height", tx.height.into()),
+            ("descendantcount", descendants.into()),
+            ("descendantsize", size.into()),
+            ("ancestorcount", ancestors.into()),
+            ("ancestorsize", ancestor_size.into()),
+            ("wtxid", tx.wtxid.to_string().into()),
+            ("chunkweight", adjusted.into()),
+            ("fees", fees),
+            ("depends", ids(parents.map(|txid| txid.to_string()).collect())),
+            ("spentby", ids(children.map(|txid| txid.to_string()).collect())),
+            ("unbroadcast", self.unfetched.contains(&tx.txid).into()),
+        ])
+    }
+}
+
+pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let waiting = Waiting::of(call)?;
+    let bytes: u64 = waiting.txs.iter().map(|tx| tx.vsize).sum();
+    let fees: Amount = waiting.txs.iter().map(|tx| tx.fee).sum();
+    let least = RELAY_FEE.rate_per_kvb();
+    Ok(Json::object([
+        ("loaded", true.into()),
+        ("size", waiting.txs.len().into()),
+        ("bytes", bytes.into()),
+        ("usage", waiting.memory.into()),
+        ("total_fee", Json::amount(fees)),
+        ("maxmempool", MAX_BYTES.into()),
+        ("mempoolminfee", Json::amount(least)),
+        ("minrelaytxfee", Json::amount(least)),
+        ("incrementalrelayfee", Json::amount(least)),
+        ("unbroadcastcount", waiting.unfetched.len().into()),
+        ("permitbaremultisig", true.into()),
+        ("maxdatacarriersize", 100_000.into()),
+        ("limitclustercount", 64.into()),
+        ("limitclustersize", 101_000.into()),
+        ("optimal", true.into()),
+    ]))
+}
+
+pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let verbose = parse::flag(call.arg(0), false)?;
+    let sequence = parse::flag(call.arg(1), false)?;
+    if verbose && sequence {
+        let text = "Verbose results cannot contain mempool sequence values.";
+        return Err(RpcError::new(code::INVALID_PARAMETER, text));
+    }
+    let waiting = Waiting::of(call)?;
+    call.room.grow(waiting.txs.len() * if verbose { ENTRY } else { ID })?;
+    if verbose {
+        let pool = waiting.pool();
+        let named = |tx: &Arc<OutboxTx>| (tx.txid.to_string().into(), waiting.entry(tx, &pool));
+        return Ok(Json::Object(waiting.txs.iter().map(named).collect()));
+    }
+    let txids: Json = waiting.txs.iter().map(|tx| Json::from(tx.txid.to_string())).collect();
+    Ok(match sequence {
+        false => txids,
+        // Core's begins with 1.
+        true => {
+            Json::object([("txids", txids), ("mempool_sequence", (waiting.version + 1).into())])
+        }
+    })
+}
+
+pub(super) fn entry(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let txid: Txid = parse::hash(call.arg(0), "txid")?;
+    let waiting = Waiting::of(call)?;
+    call.room.grow(ENTRY + waiting.txs.len() * ID)?;
+    match waiting.txs.iter().find(|tx| tx.txid == txid) {
+        Some(tx) => Ok(waiting.entry(tx, &waiting.pool())),
+        None => Err(RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Transaction not in mempool")),
+    }
+}
+
+/// A transaction of the outbox.
+pub(super) fn transaction(call: &Call<'_>, txid: Txid) -> Result<Option<Arc<OutboxTx>>, RpcError> {
+    call.node.ask(move |node| node.peers().outbox().get(&txid).cloned())
+}
+
+pub(super) fn spending(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let refused = |text: &str| RpcError::new(code::INVALID_PARAMETER, text);
+    let outputs = call.arg(0).as_list()?;
+    if outputs.is_empty() {
+        return Err(refused("Invalid parameter, outputs are missing"));
+    }
+    let options = call.arg(1);
+    let names = [("mempool_only", JsonKind::Bool), ("return_spending_tx", JsonKind::Bool)];
+    if !options.is_null() {
+        parse::members(options, &names, false)?;
+    }
+    let mut outpoints = Vec::with_capacity(outputs.len());
+    for output in outputs {
+        parse::members(output, &[("txid", JsonKind::Text), ("vout", JsonKind::Number)], true)?;
+        let member = |name: &str| output.get(name).unwrap_or(&Json::Null);
+        let txid: Txid = parse::hash(member("txid"), "txid")?;
+        let vout: i32 = member("vout").as_integer()?;
+        let vout = u32::try_from(vout)
+            .map_err(|_| refused("Invalid parameter, vout cannot be negative"))?;
+        outpoints.push(OutPoint { txid, vout });
+    }
+    let (mut results, of_outbox_alone) =
+        (outputs.to_vec(), options.get("mempool_only") != Some(&Json::Bool(false)));
+    let with_bytes = options.get("return_spending_tx") == Some(&Json::Bool(true));
+    let waiting = Waiting::of(call)?;
+    let pool = waiting.pool();
+    for (outpoint, result) in outpoints.iter().zip(&mut results) {
+        let Some(spender) = pool.spender(outpoint).and_then(|txid| pool.get(&txid)) else {
+            if of_outbox_alone {
+                continue;
+            }
+            let text = "Mempool lacks a relevant spend, and txospenderindex is unavailable.";
+            return Err(RpcError::new(code::MISC_ERROR, text));
+        };
+        result.push("spendingtxid", spender.txid.to_string());
+        if with_bytes {
+            call.room.grow(cost::transaction(spender.tx, &[]))?;
+            result.push("spendingtx", Json::hex(spender.tx.bytes()));
+        }
+    }
+    Ok(Json::List(results))
+}

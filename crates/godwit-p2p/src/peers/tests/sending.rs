@@ -1,0 +1,223 @@
+//! Transactions of this node's users: who is told of them, and who gets them.
+
+use std::time::Duration;
+
+use godwit_primitives::{OutPoint, Transaction, TxIn, TxOut, Txid};
+use godwit_stream::{DataStream, Encode};
+
+use super::harness::{Harness, Sent, chain, config};
+use crate::tx_outbox::{KEEP, MAX_OUTBOX, OutboxTx};
+use crate::{
+    Command, ConnectionKind, Inventory, InventoryKind, Message, PeerId, SEND_PAUSE, Version,
+};
+
+/// Longer than any delay before a peer is told.
+const TOLD: Duration = Duration::from_secs(60);
+
+fn transaction(n: u32, script: usize) -> (Transaction, Vec<u8>) {
+    let prevout = OutPoint { txid: Txid::from_bytes([9; 32]), vout: n };
+    let input = TxIn { prevout, script_sig: Vec::new(), sequence: 7, witness: vec![vec![1, 2, 3]] };
+    let outputs = vec![TxOut { value: 5, script_pubkey: vec![0x51; script] }];
+    let tx = Transaction { version: 2, inputs: vec![input], outputs, lock_time: 0 };
+    let mut bytes: DataStream = DataStream::new();
+    tx.encode(&mut bytes);
+    (tx, bytes.as_slice().to_vec())
+}
+
+/// Sends so many transactions with scripts of a length; one of them pays 1,000 satoshi for 100 virtual bytes.
+fn send(node: &mut Harness, count: u32, script: usize) -> Vec<(Transaction, Vec<u8>)> {
+    let all: Vec<_> = (0..count).map(|n| transaction(n, script)).collect();
+    let time = node.now.unix;
+    let kept = all.iter().map(|(_, bytes)| {
+        let view = godwit_primitives::TxView::parse(bytes).expect("a transaction");
+        OutboxTx::new(view, 1_000, 100, time, 3)
+    });
+    node.peers.send_transactions(kept.collect(), &[]).expect("there is room");
+    all
+}
+
+fn by_wtxid(tx: &Transaction) -> Inventory {
+    Inventory { kind: InventoryKind::WTX, hash: tx.wtxid().to_bytes() }
+}
+
+fn by_txid(tx: &Transaction, kind: InventoryKind) -> Inventory {
+    Inventory { kind, hash: tx.txid().to_bytes() }
+}
+
+/// What the peer was told of.
+fn told(node: &mut Harness, id: PeerId) -> Vec<Inventory> {
+    let messages = node.take_only(id, Command::INV).into_iter();
+    messages
+        .flat_map(|message| match message {
+            Message::Inv(entries) => entries,
+            _ => Vec::new(),
+        })
+        .filter(|entry| entry.kind.is_transaction())
+        .collect()
+}
+
+#[test]
+fn who_wants_transactions_is_told_and_gets_them_once() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let peers = [node.full_peer(), node.inbound_peer(), node.peer(ConnectionKind::Manual)];
+    let all = send(&mut node, 2, 10);
+    node.advance(TOLD);
+    let entries: Vec<Inventory> = all.iter().map(|(tx, _)| by_wtxid(tx)).collect();
+    for id in peers {
+        assert_eq!(told(&mut node, id), entries);
+    }
+    for id in peers {
+        node.says(id, Message::GetData(entries.clone()));
+        let given: Vec<Sent> =
+            all.iter().map(|(_, bytes)| Sent::Transaction(bytes.clone())).collect();
+        assert_eq!(node.take(id), given);
+        node.says(id, Message::GetData(entries.clone()));
+        assert_eq!(node.take(id), [Sent::Message(Message::NotFound(entries.clone()))]);
+    }
+    assert!(all.iter().all(|(tx, _)| node.peers.outbox().was_fetched(&tx.txid())));
+}
+
+#[test]
+fn who_is_not_told_gets_nothing() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let block_relay = node.peer(ConnectionKind::BlockRelay);
+    let address_fetch = node.peer(ConnectionKind::AddrFetch);
+    let silent = node.inbound();
+    let version = Version { relay: false, ..node.version() };
+    node.greet_as(silent, version);
+    let choosy = node.inbound_peer();
+    node.says(choosy, Message::FeeFilter(10_001));
+    let late = node.inbound();
+    let (tx, _) = send(&mut node, 1, 10).remove(0);
+    let told_to_others = node.full_peer();
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, told_to_others), [by_wtxid(&tx)]);
+    node.greet(late);
+    for id in [block_relay, address_fetch, silent, choosy, late] {
+        if node.is_gone(id).is_some() {
+            continue;
+        }
+        assert_eq!(told(&mut node, id), [], "{id:?}");
+        for entry in [by_wtxid(&tx), by_txid(&tx, InventoryKind::WITNESS_TX)] {
+            node.says(id, Message::GetData(vec![entry]));
+        }
+        let given = node.take(id).into_iter().filter(|sent| matches!(sent, Sent::Transaction(_)));
+        assert_eq!(given.count(), 0, "{id:?}");
+    }
+    assert!(!node.peers.outbox().was_fetched(&tx.txid()));
+}
+
+#[test]
+fn a_fee_filter_lets_the_rate_pass_that_it_names() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let id = node.inbound_peer();
+    node.says(id, Message::FeeFilter(10_000));
+    let (tx, _) = send(&mut node, 1, 10).remove(0);
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, id), [by_wtxid(&tx)]);
+}
+
+#[test]
+fn who_knows_no_wtxids_is_told_txids_and_may_ask_for_no_witness() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let id = node.inbound();
+    let version = node.version();
+    node.says(id, Message::Version(Box::new(version)));
+    node.says(id, Message::Verack);
+    let (tx, bytes) = send(&mut node, 1, 10).remove(0);
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, id), [by_txid(&tx, InventoryKind::TX)]);
+    node.says(id, Message::GetData(vec![by_txid(&tx, InventoryKind::TX)]));
+    let mut stripped: DataStream = DataStream::new();
+    tx.encode_stripped(&mut stripped);
+    assert_eq!(node.take(id), [Sent::Transaction(stripped.as_slice().to_vec())]);
+    // The next time it asks for all of it.
+    node.peers.announce_again(&tx.txid());
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, id), [by_txid(&tx, InventoryKind::TX)]);
+    node.says(id, Message::GetData(vec![by_txid(&tx, InventoryKind::WITNESS_TX)]));
+    assert_eq!(node.take(id), [Sent::Transaction(bytes)]);
+}
+
+#[test]
+fn peers_are_told_again_often_until_one_has_asked_and_then_rarely() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let id = node.inbound_peer();
+    let (tx, _) = send(&mut node, 1, 10).remove(0);
+    let hour = Duration::from_secs(3_600);
+    node.advance_in(hour, Duration::from_secs(5));
+    let times = told(&mut node, id).len();
+    assert!((4..=6).contains(&times), "{times} times in an hour");
+    node.says(id, Message::GetData(vec![by_wtxid(&tx)]));
+    node.take(id);
+    // One interval is under way.
+    node.advance_in(hour, Duration::from_secs(5));
+    assert!(told(&mut node, id).len() <= 1);
+    node.advance_in(10 * hour, Duration::from_secs(20));
+    assert!(told(&mut node, id).is_empty());
+    node.advance_in(9 * hour, Duration::from_secs(20));
+    assert_eq!(told(&mut node, id).len(), 1);
+}
+
+#[test]
+fn nobody_is_told_after_fourteen_days() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    send(&mut node, 1, 10);
+    let keep = Duration::from_secs(KEEP as u64);
+    node.advance_in(keep, Duration::from_secs(600));
+    assert!(!node.peers.outbox().is_empty());
+    node.advance_in(Duration::from_secs(2), Duration::from_secs(1));
+    assert!(node.peers.outbox().is_empty());
+    let id = node.inbound_peer();
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, id), []);
+}
+
+#[test]
+fn what_waits_at_the_start_is_told_to_the_first_who_comes() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let (tx, _) = send(&mut node, 1, 10).remove(0);
+    node.advance(TOLD);
+    let id = node.full_peer();
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, id), [by_wtxid(&tx)]);
+}
+
+#[test]
+fn a_flood_of_requests_gets_each_transaction_once_and_only_as_fast_as_it_is_taken() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let id = node.inbound_peer();
+    let all = send(&mut node, 30, 99_000);
+    node.advance(TOLD);
+    let entries: Vec<Inventory> = all.iter().map(|(tx, _)| by_wtxid(tx)).collect();
+    assert_eq!(told(&mut node, id), entries);
+    node.reads_everything = false;
+    let flood = |n: usize| entries.iter().copied().cycle().take(n).collect::<Vec<_>>();
+    node.says(id, Message::GetData(flood(50_000)));
+    let footprint = node.peer_state(id).flow.footprint.queued();
+    assert!((SEND_PAUSE..SEND_PAUSE + 200_000).contains(&footprint), "{footprint}");
+    assert!(node.waiting_requests(id) > 40_000, "the others wait");
+    let given = |node: &mut Harness| {
+        node.take(id).into_iter().filter(|sent| matches!(sent, Sent::Transaction(_))).count()
+    };
+    let mut all_given = given(&mut node);
+    for _ in 0..10 {
+        let queued = node.peer_state(id).flow.footprint.queued();
+        node.tell(crate::NetEvent::Sent { peer: id, bytes: queued });
+        node.pump();
+        all_given += given(&mut node);
+    }
+    assert_eq!((all_given, node.is_gone(id)), (all.len(), None));
+}
+
+#[test]
+fn what_is_remembered_of_a_peer_is_bounded() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let id = node.inbound_peer();
+    send(&mut node, MAX_OUTBOX as u32, 10);
+    for _ in 0..5 {
+        node.advance_in(Duration::from_secs(3_600), Duration::from_secs(5));
+    }
+    let memory = node.peer_state(id).serving.transactions.memory();
+    assert!((8 * MAX_OUTBOX..=4 * 8 * MAX_OUTBOX).contains(&memory), "{memory}");
+}

@@ -1,0 +1,150 @@
+//! Transaction relay: announces what is in the outbox, and gives it to the peers to which it was announced.
+//!
+//! A peer is asked nothing and tells nothing: transactions come from this node's users alone. So each peer
+//! that is told of one knows that this node, or somebody behind it, sent it; delays that are drawn for each
+//! peer only hide which peer was told first. `docs/peers.md` says so.
+//!
+//! Source: Core `net_processing.cpp` (`RelayTransaction`, `ReattemptInitialBroadcast`, `ProcessGetData`).
+
+pub(super) mod state;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use godwit_primitives::{Txid, Wtxid};
+use rand::Rng;
+
+use super::context::Context;
+use super::peer::Peer;
+use crate::connection_kind::ConnectionKind;
+use crate::inventory::{Inventory, InventoryKind};
+use crate::message::Message;
+use crate::peer_id::PeerId;
+
+/// Mean delays before a peer is told (Core `INBOUND_INVENTORY_BROADCAST_INTERVAL`,
+/// `OUTBOUND_INVENTORY_BROADCAST_INTERVAL`).
+const INBOUND_DELAY: f64 = 5.0;
+const OUTBOUND_DELAY: f64 = 2.0;
+
+/// Longest delay, in means.
+const MOST_MEANS: f64 = 10.0;
+
+/// Until a peer has asked for a transaction, all are told again after this long, and up to half as long
+/// more (Core `ReattemptInitialBroadcast`).
+const AGAIN: Duration = Duration::from_secs(10 * 60);
+
+/// The same once one has asked for it, and until a block has it.
+const AGAIN_WHEN_FETCHED: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// Whether a peer is told of transactions. Not over connections that are for blocks alone: these are to be
+/// hard to find.
+fn hears(peer: &Peer) -> bool {
+    peer.established() && peer.hears_of_transactions() && peer.kind != ConnectionKind::AddrFetch
+}
+
+/// Tells peers what is due.
+pub(super) fn maintain(cx: &mut Context<'_>) {
+    if cx.tx_outbox.is_empty() {
+        return;
+    }
+    cx.tx_outbox.expire(cx.now.unix);
+    let hearing: Vec<PeerId> =
+        cx.table.iter().filter(|peer| hears(peer)).map(|peer| peer.id).collect();
+    if hearing.is_empty() {
+        return;
+    }
+    queue_due(cx, &hearing);
+    for id in hearing {
+        tell(cx, id);
+    }
+}
+
+fn queue_due(cx: &mut Context<'_>, hearing: &[PeerId]) {
+    let now = cx.now.monotonic;
+    let mut due = Vec::new();
+    for (id, entry) in cx.tx_outbox.entries_mut() {
+        if entry.block.is_some() || entry.due > now {
+            continue;
+        }
+        let again = if entry.was_fetched { AGAIN_WHEN_FETCHED } else { AGAIN };
+        entry.due = now + again.mul_f64(1.0 + cx.rng.random::<f64>() / 2.0);
+        due.push(id);
+    }
+    if due.is_empty() {
+        return;
+    }
+    for id in hearing {
+        let Some(peer) = cx.table.get_mut(*id) else { continue };
+        let state = &mut peer.serving.transactions;
+        for entry in &due {
+            if !state.waiting.contains(entry) {
+                state.waiting.push(*entry);
+            }
+        }
+    }
+}
+
+/// A delay with this mean, in seconds, as of events that happen independently of each other.
+fn drawn(rng: &mut impl Rng, mean: f64) -> Duration {
+    let means = -(1.0 - rng.random::<f64>()).ln();
+    Duration::from_secs_f64(mean * means.min(MOST_MEANS))
+}
+
+/// Tells a peer of what waits for it, when it is time.
+fn tell(cx: &mut Context<'_>, id: PeerId) {
+    let now = cx.now.monotonic;
+    let Some(peer) = cx.table.get_mut(id) else { return };
+    if peer.serving.transactions.waiting.is_empty() {
+        return;
+    }
+    let mean = if peer.inbound() { INBOUND_DELAY } else { OUTBOUND_DELAY };
+    let next = *peer.serving.transactions.next.get_or_insert_with(|| now + drawn(cx.rng, mean));
+    if now < next {
+        return;
+    }
+    let state = &mut peer.serving.transactions;
+    state.next = None;
+    let mut waiting = std::mem::take(&mut state.waiting);
+    waiting.sort_unstable();
+    let mut entries = Vec::new();
+    // What it was told of and did not fetch is no longer there, or it has it.
+    state.told.retain(|id| cx.tx_outbox.entry_mut(*id).is_some());
+    for id in waiting {
+        let Some(entry) = cx.tx_outbox.entry_mut(id) else { continue };
+        let tx = &entry.tx;
+        let pays = i128::from(tx.fee) * 1000 >= i128::from(state.least_fee) * i128::from(tx.vsize);
+        if entry.block.is_some() || !pays {
+            continue;
+        }
+        entries.push(match state.by_wtxid {
+            true => Inventory { kind: InventoryKind::WTX, hash: *tx.wtxid.as_bytes() },
+            false => Inventory { kind: InventoryKind::TX, hash: *tx.txid.as_bytes() },
+        });
+        if !state.told.contains(&id) {
+            state.told.push(id);
+        }
+    }
+    if !entries.is_empty() {
+        cx.send(id, &Message::Inv(entries));
+    }
+}
+
+/// Gives a peer a transaction that it was told of and asks for; false where there is none such.
+pub(super) fn give(cx: &mut Context<'_>, id: PeerId, wanted: &Inventory) -> bool {
+    let found = match wanted.kind {
+        InventoryKind::WTX => cx.tx_outbox.find_wtxid(&Wtxid::from_bytes(wanted.hash)),
+        _ => cx.tx_outbox.find_txid(&Txid::from_bytes(wanted.hash)),
+    };
+    let Some(peer) = cx.table.get_mut(id) else { return false };
+    let place = peer.serving.transactions.told.iter().position(|told| Some(*told) == found);
+    let (Some(place), Some(entry)) = (place, found.and_then(|id| cx.tx_outbox.entry_mut(id)))
+    else {
+        return false;
+    };
+    // Once: the next announcement makes it available again.
+    peer.serving.transactions.told.swap_remove(place);
+    entry.was_fetched = true;
+    let tx = Arc::clone(&entry.tx);
+    cx.send_transaction(id, tx.view(), wanted.kind != InventoryKind::TX);
+    true
+}

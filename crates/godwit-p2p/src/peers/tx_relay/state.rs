@@ -1,0 +1,28 @@
+//! What the relay of transactions remembers of one peer.
+
+use std::time::Duration;
+
+use crate::tx_outbox::EntryId;
+
+/// What the relay of transactions remembers of one peer. The lists have at most as many places as the outbox
+/// may have transactions.
+#[derive(Debug, Default)]
+pub(in crate::peers) struct TxRelayState {
+    /// It wants transactions announced by wtxid (BIP339).
+    pub(in crate::peers) by_wtxid: bool,
+    /// It wants none below this fee rate, in satoshi per 1,000 virtual bytes (BIP133).
+    pub(in crate::peers) least_fee: i64,
+    /// What it will be told of.
+    pub(super) waiting: Vec<EntryId>,
+    /// When.
+    pub(super) next: Option<Duration>,
+    /// What it was told of and has not fetched since.
+    pub(super) told: Vec<EntryId>,
+}
+
+impl TxRelayState {
+    /// Memory of the lists, in bytes.
+    pub(in crate::peers) fn memory(&self) -> usize {
+        (self.waiting.capacity() + self.told.capacity()) * size_of::<EntryId>()
+    }
+}

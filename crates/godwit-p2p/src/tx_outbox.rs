@@ -1,0 +1,355 @@
+//! The outbox: transactions that users of this node sent, until they are deep in the chain.
+//!
+//! It judges nothing. Who puts a transaction in has judged it; it leaves when a block spends what it
+//! spends, when it has been in the chain for [`FORGET_DEPTH`] blocks, when another one replaces it, or after
+//! [`KEEP`]. While its block is left for another branch, it waits again.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use godwit_primitives::{Amount, BlockHash, BlockView, OutPoint, TxView, Txid, Wtxid, money_range};
+
+use crate::index::{HeaderIndex, is_ancestor};
+use crate::saved_file::{self, SavedFileError};
+
+/// Transactions in the outbox at most.
+pub const MAX_OUTBOX: usize = 1_000;
+
+/// Memory of the outbox at most, in bytes.
+pub const MAX_OUTBOX_BYTES: usize = 4 << 20;
+
+/// How long a transaction waits for a block, in seconds: 14 days, as in Core's mempool
+/// (`DEFAULT_MEMPOOL_EXPIRY_HOURS`).
+pub const KEEP: i64 = 14 * 24 * 60 * 60;
+
+/// A transaction that has so many blocks above its own is forgotten: deeper reorganisations are not
+/// expected (Core keeps undo data of 288).
+const FORGET_DEPTH: u32 = 100;
+
+/// Memory of an entry beside its bytes: itself, its places in the tables, and what the allocator adds.
+const ENTRY_BYTES: usize = 512;
+/// The same for each input.
+const INPUT_BYTES: usize = 128;
+
+/// A transaction of the outbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxTx {
+    pub txid: Txid,
+    pub wtxid: Wtxid,
+    /// As it was serialised; it decodes.
+    bytes: Box<[u8]>,
+    /// In satoshi.
+    pub fee: Amount,
+    /// Virtual bytes, adjusted for signature operations.
+    pub vsize: u64,
+    /// When it was sent, in seconds since 1970.
+    pub time: i64,
+    /// Height of the tip then.
+    pub height: u32,
+}
+
+impl OutboxTx {
+    /// A transaction, with what was found out about it.
+    pub fn new(tx: TxView<'_>, fee: Amount, vsize: u64, time: i64, height: u32) -> Self {
+        let bytes = tx.bytes().into();
+        Self { txid: tx.txid(), wtxid: tx.wtxid(), bytes, fee, vsize, time, height }
+    }
+
+    pub fn view(&self) -> TxView<'_> {
+        TxView::parse(&self.bytes).expect("it was made of a transaction")
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes.len() + ENTRY_BYTES + self.view().input_count() * INPUT_BYTES
+    }
+}
+
+/// Names an entry; later ones are higher, so a transaction is above those that it spends.
+pub(crate) type EntryId = u64;
+
+/// A transaction, and where it stands.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) tx: Arc<OutboxTx>,
+    /// The block that has it, and its height.
+    pub(crate) block: Option<(BlockHash, u32)>,
+    /// When it is announced again, on the monotonic clock; zero for at once.
+    pub(crate) due: Duration,
+    /// A peer has asked for it.
+    pub(crate) was_fetched: bool,
+}
+
+/// There is no room for a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutboxFull;
+
+impl fmt::Display for OutboxFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the outbox is full")
+    }
+}
+
+impl std::error::Error for OutboxFull {}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct TxOutbox {
+    entries: BTreeMap<EntryId, Entry>,
+    by_txid: HashMap<Txid, EntryId>,
+    by_wtxid: HashMap<Wtxid, EntryId>,
+    spenders: HashMap<OutPoint, EntryId>,
+    last_id: EntryId,
+    /// Changes so far.
+    version: u64,
+    memory: usize,
+}
+
+impl TxOutbox {
+    /// Those that wait for a block, parents before children.
+    pub fn waiting(&self) -> impl Iterator<Item = &Arc<OutboxTx>> {
+        self.entries.values().filter(|entry| entry.block.is_none()).map(|entry| &entry.tx)
+    }
+
+    /// One that waits for a block.
+    pub fn get(&self, txid: &Txid) -> Option<&Arc<OutboxTx>> {
+        let entry = &self.entries[self.by_txid.get(txid)?];
+        entry.block.is_none().then_some(&entry.tx)
+    }
+
+    /// How often it has changed: two looks that give the same number saw the same transactions.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether it holds nothing, not even what is in a block.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Memory that it holds, in bytes.
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Whether one that waits for a block spends this.
+    pub fn is_spent(&self, outpoint: &OutPoint) -> bool {
+        self.spenders.get(outpoint).is_some_and(|id| self.entries[id].block.is_none())
+    }
+
+    /// Whether a peer has asked for one.
+    pub fn was_fetched(&self, txid: &Txid) -> bool {
+        self.by_txid.get(txid).is_some_and(|id| self.entries[id].was_fetched)
+    }
+
+    /// Puts transactions in, parents before children, in place of `replaced` and what depends on them.
+    ///
+    /// # Errors
+    ///
+    /// There is no room, and nothing has changed.
+    pub fn put(&mut self, txs: Vec<OutboxTx>, replaced: &[Txid]) -> Result<(), OutboxFull> {
+        let mut leaving = BTreeSet::new();
+        for txid in replaced {
+            leaving.extend(
+                self.by_txid.get(txid).map(|id| self.with_descendants(*id)).unwrap_or_default(),
+            );
+        }
+        // One that waits again is known; one that is in a block is judged anew there.
+        let new: Vec<OutboxTx> =
+            txs.into_iter().filter(|tx| !self.by_txid.contains_key(&tx.txid)).collect();
+        let freed: usize = leaving.iter().map(|id| self.entries[id].tx.memory()).sum();
+        let wanted: usize = new.iter().map(OutboxTx::memory).sum();
+        let count = self.entries.len() - leaving.len() + new.len();
+        if count > MAX_OUTBOX || self.memory - freed + wanted > MAX_OUTBOX_BYTES {
+            return Err(OutboxFull);
+        }
+        leaving.into_iter().for_each(|id| self.remove(id));
+        new.into_iter().for_each(|tx| self.insert(tx, None));
+        Ok(())
+    }
+
+    /// Has one announced again.
+    pub(crate) fn announce_again(&mut self, txid: &Txid) {
+        if let Some(id) = self.by_txid.get(txid)
+            && let Some(entry) = self.entries.get_mut(id)
+        {
+            entry.due = Duration::ZERO;
+        }
+    }
+
+    fn insert(&mut self, tx: OutboxTx, block: Option<(BlockHash, u32)>) {
+        self.last_id += 1;
+        let id = self.last_id;
+        self.version += 1;
+        self.memory += tx.memory();
+        self.by_txid.insert(tx.txid, id);
+        self.by_wtxid.insert(tx.wtxid, id);
+        self.spenders.extend(tx.view().inputs().map(|input| (input.prevout, id)));
+        let due = Duration::ZERO;
+        self.entries.insert(id, Entry { tx: Arc::new(tx), block, due, was_fetched: false });
+    }
+
+    fn remove(&mut self, id: EntryId) {
+        let Some(Entry { tx, .. }) = self.entries.remove(&id) else { return };
+        self.version += 1;
+        self.memory -= tx.memory();
+        self.by_txid.remove(&tx.txid);
+        self.by_wtxid.remove(&tx.wtxid);
+        for input in tx.view().inputs() {
+            self.spenders.remove(&input.prevout);
+        }
+        if self.entries.is_empty() {
+            let (last_id, version) = (self.last_id, self.version);
+            *self = Self { last_id, version, ..Self::default() };
+        }
+    }
+
+    /// An entry and all that spend from it.
+    fn with_descendants(&self, id: EntryId) -> BTreeSet<EntryId> {
+        let (mut found, mut open) = (BTreeSet::from([id]), vec![id]);
+        while let Some(id) = open.pop() {
+            let tx = &self.entries[&id].tx;
+            let outputs = tx.view().output_count() as u32;
+            for vout in 0..outputs {
+                let spender = self.spenders.get(&OutPoint { txid: tx.txid, vout });
+                open.extend(spender.copied().filter(|spender| found.insert(*spender)));
+            }
+        }
+        found
+    }
+
+    /// A block was connected: what it has waits no longer, and what it leaves nothing to spend is forgotten.
+    pub fn note_block(&mut self, hash: BlockHash, height: u32, block: BlockView<'_>) {
+        if self.entries.is_empty() {
+            return;
+        }
+        for tx in block.txs() {
+            let own = self.by_txid.get(&tx.txid()).copied();
+            if let Some(entry) = own.and_then(|id| self.entries.get_mut(&id)) {
+                entry.block = Some((hash, height));
+                self.version += 1;
+            }
+            for input in tx.inputs() {
+                let spender = self.spenders.get(&input.prevout).copied();
+                if let Some(other) = spender.filter(|spender| Some(*spender) != own) {
+                    self.with_descendants(other).into_iter().for_each(|id| self.remove(id));
+                }
+            }
+        }
+        let deep = |entry: &Entry| {
+            entry.block.is_some_and(|(_, own)| height.saturating_sub(own) >= FORGET_DEPTH)
+        };
+        self.remove_if(deep);
+    }
+
+    /// A block was disconnected: what it has waits again, and is announced again.
+    pub fn note_left(&mut self, hash: &BlockHash) {
+        for entry in self.entries.values_mut() {
+            if entry.block.is_some_and(|(own, _)| own == *hash) {
+                entry.block = None;
+                entry.due = Duration::ZERO;
+                self.version += 1;
+            }
+        }
+    }
+
+    /// Forgets what has waited for [`KEEP`], and what depends on it.
+    pub(crate) fn expire(&mut self, unix: i64) {
+        let is_old =
+            |entry: &Entry| entry.block.is_none() && entry.tx.time.saturating_add(KEEP) < unix;
+        let old: Vec<EntryId> =
+            self.entries.iter().filter(|(_, entry)| is_old(entry)).map(|(id, _)| *id).collect();
+        for id in old {
+            if self.entries.contains_key(&id) {
+                self.with_descendants(id).into_iter().for_each(|id| self.remove(id));
+            }
+        }
+    }
+
+    fn remove_if(&mut self, is_over: impl Fn(&Entry) -> bool) {
+        let over: Vec<EntryId> =
+            self.entries.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
+        over.into_iter().for_each(|id| self.remove(id));
+    }
+
+    pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = (EntryId, &mut Entry)> {
+        self.entries.iter_mut().map(|(id, entry)| (*id, entry))
+    }
+
+    pub(crate) fn entry_mut(&mut self, id: EntryId) -> Option<&mut Entry> {
+        self.entries.get_mut(&id)
+    }
+
+    pub(crate) fn find_txid(&self, txid: &Txid) -> Option<EntryId> {
+        self.by_txid.get(txid).copied()
+    }
+
+    pub(crate) fn find_wtxid(&self, wtxid: &Wtxid) -> Option<EntryId> {
+        self.by_wtxid.get(wtxid).copied()
+    }
+
+    /// The content of `outbox.dat` for the network with this magic.
+    pub fn to_bytes(&self, magic: [u8; 4]) -> Vec<u8> {
+        saved_file::seal(magic, |out| {
+            out.write_u32(self.entries.len() as u32);
+            for Entry { tx, block, .. } in self.entries.values() {
+                out.write_i64(tx.time);
+                out.write_u32(tx.height);
+                out.write_i64(tx.fee);
+                out.write_u64(tx.vsize);
+                let (hash, height) = block.unwrap_or((BlockHash::from_bytes([0; 32]), 0));
+                out.put(&hash);
+                out.write_u32(height);
+                out.write_u32(tx.bytes.len() as u32);
+                out.write(&tx.bytes);
+            }
+        })
+    }
+
+    /// An outbox from the content of `outbox.dat`. What was in a block that is not in the active chain waits
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// When the content is not that of an undamaged file of this network and version.
+    pub fn from_bytes(
+        bytes: &[u8],
+        magic: [u8; 4],
+        index: &dyn HeaderIndex,
+    ) -> Result<Self, SavedFileError> {
+        let mut reader = saved_file::open(bytes, magic)?;
+        let mut outbox = Self::default();
+        for _ in 0..reader.u32()? {
+            let (time, height) = (reader.i64()?, reader.u32()?);
+            let (fee, vsize) = (reader.i64()?, reader.u64()?);
+            let (hash, block_height) = (reader.get::<BlockHash>()?, reader.u32()?);
+            let length = reader.u32()?;
+            let bytes = reader.bytes(length as usize)?;
+            let tx = TxView::parse(bytes)?;
+            if tx.bytes().len() != bytes.len() || !money_range(fee) || vsize == 0 {
+                return Err(SavedFileError::Inconsistent);
+            }
+            let tx = OutboxTx::new(tx, fee, vsize, time, height);
+            let conflicts =
+                tx.view().inputs().any(|input| outbox.spenders.contains_key(&input.prevout));
+            if conflicts
+                || outbox.by_txid.contains_key(&tx.txid)
+                || outbox.entries.len() >= MAX_OUTBOX
+                || outbox.memory + tx.memory() > MAX_OUTBOX_BYTES
+            {
+                return Err(SavedFileError::Inconsistent);
+            }
+            let is_active =
+                index.find(&hash).is_some_and(|header| is_ancestor(index, header, index.tip()));
+            outbox.insert(tx, is_active.then_some((hash, block_height)));
+        }
+        match reader.is_empty() {
+            true => Ok(outbox),
+            false => Err(SavedFileError::Inconsistent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

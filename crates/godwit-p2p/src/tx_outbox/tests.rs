@@ -1,0 +1,277 @@
+//! What the outbox keeps, and what it forgets.
+
+use godwit_primitives::merkle::merkle_root;
+use godwit_primitives::{Block, BlockHeader, MerkleRoot, Transaction, TxIn, TxOut};
+use godwit_stream::{DataStream, Encode};
+
+use super::*;
+use crate::{HeaderId, HeaderInfo};
+
+const MAGIC: [u8; 4] = [1, 2, 3, 4];
+
+/// No chain: no block is in it.
+struct Nothing;
+
+impl HeaderIndex for Nothing {
+    fn find(&self, _: &BlockHash) -> Option<HeaderId> {
+        None
+    }
+
+    fn get(&self, _: HeaderId) -> HeaderInfo {
+        unreachable!("there is none")
+    }
+
+    fn median_time_past(&self, _: HeaderId) -> u32 {
+        unreachable!("there is none")
+    }
+
+    fn ancestor(&self, _: HeaderId, _: u32) -> Option<HeaderId> {
+        unreachable!("there is none")
+    }
+
+    fn parent(&self, _: HeaderId) -> Option<HeaderId> {
+        unreachable!("there is none")
+    }
+
+    fn tip(&self) -> HeaderId {
+        unreachable!("there is none")
+    }
+
+    fn best_header(&self) -> HeaderId {
+        unreachable!("there is none")
+    }
+
+    fn prune_height(&self) -> u32 {
+        0
+    }
+}
+
+fn spending(prevouts: &[OutPoint], script: usize) -> Transaction {
+    let input = |prevout: &OutPoint| TxIn {
+        prevout: *prevout,
+        script_sig: Vec::new(),
+        sequence: 7,
+        witness: Vec::new(),
+    };
+    let outputs = vec![TxOut { value: 5, script_pubkey: vec![0x51; script] }];
+    let inputs = prevouts.iter().map(input).collect();
+    Transaction { version: 2, inputs, outputs, lock_time: 0 }
+}
+
+fn coin(n: u32) -> OutPoint {
+    OutPoint { txid: Txid::from_bytes([9; 32]), vout: n }
+}
+
+fn output(tx: &Transaction) -> OutPoint {
+    OutPoint { txid: tx.txid(), vout: 0 }
+}
+
+fn kept(tx: &Transaction, time: i64) -> OutboxTx {
+    let mut bytes: DataStream = DataStream::new();
+    tx.encode(&mut bytes);
+    OutboxTx::new(TxView::parse(bytes.as_slice()).expect("a transaction"), 100, 60, time, 3)
+}
+
+fn put(outbox: &mut TxOutbox, txs: &[&Transaction]) -> Result<(), OutboxFull> {
+    outbox.put(txs.iter().map(|tx| kept(tx, 1_000)).collect(), &[])
+}
+
+fn block(txs: &[&Transaction]) -> Block {
+    let coinbase = spending(&[OutPoint::NULL], 1);
+    let all: Vec<&Transaction> = std::iter::once(&coinbase).chain(txs.iter().copied()).collect();
+    let (root, _) = merkle_root(all.iter().map(|tx| tx.txid().to_bytes()));
+    let mut bytes: DataStream = DataStream::new();
+    bytes.put(&BlockHeader {
+        version: 4,
+        prev_blockhash: BlockHash::from_bytes([1; 32]),
+        merkle_root: MerkleRoot::from_bytes(root),
+        time: 1,
+        bits: 0x207f_ffff,
+        nonce: 0,
+    });
+    bytes.write_compact_size(all.len() as u64);
+    all.iter().for_each(|tx| tx.encode(&mut bytes));
+    Block::from_bytes(bytes.as_slice()).expect("a block")
+}
+
+fn txids(outbox: &TxOutbox) -> Vec<Txid> {
+    outbox.waiting().map(|tx| tx.txid).collect()
+}
+
+/// A parent, its child, and one that has nothing to do with them.
+fn family() -> [Transaction; 3] {
+    let parent = spending(&[coin(0)], 1);
+    let child = spending(&[output(&parent), coin(1)], 1);
+    [parent, child, spending(&[coin(2)], 1)]
+}
+
+#[test]
+fn what_a_block_has_waits_no_longer_and_waits_again_when_the_block_is_left() {
+    let [parent, child, other] = family();
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&parent, &child, &other]), Ok(()));
+    let all = txids(&outbox);
+    assert_eq!(all, [&parent, &child, &other].map(Transaction::txid));
+    let block = block(&[&parent, &other]);
+    outbox.note_block(block.hash(), 10, block.view());
+    assert_eq!((txids(&outbox), outbox.get(&parent.txid())), (vec![child.txid()], None));
+    outbox.note_left(&BlockHash::from_bytes([2; 32]));
+    assert_eq!(txids(&outbox), [child.txid()]);
+    outbox.note_left(&block.hash());
+    assert_eq!(txids(&outbox), all);
+}
+
+#[test]
+fn what_is_deep_in_the_chain_is_forgotten() {
+    let [parent, child, _] = family();
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&parent, &child]), Ok(()));
+    let own = block(&[&parent, &child]);
+    outbox.note_block(own.hash(), 10, own.view());
+    let empty = block(&[]);
+    outbox.note_block(empty.hash(), 10 + FORGET_DEPTH - 1, empty.view());
+    assert!(!outbox.is_empty() && outbox.memory() > 0);
+    outbox.note_block(empty.hash(), 10 + FORGET_DEPTH, empty.view());
+    assert!(outbox.is_empty());
+    assert_eq!((outbox.memory(), outbox.by_txid.len(), outbox.spenders.len()), (0, 0, 0));
+}
+
+#[test]
+fn what_spends_what_a_block_spends_is_forgotten_with_all_that_depends_on_it() {
+    let [parent, child, other] = family();
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&parent, &child, &other]), Ok(()));
+    let rival = block(&[&spending(&[coin(0)], 2)]);
+    outbox.note_block(rival.hash(), 10, rival.view());
+    assert_eq!(txids(&outbox), [other.txid()]);
+    assert!(!outbox.is_spent(&coin(1)) && outbox.is_spent(&coin(2)));
+}
+
+#[test]
+fn what_was_replaced_leaves_with_all_that_depends_on_it() {
+    let [parent, child, other] = family();
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&parent, &child, &other]), Ok(()));
+    let new = spending(&[coin(0)], 2);
+    assert_eq!(outbox.put(vec![kept(&new, 1)], &[parent.txid()]), Ok(()));
+    assert_eq!(txids(&outbox), [other.txid(), new.txid()]);
+}
+
+#[test]
+fn fourteen_days_are_waited_and_no_longer() {
+    let [parent, child, other] = family();
+    let mut outbox = TxOutbox::default();
+    let txs = vec![kept(&parent, 1_000), kept(&child, 2_000), kept(&other, 2_000)];
+    assert_eq!(outbox.put(txs, &[]), Ok(()));
+    outbox.expire(1_000 + KEEP);
+    assert_eq!(txids(&outbox).len(), 3);
+    outbox.expire(1_001 + KEEP);
+    assert_eq!(txids(&outbox), [other.txid()]);
+    // What a block has is not forgotten for its age.
+    let block = block(&[&other]);
+    outbox.note_block(block.hash(), 10, block.view());
+    outbox.expire(i64::MAX);
+    assert!(!outbox.is_empty());
+}
+
+#[test]
+fn there_is_room_for_so_many_and_no_more() {
+    let mut outbox = TxOutbox::default();
+    for n in 0..MAX_OUTBOX as u32 {
+        assert_eq!(put(&mut outbox, &[&spending(&[coin(n)], 1)]), Ok(()));
+    }
+    let more = spending(&[coin(5_000)], 1);
+    let before = (txids(&outbox), outbox.version());
+    assert_eq!(put(&mut outbox, &[&more]), Err(OutboxFull));
+    assert_eq!((txids(&outbox), outbox.version()), before);
+    // In another one's place there is.
+    assert_eq!(outbox.put(vec![kept(&more, 1)], &before.0[..1]), Ok(()));
+    assert_eq!(txids(&outbox).len(), MAX_OUTBOX);
+}
+
+#[test]
+fn there_is_room_for_so_many_bytes_and_no_more() {
+    let size = |tx: &Transaction| kept(tx, 1).memory();
+    let mut outbox = TxOutbox::default();
+    let large = |n| spending(&[coin(n)], 99_000);
+    let count = (MAX_OUTBOX_BYTES / size(&large(0))) as u32;
+    for n in 0..count {
+        assert_eq!(put(&mut outbox, &[&large(n)]), Ok(()));
+    }
+    let left = MAX_OUTBOX_BYTES - outbox.memory();
+    let empty = size(&spending(&[coin(0)], 0));
+    let fits = (0..left).rev().find(|script| size(&spending(&[coin(0)], *script)) <= left);
+    let fits = fits.expect("some do");
+    assert!(fits > 0 && empty < left);
+    assert_eq!(put(&mut outbox, &[&spending(&[coin(count)], fits + 1)]), Err(OutboxFull));
+    assert_eq!(put(&mut outbox, &[&spending(&[coin(count)], fits)]), Ok(()));
+    assert!(outbox.memory() <= MAX_OUTBOX_BYTES);
+}
+
+#[test]
+fn the_file_gives_back_what_was_written() {
+    let [parent, child, other] = family();
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&parent, &child, &other]), Ok(()));
+    let block = block(&[&parent]);
+    outbox.note_block(block.hash(), 10, block.view());
+    let bytes = outbox.to_bytes(MAGIC);
+    let read = TxOutbox::from_bytes(&bytes, MAGIC, &Nothing).expect("it is undamaged");
+    // No chain has the block: what was in it waits.
+    let waiting: Vec<OutboxTx> = read.waiting().map(|tx| OutboxTx::clone(tx)).collect();
+    assert_eq!(waiting, [kept(&parent, 1_000), kept(&child, 1_000), kept(&other, 1_000)]);
+    assert_eq!(read.memory(), outbox.memory());
+    let empty = TxOutbox::default().to_bytes(MAGIC);
+    assert!(TxOutbox::from_bytes(&empty, MAGIC, &Nothing).expect("it is empty").is_empty());
+}
+
+#[test]
+fn any_damage_of_the_file_is_noticed() {
+    let [parent, child, _] = family();
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&parent, &child]), Ok(()));
+    let bytes = outbox.to_bytes(MAGIC);
+    for place in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 1;
+        assert!(TxOutbox::from_bytes(&damaged, MAGIC, &Nothing).is_err(), "byte {place}");
+        assert!(TxOutbox::from_bytes(&bytes[..place], MAGIC, &Nothing).is_err(), "{place} bytes");
+    }
+    assert!(TxOutbox::from_bytes(&[&bytes[..], &[0]].concat(), MAGIC, &Nothing).is_err());
+    assert!(TxOutbox::from_bytes(&bytes, [0; 4], &Nothing).is_err(), "another network's");
+}
+
+#[test]
+fn a_file_that_contradicts_itself_is_refused() {
+    let [parent, child, _] = family();
+    let written = |txs: &[OutboxTx]| {
+        saved_file::seal(MAGIC, |out| {
+            out.write_u32(txs.len() as u32);
+            for tx in txs {
+                out.write_i64(tx.time);
+                out.write_u32(tx.height);
+                out.write_i64(tx.fee);
+                out.write_u64(tx.vsize);
+                out.write(&[0; 36]);
+                out.write_u32(tx.bytes.len() as u32);
+                out.write(&tx.bytes);
+            }
+        })
+    };
+    let read = |txs: &[OutboxTx]| TxOutbox::from_bytes(&written(txs), MAGIC, &Nothing).map(drop);
+    let good = kept(&parent, 1);
+    assert_eq!(read(&[good.clone(), kept(&child, 1)]), Ok(()));
+    let refused = Err(SavedFileError::Inconsistent);
+    assert_eq!(read(&[good.clone(), good.clone()]), refused);
+    assert_eq!(read(&[good.clone(), kept(&spending(&[coin(0)], 2), 1)]), refused);
+    assert_eq!(read(&[OutboxTx { vsize: 0, ..good.clone() }]), refused);
+    assert_eq!(read(&[OutboxTx { fee: -1, ..good.clone() }]), refused);
+    assert_eq!(
+        read(&[OutboxTx { bytes: [&good.bytes[..], &[0]].concat().into(), ..good }]),
+        refused
+    );
+    let many: Vec<OutboxTx> =
+        (0..=MAX_OUTBOX as u32).map(|n| kept(&spending(&[coin(n)], 1), 1)).collect();
+    assert_eq!(read(&many), refused);
+    assert_eq!(read(&many[1..]), Ok(()));
+}

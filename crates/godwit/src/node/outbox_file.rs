@@ -1,0 +1,117 @@
+//! `outbox.dat`: keeps the transactions that users of this node sent, between runs.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use godwit_p2p::{HeaderIndex, TxOutbox};
+use godwit_store::disk::Disk;
+use godwit_store::exec::{Executor, Priority, Workers};
+
+use super::peers_file::{read, replace};
+
+/// Name of the file in the network's data directory.
+pub const OUTBOX_FILE: &str = "outbox.dat";
+
+/// Largest file that is read, in bytes: more than that of a full outbox.
+const MAX_OUTBOX_FILE: u64 = 8 << 20;
+
+/// The file of the outbox. A worker of its own writes it, so that the node's thread never waits for the
+/// disk.
+pub struct OutboxFile {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    magic: [u8; 4],
+    writer: Workers,
+    /// The writer has not finished the last one that it was given.
+    saving: Arc<AtomicBool>,
+    /// Version of the outbox that the writer was given.
+    saved: u64,
+}
+
+impl OutboxFile {
+    /// The file in `network_dir` on `disk`, of the network with this message start.
+    ///
+    /// # Errors
+    ///
+    /// The operating system gave no thread.
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        executor: &dyn Executor,
+        network_dir: &Path,
+        magic: [u8; 4],
+    ) -> io::Result<Self> {
+        // One, and the last one queued behind it.
+        let writer = Workers::start(executor, "godwit-outbox", 1, [2, 0])?;
+        let path = network_dir.join(OUTBOX_FILE);
+        Ok(Self { disk, path, magic, writer, saving: Arc::default(), saved: 0 })
+    }
+
+    /// Reads the outbox; an empty one if there is no file. One that cannot be read or is damaged is put
+    /// aside. Blocks the calling thread, so it is for the start.
+    pub fn load(&mut self, index: &dyn HeaderIndex) -> TxOutbox {
+        let outbox = match read(&*self.disk, &self.path, MAX_OUTBOX_FILE) {
+            Ok(None) => return TxOutbox::default(),
+            Ok(Some(bytes)) => {
+                TxOutbox::from_bytes(&bytes, self.magic, index).map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        match outbox {
+            Ok(outbox) => {
+                let waiting = outbox.waiting().count();
+                log::info!("{waiting} transactions of {OUTBOX_FILE} wait for a block.");
+                self.saved = outbox.version();
+                outbox
+            }
+            Err(error) => {
+                let aside = self.path.with_extension("dat.bak");
+                log::warn!(
+                    "{OUTBOX_FILE} is put aside as {}, and what was sent is not announced any more: {error}",
+                    aside.display()
+                );
+                if let Err(error) = self.disk.rename(&self.path, &aside) {
+                    log::warn!("{} can not be renamed: {error}", self.path.display());
+                }
+                TxOutbox::default()
+            }
+        }
+    }
+
+    /// Starts to replace the file if the outbox is another one than it has, and the last write has ended;
+    /// after a crash it is the old one or the new one. A failure is only logged, and the next change is
+    /// written again.
+    pub fn keep(&mut self, outbox: &TxOutbox) {
+        if outbox.version() != self.saved && !self.saving.load(Ordering::Acquire) {
+            self.start(outbox);
+        }
+    }
+
+    /// Replaces the file for the last time, if it has to be, and waits until it is written.
+    pub fn end(mut self, outbox: &TxOutbox) {
+        // Dropping the worker waits for what it has to do.
+        if outbox.version() != self.saved {
+            self.start(outbox);
+        }
+    }
+
+    fn start(&mut self, outbox: &TxOutbox) {
+        self.saved = outbox.version();
+        self.saving.store(true, Ordering::Release);
+        let (disk, path) = (Arc::clone(&self.disk), self.path.clone());
+        let bytes = outbox.to_bytes(self.magic);
+        let write = move || {
+            if let Err(error) = replace(&*disk, &path, &bytes) {
+                log::warn!("{} can not be written: {error}", path.display());
+            }
+        };
+        let saving = Arc::clone(&self.saving);
+        self.writer.run(Priority::Urgent, "save outbox", write, move |_| {
+            saving.store(false, Ordering::Release);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

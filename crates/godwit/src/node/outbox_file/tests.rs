@@ -1,0 +1,111 @@
+use std::fs;
+use std::path::Path;
+
+use godwit_p2p::{HeaderId, HeaderInfo, OutboxTx};
+use godwit_primitives::{BlockHash, TxView};
+use godwit_store::disk::RealDisk;
+use godwit_store::exec::Threads;
+
+use super::*;
+
+const MAGIC: [u8; 4] = [1, 2, 3, 4];
+
+/// No chain: no block is in it.
+struct Nothing;
+
+impl HeaderIndex for Nothing {
+    fn find(&self, _: &BlockHash) -> Option<HeaderId> {
+        None
+    }
+
+    fn get(&self, _: HeaderId) -> HeaderInfo {
+        unreachable!("there is none")
+    }
+
+    fn median_time_past(&self, _: HeaderId) -> u32 {
+        unreachable!("there is none")
+    }
+
+    fn ancestor(&self, _: HeaderId, _: u32) -> Option<HeaderId> {
+        unreachable!("there is none")
+    }
+
+    fn parent(&self, _: HeaderId) -> Option<HeaderId> {
+        unreachable!("there is none")
+    }
+
+    fn tip(&self) -> HeaderId {
+        unreachable!("there is none")
+    }
+
+    fn best_header(&self) -> HeaderId {
+        unreachable!("there is none")
+    }
+
+    fn prune_height(&self) -> u32 {
+        0
+    }
+}
+
+/// With one transaction.
+fn outbox(n: u8) -> TxOutbox {
+    let input = [&[n; 32][..], &[0; 4], &[0], &[0xff; 4]].concat();
+    let output = [&[5, 0, 0, 0, 0, 0, 0, 0][..], &[1, 0x51]].concat();
+    let bytes = [&[2, 0, 0, 0][..], &[1], &input, &[1], &output, &[0; 4]].concat();
+    let tx = TxView::parse(&bytes).expect("a transaction");
+    let mut outbox = TxOutbox::default();
+    outbox.put(vec![OutboxTx::new(tx, 100, 60, 1_000, 3)], &[]).expect("there is room");
+    outbox
+}
+
+fn file_in(dir: &Path) -> OutboxFile {
+    OutboxFile::new(Arc::new(RealDisk), &Threads::default(), dir, MAGIC).expect("a thread")
+}
+
+fn waiting(outbox: &TxOutbox) -> Vec<OutboxTx> {
+    outbox.waiting().map(|tx| OutboxTx::clone(tx)).collect()
+}
+
+#[test]
+fn an_outbox_is_kept() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    assert!(file_in(temp.path()).load(&Nothing).is_empty());
+    file_in(temp.path()).end(&TxOutbox::default());
+    assert!(!temp.path().join(OUTBOX_FILE).exists(), "nothing has changed");
+    let mut file = file_in(temp.path());
+    file.keep(&outbox(1));
+    // Dropped: it is written.
+    drop(file);
+    assert_eq!(waiting(&file_in(temp.path()).load(&Nothing)), waiting(&outbox(1)));
+    file_in(temp.path()).end(&outbox(2));
+    assert_eq!(waiting(&file_in(temp.path()).load(&Nothing)), waiting(&outbox(2)));
+    assert!(!temp.path().join("outbox.dat.new").exists());
+}
+
+#[test]
+fn a_damaged_outbox_is_put_aside() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let path = temp.path().join(OUTBOX_FILE);
+    file_in(temp.path()).end(&outbox(1));
+    let mut bytes = fs::read(&path).expect("the file");
+    *bytes.last_mut().expect("bytes") ^= 1;
+    let long = vec![0; MAX_OUTBOX_FILE as usize + 1];
+    for damaged in [&bytes[..], &bytes[..40], &[], &long] {
+        fs::write(&path, damaged).expect("the file");
+        assert!(file_in(temp.path()).load(&Nothing).is_empty());
+        assert_eq!(fs::read(temp.path().join("outbox.dat.bak")).expect("it is kept"), damaged);
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn a_write_that_fails_is_made_again_at_the_next_change() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let in_the_way = temp.path().join("outbox.dat.new");
+    fs::create_dir(&in_the_way).expect("a temporary directory");
+    file_in(temp.path()).end(&outbox(1));
+    assert!(!temp.path().join(OUTBOX_FILE).exists());
+    fs::remove_dir(&in_the_way).expect("it is ours");
+    file_in(temp.path()).end(&outbox(1));
+    assert_eq!(waiting(&file_in(temp.path()).load(&Nothing)), waiting(&outbox(1)));
+}

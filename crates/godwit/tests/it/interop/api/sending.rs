@@ -1,0 +1,136 @@
+//! Transactions that are sent: what godwit says of them beside bitcoind's mempool, and that bitcoind hears of
+//! them and mines them.
+
+mod cases;
+mod transactions;
+
+use serde_json::{Value, json};
+
+use super::super::process::ForeignNode;
+use super::super::{bitcoind, wait_until};
+use super::Answering;
+use super::differ::differences;
+use crate::node::Node;
+use transactions::{Coins, Tx};
+
+/// Blocks of the beginning: 100 of them make the first coins spendable.
+const BLOCKS: usize = 180;
+
+/// Two nodes with the same chain, and its coins.
+struct Both<'a> {
+    godwit: Answering<'a>,
+    bitcoind: ForeignNode,
+    coins: Coins,
+}
+
+impl<'a> Both<'a> {
+    /// `None` without a bitcoind.
+    fn start(node: &'a Node, options: &[String]) -> Option<Self> {
+        let bitcoind = bitcoind::start(&bitcoind::Start::default())?;
+        let godwit = Answering::start(node, options);
+        let address =
+            bitcoind.rpc.call("decodescript", &json!(["51"]))["segwit"]["address"].clone();
+        let coins = Coins::new(address.as_str().expect("an address"));
+        let mut both = Self { godwit, bitcoind, coins };
+        both.mine(BLOCKS);
+        Some(both)
+    }
+
+    /// Has bitcoind mine blocks, and gives them to godwit.
+    fn mine(&mut self, count: usize) {
+        let to = json!([count, self.coins.address]);
+        let hashes = self.bitcoind.rpc.call("generatetoaddress", &to);
+        for hash in hashes.as_array().expect("hashes") {
+            self.give(hash);
+            let block = self.bitcoind.rpc.call("getblock", &json!([hash, 1]));
+            self.coins.add(block["tx"][0].as_str().expect("a txid"));
+        }
+    }
+
+    /// Has bitcoind mine a block with these transactions alone.
+    fn mine_with(&self, txs: &[&Tx]) {
+        let hex: Vec<String> = txs.iter().map(|tx| tx.hex()).collect();
+        let mined = self.bitcoind.rpc.call("generateblock", &json!([self.coins.address, hex]));
+        self.give(&mined["hash"]);
+    }
+
+    fn give(&self, hash: &Value) {
+        let block = self.bitcoind.rpc.call("getblock", &json!([hash, 0]));
+        assert_eq!(self.godwit.call("submitblock", &json!([block])), Value::Null);
+    }
+
+    fn differences(&self, method: &str, params: &Value) -> Vec<String> {
+        differences(self.godwit.port, self.bitcoind.rpc.port(), method, params)
+    }
+
+    /// Asks both about these transactions, and then sends them to both.
+    fn try_and_send(&self, what: &str, tx: &Tx, found: &mut Vec<String>) {
+        let asked = [
+            ("testmempoolaccept", json!([[tx.hex()]])),
+            ("sendrawtransaction", json!([tx.hex()])),
+            ("getmempoolentry", json!([tx.txid()])),
+            ("getrawtransaction", json!([tx.txid()])),
+        ];
+        for (method, params) in asked {
+            let new = self.differences(method, &params);
+            found.extend(new.into_iter().map(|line| format!("{what}: {}", shortened(&line))));
+        }
+    }
+}
+
+fn shortened(line: &str) -> String {
+    let long = line.len() > 700;
+    if long {
+        format!("{} … {}", &line[..300], &line[line.len() - 390..])
+    } else {
+        line.to_owned()
+    }
+}
+
+#[test]
+fn what_is_said_of_transactions_is_what_bitcoind_says() {
+    let node = Node::new("regtest");
+    let Some(mut both) = Both::start(&node, &[]) else { return };
+    let mut found = cases::alone(&mut both);
+    found.extend(cases::together(&mut both));
+    found.extend(cases::pool(&both));
+    found.extend(cases::arguments(&mut both));
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn bitcoind_hears_of_a_transaction_and_mines_it() {
+    let node = Node::new("regtest");
+    let Some(mut both) = Both::start(&node, &[]) else { return };
+    let parent = Tx::spending(both.coins.take()).paying(1_000);
+    let child = Tx::spending(parent.output(0)).paying(2_000);
+    for tx in [&parent, &child] {
+        assert_eq!(both.godwit.call("sendrawtransaction", &json!([tx.hex()])), tx.txid());
+    }
+    let waiting = |godwit: &Answering<'_>| godwit.call("getrawmempool", &json!([]));
+    assert_eq!(waiting(&both.godwit), json!([parent.txid(), child.txid()]));
+    // The outbox outlives the node.
+    let Both { mut godwit, bitcoind, coins } = both;
+    godwit.call("stop", &json!([]));
+    godwit.running.wait();
+    let godwit = Answering::start(&node, &[]);
+    assert_eq!(waiting(&godwit), json!([parent.txid(), child.txid()]));
+    let peer = format!("127.0.0.1:{}", bitcoind.port);
+    godwit.call("addnode", &json!([peer, "onetry"]));
+    wait_until("bitcoind has both", || {
+        bitcoind.rpc.call("getrawmempool", &json!([])).as_array().is_some_and(|all| all.len() == 2)
+    });
+    both = Both { godwit, bitcoind, coins };
+    assert_eq!(both.godwit.call("getmempoolinfo", &json!([]))["unbroadcastcount"], 0);
+    // A block has them: godwit hears of it as a peer.
+    both.bitcoind.rpc.call("generatetoaddress", &json!([1, both.coins.address]));
+    wait_until("a block has them", || waiting(&both.godwit) == json!([]));
+    let out = |tx: &Tx| both.godwit.call("gettxout", &json!([tx.txid(), 0]));
+    assert_eq!((out(&parent), out(&child)["confirmations"].clone()), (Value::Null, json!(1)));
+    // The block is left: they wait again.
+    let tip = both.godwit.call("getbestblockhash", &json!([]));
+    both.godwit.call("invalidateblock", &json!([tip]));
+    wait_until("they wait again", || waiting(&both.godwit) == json!([parent.txid(), child.txid()]));
+    both.godwit.call("reconsiderblock", &json!([tip]));
+    wait_until("a block has them again", || waiting(&both.godwit) == json!([]));
+}

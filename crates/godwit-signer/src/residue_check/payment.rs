@@ -25,18 +25,27 @@ pub(super) fn sign(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     let unsigned = payment(case, &root)?;
     let Stored { path, passphrase, .. } = store_with_root(case, "signer", root)?;
     let store = KeyStore::open(&path, &passphrase)?;
-    let mut psbt = Psbt::decode(&unsigned)?;
-    let mut keys = |source: &KeySource, key: &SigningKey| look_up_in(&store, NETWORK, source, key);
-    let signed = psbt.sign(&mut keys, &SignPolicy::default())?;
+    let (mut psbt, signatures) = sign_with(&store, &unsigned)?;
     case.unlocked()?;
     psbt.finalize();
     drop(store);
     case.unlocked()?;
-    if signed.len() == PATHS.len() { Ok(()) } else { Err(case.unexpected()) }
+    if signatures == PATHS.len() { Ok(()) } else { Err(case.unexpected()) }
+}
+
+/// Signs with all keys of a file; tells how many signatures there are.
+pub(super) fn sign_with(store: &KeyStore, unsigned: &[u8]) -> Result<(Psbt, usize), CheckError> {
+    let mut psbt = Psbt::decode(unsigned)?;
+    let mut keys = |source: &KeySource, key: &SigningKey| look_up_in(store, NETWORK, source, key);
+    let signed = psbt.sign(&mut keys, &SignPolicy::default())?;
+    Ok((psbt, signed.len()))
 }
 
 /// A PSBT that spends one coin of the root's first account and one of its second, encoded.
-fn payment(case: &Case<'_, '_>, root: &ExtendedPrivateKey) -> Result<Vec<u8>, CheckError> {
+pub(super) fn payment(
+    case: &Case<'_, '_>,
+    root: &ExtendedPrivateKey,
+) -> Result<Vec<u8>, CheckError> {
     let curve = Secp256k1::verification_only();
     let fingerprint = root.fingerprint()?;
     let mut owned: Vec<(PublicKey, KeySource)> = Vec::new();

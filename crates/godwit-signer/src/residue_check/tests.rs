@@ -1,11 +1,17 @@
+mod sequences;
+
 use std::fmt::Write;
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use godwit_keys::{ExtendedPrivateKey, Mnemonic, PrivateKey};
+use godwit_secret::SecretBytes;
 use godwit_secret::residue::Needle;
 
 use super::leak::Leak;
 use super::*;
+use crate::keys::import::entry_of;
 
 /// A search reads memory into locked memory, where another test's search would find its secret.
 static ONE_SEARCH: Mutex<()> = Mutex::new(());

@@ -315,7 +315,7 @@ fn plant_tree(case: &mut Case<'_, '_>, root: &ExtendedPrivateKey) -> Result<(), 
 }
 
 /// The text of a key, as an export writes it.
-fn text_of(key: &StoredKey) -> Result<SecretString, CheckError> {
+pub(super) fn text_of(key: &StoredKey) -> Result<SecretString, CheckError> {
     through_a_pipe(|pipe| Ok(key.write_secret_to(NETWORK, pipe.as_fd())?))
 }
 
@@ -324,7 +324,11 @@ fn account(root: &StoredKey) -> Result<SecretString, CheckError> {
     around("wpkh(", &text_of(root)?, "/84h/1h/0h/0/*)")
 }
 
-fn around(before: &str, key: &SecretString, after: &str) -> Result<SecretString, CheckError> {
+pub(super) fn around(
+    before: &str,
+    key: &SecretString,
+    after: &str,
+) -> Result<SecretString, CheckError> {
     let mut text = SecretString::with_capacity(before.len() + key.len() + after.len())?;
     text.push_str(before)?;
     key.expose_secret(|key| text.push_str(key))?;

@@ -23,7 +23,7 @@ pub use keys::{
     NewWords, ResidueCheckOptions,
 };
 pub use message::{MessageAction, MessageOptions};
-pub use psbt::{PsbtAction, PsbtOptions};
+pub use psbt::{NodeOptions, PsbtAction, PsbtOptions};
 
 use draft::Draft;
 use table::{CommandName, Signer};
@@ -193,6 +193,7 @@ fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {
         unproven_amounts: draft.psbt.unproven_amounts.unwrap_or(false),
         any_outputs: draft.psbt.any_outputs.unwrap_or(false),
         any_index: draft.psbt.any_index.unwrap_or(false),
+        node: draft.psbt.node,
         yes: draft.yes,
     })
 }

@@ -5,6 +5,7 @@
 
 mod failure;
 mod files;
+mod node;
 mod show;
 mod verify;
 
@@ -23,6 +24,7 @@ pub(crate) use failure::PsbtFailure;
 use crate::network::bitcoin_network;
 use crate::options::{Config, PsbtAction, PsbtOptions};
 use crate::{agree, keys};
+use node::Coins;
 use show::Known;
 
 /// Runs a command of `psbt`.
@@ -39,7 +41,8 @@ pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, PsbtFa
         }
         PsbtAction::Inspect => {
             let review = first.review(&mut |_, _| Ok(false)).expect("no key is looked up");
-            Ok(print_text(&show::review(&review, network, None))?)
+            let coins = coins(config, options, first)?;
+            Ok(print_text(&with_coins(show::review(&review, network, None), coins.as_ref()))?)
         }
         PsbtAction::Sign => sign(config, options, first.clone(), network),
         PsbtAction::Combine => {
@@ -58,11 +61,31 @@ fn inspect_with_keys(
     psbt: &Psbt,
     network: bitcoin::Network,
 ) -> Result<Exit, PsbtFailure> {
+    let coins = coins(config, options, psbt)?;
     let store = keys::open(config, &options.key_file)?;
-    let seen = Seen::of(psbt, &store, network)?;
+    let seen = Seen::of(psbt, &store, coins.as_ref(), network)?;
     drop(store);
     let token = seen.token(psbt);
     Ok(print_text(&format!("{}\nto sign exactly this: psbt sign -yes={token}", seen.text))?)
+}
+
+/// What a node says of the coins, if one is to be asked.
+fn coins(
+    config: &Config,
+    options: &PsbtOptions,
+    psbt: &Psbt,
+) -> Result<Option<Coins>, PsbtFailure> {
+    let node = options.node.as_ref();
+    let coins = node.map(|node| node::look_up(config, node, psbt)).transpose();
+    coins.map_err(PsbtFailure::Node)
+}
+
+fn with_coins(mut text: String, coins: Option<&Coins>) -> String {
+    for line in coins.into_iter().flat_map(|coins| &coins.lines) {
+        text.push('\n');
+        text.push_str(line);
+    }
+    text
 }
 
 /// What a user is shown of a PSBT before it is signed.
@@ -78,7 +101,12 @@ impl Seen {
         agree::token("godwit/psbt sign", &[&psbt.encode(), self.text.as_bytes()])
     }
 
-    fn of(psbt: &Psbt, store: &KeyStore, network: bitcoin::Network) -> Result<Self, PsbtFailure> {
+    fn of(
+        psbt: &Psbt,
+        store: &KeyStore,
+        coins: Option<&Coins>,
+        network: bitcoin::Network,
+    ) -> Result<Self, PsbtFailure> {
         let mut misplaced = Vec::new();
         let review = psbt.review(&mut |source, key| {
             Ok(match look_up_in(store, network.into(), source, key)? {
@@ -105,7 +133,7 @@ impl Seen {
                 "\nwarning: {key} has the fingerprint of a key of ours, but does not come from it"
             );
         }
-        Ok(Self { text, ours, fee: review.fee })
+        Ok(Self { text: with_coins(text, coins), ours, fee: review.fee })
     }
 }
 
@@ -116,8 +144,9 @@ fn sign(
     mut psbt: Psbt,
     network: bitcoin::Network,
 ) -> Result<Exit, PsbtFailure> {
+    let coins = coins(config, options, &psbt)?;
     let store = keys::open(config, &options.key_file)?;
-    let seen = Seen::of(&psbt, &store, network)?;
+    let seen = Seen::of(&psbt, &store, coins.as_ref(), network)?;
     let policy = SignPolicy {
         fee: fee_limits(options),
         any_sighash: options.any_sighash,
@@ -138,6 +167,10 @@ fn sign(
     if let Err(error) = checked {
         eprintln!("{}", seen.text);
         return Err(PsbtFailure::Sign(error));
+    }
+    if let Some(input) = coins.and_then(|coins| coins.contradicted) {
+        eprintln!("{}", seen.text);
+        return Err(PsbtFailure::OtherCoin(input));
     }
     agree::ask(
         &agree::with_state_of_memory(&seen.text),

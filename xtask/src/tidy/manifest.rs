@@ -95,7 +95,7 @@ const ROOMS: &[Room] = &[
     Room { name: CLI, may_use: &[PRIMITIVES, PROGRAM, RPC, CLIENT], tests_may_use: &[] },
     Room {
         name: SIGNER,
-        may_use: &[STREAM, PRIMITIVES, ENGINE, P2P, SECRET, KEYS, PROGRAM],
+        may_use: &[STREAM, PRIMITIVES, ENGINE, P2P, SECRET, KEYS, PROGRAM, RPC, CLIENT],
         tests_may_use: &[SIM, TESTDATA],
     },
     Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[KEYS, TESTDATA] },

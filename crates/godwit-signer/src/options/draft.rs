@@ -8,6 +8,7 @@ use godwit_keys::message::MessageFormat;
 use godwit_keys::psbt::Branch;
 
 use super::keys::{Bip39Passphrase, Descriptor};
+use super::psbt::NodeOptions;
 
 /// `None` is "not given".
 #[derive(Default)]
@@ -56,4 +57,5 @@ pub(super) struct PsbtDraft {
     pub(super) unproven_amounts: Option<bool>,
     pub(super) any_outputs: Option<bool>,
     pub(super) any_index: Option<bool>,
+    pub(super) node: Option<NodeOptions>,
 }

@@ -32,8 +32,19 @@ pub struct PsbtOptions {
     pub any_outputs: bool,
     /// `-anyindex`.
     pub any_index: bool,
+    /// `-node`: whom to ask about the coins.
+    pub node: Option<NodeOptions>,
     /// `-yes`: the token of what is to be signed; `None`: the terminal.
     pub yes: Option<String>,
+}
+
+/// A node of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeOptions {
+    /// Where its RPC server listens.
+    pub port: u16,
+    /// Its cookie file; `None`: `.cookie` of the network's directory.
+    pub cookie: Option<PathBuf>,
 }
 
 /// The command behind `psbt`.

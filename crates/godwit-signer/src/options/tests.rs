@@ -46,6 +46,26 @@ fn keys(arguments: &[&str]) -> KeysOptions {
 }
 
 #[test]
+fn a_node_is_a_port_and_perhaps_a_cookie() {
+    let word = |value: &str| format!("-node={value}");
+    let node = |value: &str| match config(&["psbt", "inspect", "f", &word(value)]).command {
+        Command::Psbt(options) => options.node,
+        other => panic!("{other:?}"),
+    };
+    let of =
+        |port, cookie: Option<&str>| Some(NodeOptions { port, cookie: cookie.map(PathBuf::from) });
+    assert_eq!(node("1"), of(1, None));
+    assert_eq!(node("65535:/a:b"), of(65_535, Some("/a:b")));
+    for wrong in ["0", "65536", "x", "127.0.0.1", "1:"] {
+        let said = error(&["psbt", "sign", "f", &word(wrong)]);
+        assert!(
+            said.contains("node") && said.contains("a port from 1 to 65535"),
+            "{wrong}: {said}"
+        );
+    }
+}
+
+#[test]
 fn commands_of_keys() {
     let id = |text: &str| text.parse().expect("eight digits");
     let words = |count| NonZeroUsize::new(count).expect("not zero");

@@ -8,6 +8,7 @@ use godwit_engine::ScriptError;
 use godwit_keys::psbt::{CombineError, FeeObjection, FinalizeError, FormatError, SignError};
 use godwit_program::{Exit, OutputError};
 
+use super::node::NodeFailure;
 use crate::agree::disagreement::Disagreement;
 use crate::keys::KeysFailure;
 
@@ -28,6 +29,10 @@ pub(crate) enum PsbtFailure {
     Combine(CombineError),
     /// The PSBT breaks a rule of what may be signed.
     Sign(SignError),
+    /// The node that was to be asked says nothing.
+    Node(NodeFailure),
+    /// By the node, this input spends another coin than the PSBT says.
+    OtherCoin(usize),
     /// The user has not agreed.
     Disagreement(Disagreement),
     /// There is no network transaction yet.
@@ -80,6 +85,11 @@ impl fmt::Display for PsbtFailure {
                 };
                 write!(f, "not signed: {error}{remedy}")
             }
+            Self::Node(error) => write!(f, "the node tells nothing of the inputs: {error}"),
+            Self::OtherCoin(input) => write!(
+                f,
+                "not signed: input {input} spends another output than the PSBT says, by the node"
+            ),
             Self::Disagreement(Disagreement::Other) => f.write_str(
                 "not signed: -yes is not the token of this PSBT as it is shown now; see psbt inspect \
                  -keys",

@@ -1,5 +1,6 @@
 //! The program as a user runs it.
 
+mod core;
 mod core_wallet;
 mod keys;
 mod message;

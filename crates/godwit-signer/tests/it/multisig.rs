@@ -17,21 +17,21 @@ use serde_json::Value;
 use crate::signer;
 
 /// Twelve words of BIP39's vectors.
-const WORDS: [&str; 2] = [
+pub(crate) const WORDS: [&str; 2] = [
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about",
     "legal winner thank year wave sausage worth useful legal winner thank yellow",
 ];
 /// Of BIP32's first vector, for test networks.
-const THIRD: &str = "[3442193e/48h/1h/0h/2h]tpubDDqLGzS9Tnc6E5QTGDFgDJnUqbRUhkT6fajttjAUtDoNpCZf4FAUNfyAdM7ocFeWhK\
+pub(crate) const THIRD: &str = "[3442193e/48h/1h/0h/2h]tpubDDqLGzS9Tnc6E5QTGDFgDJnUqbRUhkT6fajttjAUtDoNpCZf4FAUNfyAdM7ocFeWhK\
                      P5cBV6BvxD2B4U9oj9YP13egUWCPb4Lv9LkejiA85";
 
-fn keys(place: &Datadir, words: &[&str], lines: &[&str]) -> Ended {
+pub(crate) fn keys(place: &Datadir, words: &[&str], lines: &[&str]) -> Ended {
     let all = [&["keys"], words, &["-passphrase-fd=0"]].concat();
     let all: Vec<&dyn AsRef<std::ffi::OsStr>> = all.iter().map(|word| word as _).collect();
     place.run_with_input(&all, &lines.iter().map(|line| format!("{line}\n")).collect::<String>())
 }
 
-fn psbt(place: &Datadir, action: &str, files: &[&Path], options: &[&str]) -> Ended {
+pub(crate) fn psbt(place: &Datadir, action: &str, files: &[&Path], options: &[&str]) -> Ended {
     let mut all: Vec<&dyn AsRef<std::ffi::OsStr>> = vec![&"psbt", &action];
     all.extend(files.iter().map(|file| file as &dyn AsRef<std::ffi::OsStr>));
     all.extend(options.iter().map(|option| option as &dyn AsRef<std::ffi::OsStr>));
@@ -39,7 +39,7 @@ fn psbt(place: &Datadir, action: &str, files: &[&Path], options: &[&str]) -> End
 }
 
 /// A signer with these words, and its key for cosigners.
-fn with_words(words: &str) -> (Datadir, String) {
+pub(crate) fn with_words(words: &str) -> (Datadir, String) {
     let place = signer("regtest");
     let entry = keys(&place, &["import", "-secret-fd=0"], &["pass", words]);
     let id = entry.expect(Exit::Success).json()["id"].as_str().expect("an ID").to_owned();
@@ -54,7 +54,7 @@ fn watch(place: &Datadir, file: &Path, yes: &str) -> Ended {
 }
 
 /// Shows what is to be watched, and watches it.
-fn watched(place: &Datadir, file: &Path) -> Value {
+pub(crate) fn watched(place: &Datadir, file: &Path) -> Value {
     let refused = watch(place, file, "none").expect(Exit::Failure);
     assert!(
         refused.stderr.ends_with("nothing was changed: -yes names something else\n"),

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use godwit_program::options::{CommandSpec, Commands, Form, OptionSpec, values};
 
 use super::{CommandName, PSBT, Signer, line_option};
+use crate::options::NodeOptions;
 use crate::options::draft::Draft;
 
 /// Largest `-maxfee`, in satoshi: all the money there will ever be.
@@ -61,6 +62,10 @@ const WRITING: Commands<Signer> = Commands::Only(&[
     CommandName::PsbtFinalize,
     CommandName::PsbtExtract,
 ]);
+
+/// Commands that show a PSBT.
+const LOOKING: Commands<Signer> =
+    Commands::Only(&[CommandName::PsbtInspect, CommandName::PsbtSign]);
 
 /// Commands that check the fee.
 const PAYING: Commands<Signer> = Commands::Only(&[CommandName::PsbtSign, CommandName::PsbtExtract]);
@@ -177,6 +182,23 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
         },
     ),
     OptionSpec {
+        commands: LOOKING,
+        ..setting(
+            "node",
+            "PORT[:COOKIE]",
+            "a port from 1 to 65535, perhaps with : and the path of a cookie file",
+            "Ask the node whose RPC server listens at this port of 127.0.0.1 whether the inputs are \
+             unspent, before the key file is opened; COOKIE is its cookie file, by default .cookie in the \
+             network's part of the data directory. What it does not have is warned of, and nothing is \
+             signed whose amount or script is another one there. What the PSBT does not prove stays \
+             unproven (default: no node is asked).",
+            |draft, text| {
+                draft.psbt.node = Some(node(text)?);
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
         commands: Commands::Only(&[
             CommandName::PsbtSign,
             CommandName::MessageSign,
@@ -196,6 +218,16 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
         )
     },
 ];
+
+fn node(text: &OsStr) -> Option<NodeOptions> {
+    let text = text.to_str()?;
+    let (port, cookie) = match text.split_once(':') {
+        Some((port, cookie)) => (port, Some(values::path(OsStr::new(cookie))?)),
+        None => (text, None),
+    };
+    let port = values::number(OsStr::new(port)).filter(|port| *port > 0)?;
+    Some(NodeOptions { port, cookie })
+}
 
 const fn setting(
     name: &'static str,

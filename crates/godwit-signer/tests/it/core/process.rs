@@ -1,0 +1,77 @@
+//! A bitcoind on regtest, asked through its bitcoin-cli.
+
+use std::env;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// It ends with its owner.
+pub(super) struct Core {
+    programs: PathBuf,
+    datadir: PathBuf,
+    port: u16,
+    child: Child,
+}
+
+impl Core {
+    /// `None`, and a line on stderr that starts with `SKIPPED: `, where there is none in the cache.
+    #[track_caller]
+    pub(super) fn start(datadir: &Path) -> Option<Self> {
+        let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+        let programs = home.join(".cache/godwit/bitcoind/build/bin");
+        if !programs.join("bitcoind").is_file() || !programs.join("bitcoin-cli").is_file() {
+            godwit_testdata::skip("no bitcoind in the cache (`make interop` builds it)");
+            return None;
+        }
+        fs::create_dir_all(datadir).expect("a temporary directory");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        drop(listener);
+        let child = Command::new(programs.join("bitcoind"))
+            .args(["-chain=regtest", "-server=1", "-listen=0", "-connect=0", "-txindex=1"])
+            .args([format!("-datadir={}", datadir.display()), format!("-rpcport={port}")])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("bitcoind starts");
+        Some(Self { programs, datadir: datadir.to_owned(), port, child })
+    }
+
+    /// What the signer is given to ask it.
+    pub(super) fn option(&self) -> String {
+        format!("-node={}:{}", self.port, self.datadir.join("regtest/.cookie").display())
+    }
+
+    /// What a method answers. Text is passed as it is, all else as JSON.
+    #[track_caller]
+    pub(super) fn ask(&self, method: &str, arguments: &[Value]) -> Value {
+        let arguments = arguments.iter().map(|argument| match argument {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        });
+        let output = Command::new(self.programs.join("bitcoin-cli"))
+            .args(["-chain=regtest", "-rpcwait", "-rpcwaittimeout=120"])
+            .args([
+                format!("-datadir={}", self.datadir.display()),
+                format!("-rpcport={}", self.port),
+            ])
+            .arg(method)
+            .args(arguments)
+            .output()
+            .expect("bitcoin-cli starts");
+        let (stdout, stderr) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{method}: {stderr}");
+        serde_json::from_str(&stdout).unwrap_or_else(|_| Value::String(stdout.trim().to_owned()))
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // Nothing of it is kept.
+        self.child.kill().expect("it is this process's child");
+        self.child.wait().expect("a child can be waited for");
+    }
+}

@@ -15,7 +15,8 @@ use bitcoin::{Amount, FeeRate};
 use godwit_keys::KeyStore;
 use godwit_keys::psbt::{
     DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE, Fee, FeeLimits, FeeObjection,
-    Finished, Found, Ours, OwnScripts, Psbt, SignError, SignPolicy, Signed, SigningKey, look_up_in,
+    Finished, Found, Ours, OwnScripts, Psbt, Sighash, SignError, SignPolicy, Signed, SigningKey,
+    look_up_in,
 };
 use godwit_program::{Exit, print_text};
 
@@ -188,6 +189,9 @@ fn sign(
 }
 
 fn finalize(options: &PsbtOptions, mut psbt: Psbt) -> Result<Exit, PsbtFailure> {
+    if let Some(input) = unusual_signature(&psbt).filter(|_| !options.any_sighash) {
+        return Err(PsbtFailure::UnusualSignature(input));
+    }
     let results = psbt.finalize();
     verify::finished_inputs(&psbt)?;
     files::write_psbt(&psbt, options.out.as_deref())?;
@@ -197,6 +201,15 @@ fn finalize(options: &PsbtOptions, mut psbt: Psbt) -> Result<Exit, PsbtFailure> 
         }
     }
     Ok(if psbt.is_finished() { Exit::Success } else { Exit::InputRefused })
+}
+
+/// An input with a signature that leaves parts of the transaction open though the PSBT does not ask for it.
+fn unusual_signature(psbt: &Psbt) -> Option<usize> {
+    let review = psbt.review(&mut |_, _| Ok(false)).expect("no key is looked up");
+    review.inputs.iter().position(|input| {
+        let is_usual = input.sighash.is_none_or(Sighash::is_usual);
+        is_usual && !input.signatures.iter().all(|signature| signature.sighash.is_usual())
+    })
 }
 
 fn extract(options: &PsbtOptions, psbt: &Psbt) -> Result<Exit, PsbtFailure> {

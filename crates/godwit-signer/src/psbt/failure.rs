@@ -35,6 +35,8 @@ pub(crate) enum PsbtFailure {
     OtherCoin(usize),
     /// The user has not agreed.
     Disagreement(Disagreement),
+    /// This input's signature leaves open what the PSBT does not ask to leave open.
+    UnusualSignature(usize),
     /// There is no network transaction yet.
     Extract(FinalizeError),
     /// The fee of a finished transaction is unknown or above the limit.
@@ -99,6 +101,11 @@ impl fmt::Display for PsbtFailure {
                  what it says with -yes",
             ),
             Self::Disagreement(why) => write!(f, "not signed: {why}"),
+            Self::UnusualSignature(input) => write!(
+                f,
+                "not finished: a signature of input {input} leaves parts of the transaction open, which the PSBT \
+                 does not ask for; -anysighash takes it"
+            ),
             Self::Extract(error) => error.fmt(f),
             Self::Fee(objection) => write!(f, "not extracted: {objection}{}", remedy(objection)),
             Self::Script(error) => write!(f, "a finished input is invalid: {error}"),

@@ -469,6 +469,36 @@ fn unproven_amounts_are_signed_on_request_alone() {
 }
 
 #[test]
+fn a_signature_that_leaves_more_open_than_was_asked_for_is_finished_on_request_alone() {
+    let place = signer("regtest");
+    let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);
+    let mut unsigned = made_here::spend(&[made_here::wpkh('F', 0), made_here::wpkh('F', 1)]);
+    for (asked, refused) in [(0x01, false), (0x02, true), (0x83, true)] {
+        unsigned.inputs[1].sighash_type = Some(bitcoin::psbt::PsbtSighashType::from_u32(asked));
+        let path = file(&place, "a.psbt", unsigned.serialize());
+        let signed = sign(&place, &keys, &path, &["-unprovenamounts", "-anysighash"]);
+        let signed = signed.expect(Exit::Success).stdout;
+        // As it was asked for.
+        psbt(&place, "finalize", &file(&place, "b.psbt", &signed)).expect(Exit::Success);
+        let bytes = BASE64.decode(signed.trim().as_bytes()).expect("base64");
+        let mut silent = bitcoin::Psbt::deserialize(&bytes).expect("it is valid");
+        silent.inputs[1].sighash_type = None;
+        let path = file(&place, "c.psbt", silent.serialize());
+        if refused {
+            let told = psbt(&place, "finalize", &path).expect(Exit::Failure);
+            assert!(
+                told.stderr.contains("not finished: a signature of input 1 leaves"),
+                "{told:?}"
+            );
+            assert_eq!(told.stdout, "");
+        } else {
+            psbt(&place, "finalize", &path).expect(Exit::Success);
+        }
+        place.run(&[&"psbt", &"finalize", &path, &"-anysighash"]).expect(Exit::Success);
+    }
+}
+
+#[test]
 fn a_key_that_only_has_our_fingerprint_is_named() {
     let place = signer("regtest");
     let keys = made_here::key_file(&place, "test.keys", NetworkKind::Test);

@@ -128,15 +128,18 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
             },
         )
     },
-    flag(
-        "anysighash",
-        "Sign with sighash types that leave parts of the transaction open, where the PSBT asks for \
-         them.",
-        |draft, text| {
-            draft.psbt.any_sighash = Some(values::flag(text)?);
-            Some(())
-        },
-    ),
+    OptionSpec {
+        commands: Commands::Only(&[CommandName::PsbtSign, CommandName::PsbtFinalize]),
+        ..flag(
+            "anysighash",
+            "Sign with sighash types that leave parts of the transaction open, where the PSBT asks for \
+             them; finalize inputs that were signed so where it does not.",
+            |draft, text| {
+                draft.psbt.any_sighash = Some(values::flag(text)?);
+                Some(())
+            },
+        )
+    },
     flag(
         "foreigninputs",
         "Sign our inputs although the transaction spends those of others too.",

@@ -75,8 +75,12 @@ fn invented_root(case: &mut Case<'_, '_>) -> Result<StoredKey, CheckError> {
 
 fn import_words(case: &mut Case<'_, '_>, _: &mut Rng, file: &mut Closed) -> Result<(), CheckError> {
     let invented = Mnemonic::from_32_bytes(&case.number("entropy of the words")?)?;
-    case.plant_all(invented.needles("words")?);
     let text = case::through_a_pipe(|pipe| Ok(invented.write_secret_to(pipe.as_fd())?))?;
+    // Not the words as numbers of eight bytes: small numbers lie everywhere, and of so many mnemonics nearly
+    // each would be looked at. One operation after the other is searched for those.
+    let [_, entropy] = invented.needles("words")?;
+    case.plant(entropy);
+    case.plant(Needle::new("words", &text)?);
     file.insert(&text)
 }
 
@@ -278,7 +282,7 @@ fn a_thousand_random_sequences_of_commands_leave_nothing() {
 }
 
 #[test]
-#[ignore = "takes most of an hour"]
+#[ignore = "takes half an hour"]
 fn a_hundred_thousand_random_sequences_of_commands_leave_nothing() {
     leave_nothing(100_000);
 }

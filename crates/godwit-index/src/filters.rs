@@ -23,6 +23,8 @@ use golomb::{basic_filter, matches_any};
 /// Its directory in that of the indexes.
 const DIR: &str = "blockfilter/basic";
 const MAGIC: [u8; 8] = *b"gdwtfltr";
+/// Blocks whose records are not on disk while others wait for that; at most so many and those of one step.
+const PENDING_BLOCKS: usize = 100;
 /// A file of filters is left for the next one before it would be longer (Core `MAX_FLTR_FILE_SIZE`).
 const MAX_FILE: u32 = 16 << 20;
 /// Longer than the filter of any block: that has about 21 bits for each script, of which a block creates at
@@ -312,6 +314,10 @@ impl Index for FilterIndexWriter {
         self.shared.read().position.clone()
     }
 
+    fn durable_height(&self) -> u32 {
+        self.shared.read().records.durable().saturating_sub(1)
+    }
+
     fn go_back(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
         self.commit()?;
         let mut state = self.shared.write();
@@ -350,6 +356,10 @@ impl Index for FilterIndexWriter {
     }
 
     fn tend(&mut self) -> Result<bool, IndexError> {
+        // With -prune the blocks are kept until then.
+        if self.shared.read().records.pending_len() >= PENDING_BLOCKS {
+            self.commit()?;
+        }
         Ok(false)
     }
 

@@ -92,6 +92,9 @@ pub trait Index {
 
     fn position(&self) -> Position;
 
+    /// Height of the last block that it does not have to read again after a crash.
+    fn durable_height(&self) -> u32;
+
     /// Goes back to an ancestor of its last block; to before genesis, if that is `None`.
     ///
     /// # Errors
@@ -154,6 +157,11 @@ impl<I: Index> Follower<I> {
     /// Where it is.
     pub fn position(&self) -> Position {
         self.index.position()
+    }
+
+    /// Height of the last block that it does not have to read again after a crash.
+    pub fn durable_height(&self) -> u32 {
+        self.index.durable_height()
     }
 
     /// Goes a step, or the part of it that is possible until `ends` says so. What is damaged is built again.

@@ -166,6 +166,11 @@ impl Records {
         self.on_disk + self.pending_len() as u32
     }
 
+    /// Of these, how many it has after a crash.
+    pub(crate) fn durable(&self) -> u32 {
+        self.on_disk
+    }
+
     /// Blocks whose records are not on disk.
     pub(crate) fn pending_len(&self) -> usize {
         self.pending.len() / self.layout.size

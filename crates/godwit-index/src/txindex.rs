@@ -300,6 +300,10 @@ impl Index for TxIndexWriter {
         self.shared.read().position.clone()
     }
 
+    fn durable_height(&self) -> u32 {
+        self.written.best().map_or(0, |best| best.height)
+    }
+
     fn go_back(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
         let mut state = self.shared.write();
         let mut left = state.position.go_back(to);

@@ -59,6 +59,10 @@ pub(super) fn block_from_peer(call: &mut Call<'_>) -> Result<Json, RpcError> {
         if block.position.is_some() || id == tree.genesis() {
             return Err(misc("Block already downloaded"));
         }
+        // Next to those that are stored a start would count it as one of them, and it has no undo record.
+        if deletes_blocks(chain) && block.height + 1 == chain.prune_height() {
+            return Err(misc("The block next to the lowest stored one cannot be fetched"));
+        }
         let peers = node.peers().infos();
         let found = u64::try_from(peer).ok().map(PeerId);
         let found = found.and_then(|peer| peers.iter().find(|info| info.id == peer));

@@ -144,9 +144,12 @@ struct Node<'a> {
 }
 
 /// What is offered to peers, of what there is.
-fn offered(config: &Config, chain: &Chain, all: Services) -> Services {
+fn offered(config: &Config, chain: &Chain, indexes: &Opened, all: Services) -> Services {
     let is_pruned = config.prune_bytes.is_some() || chain.prune_height() > 0;
-    let filters = if config.indexes.served { Services::COMPACT_FILTERS } else { Services::NONE };
+    let filters = match config.indexes.served && indexes.shared().filters.is_some() {
+        true => Services::COMPACT_FILTERS,
+        false => Services::NONE,
+    };
     services(all, is_pruned) | filters
 }
 
@@ -238,10 +241,10 @@ impl<'a> Node<'a> {
         };
         let (params, now) = (Arc::clone(chain.params()), now(started));
         let mut peers_config = peers_config(options, &params, max_connections, pool, seed);
-        peers_config.services =
-            offered(config, &chain, peers_config.services) | transport(encrypted);
-        warn_of_clock(now, &chain);
         let indexes = Opened::open(config, &mut chain)?;
+        peers_config.services =
+            offered(config, &chain, &indexes, peers_config.services) | transport(encrypted);
+        warn_of_clock(now, &chain);
         let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         peers.call_first(&anchors);
         let outbox_file = open_outbox(&chain, &mut peers, &dir)?;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use godwit_api::Seam;
 use godwit_chain::{Chain, deletes_blocks, keep_above};
 use godwit_index::{
-    FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes, Outcome, Position,
-    TxIndexWriter, next,
+    FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes, Outcome, TxIndexWriter,
+    next,
 };
 use godwit_store::Rebuild;
 use godwit_store::disk::{RealDisk, StoreDisk};
@@ -51,17 +51,34 @@ fn opened<I: Index>(contents: Contents, open: impl FnOnce() -> Result<I, IndexEr
     open().and_then(cleared).map_err(|error| log::error!("The {} is off: {error}", I::NAME)).ok()
 }
 
-/// Of the last block that an index has; 0 for none, since no file holds genesis.
-fn height(position: &Position) -> u32 {
-    position.best().map_or(0, |best| best.height)
-}
-
 /// An index that cannot go on: blocks are deleted that it has not read.
 #[derive(Debug)]
 struct BehindPruned {
     name: &'static str,
     height: u32,
     lowest: u32,
+}
+
+/// An index that cannot be opened, while blocks that it has not read might be deleted.
+#[derive(Debug)]
+struct LeftOut {
+    name: &'static str,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name } = self;
+        write!(
+            f,
+            "the {name} cannot be opened, and blocks would be deleted that it has not read: leave it out, or -prune"
+        )
+    }
+}
+
+impl Fatal for LeftOut {
+    fn exit(&self) -> Exit {
+        Exit::Configuration
+    }
 }
 
 impl fmt::Display for BehindPruned {
@@ -83,7 +100,7 @@ impl Fatal for BehindPruned {
 /// Fails where an index would wait for blocks that are deleted.
 fn check<I: Index>(chain: &Chain, index: Option<&I>) -> Result<(), BehindPruned> {
     let lowest = chain.prune_height();
-    match index.map(|index| height(&index.position())) {
+    match index.map(Index::durable_height) {
         Some(height) if deletes_blocks(chain) && height + 1 < lowest => {
             Err(BehindPruned { name: I::NAME, height, lowest })
         }
@@ -94,16 +111,20 @@ fn check<I: Index>(chain: &Chain, index: Option<&I>) -> Result<(), BehindPruned>
 /// Has the blocks kept that an index has not read.
 fn keep<I: Index>(chain: &mut Chain, index: Option<&I>) {
     if let Some(index) = index {
-        keep_above(chain, I::NAME, Some(height(&index.position())));
+        keep_above(chain, I::NAME, Some(index.durable_height()));
     }
 }
 
 /// Lets an index follow the chain on a thread of its own.
 fn spawn<I: Index + Send + 'static>(index: I, seam: &Seam) -> Option<JoinHandle<()>> {
-    let seam = seam.clone();
     let thread = thread::Builder::new().name("godwit-index".to_owned());
-    let spawned = thread.spawn(move || run(index, &seam));
-    spawned.map_err(|error| log::error!("The {} is off: {error}", I::NAME)).ok()
+    let of_thread = seam.clone();
+    let spawned = thread.spawn(move || run(index, &of_thread));
+    let failed = |error| {
+        log::error!("The {} is off: {error}", I::NAME);
+        give_up::<I>(seam);
+    };
+    spawned.map_err(failed).ok()
 }
 
 impl Opened {
@@ -124,6 +145,9 @@ impl Opened {
             transactions: wanted.transactions.then(transactions).flatten(),
             filters: wanted.filters.then(filters).flatten(),
         };
+        if wanted.filters && opened.filters.is_none() && deletes_blocks(chain) {
+            return Err(LeftOut { name: FilterIndexWriter::NAME }.into());
+        }
         check(chain, opened.filters.as_ref())?;
         // Before any block is deleted.
         keep(chain, opened.filters.as_ref());
@@ -164,22 +188,29 @@ fn run<I: Index>(index: I, seam: &Seam) {
     let followed = follow(&mut follower, seam);
     if let Err(error) = followed.and_then(|()| follower.close()) {
         log::error!("The {} has stopped: {error}", I::NAME);
-        // Blocks are not kept for it for ever.
-        let (Ok(()) | Err(_)) = seam.post(|node| node.keep_above(I::NAME, None));
+        give_up::<I>(seam);
     }
+}
+
+/// Blocks are not kept for ever for an index that cannot read them.
+fn give_up<I: Index>(seam: &Seam) {
+    let (Ok(()) | Err(_)) = seam.post(|node| node.keep_above(I::NAME, None));
 }
 
 /// Returns at the end of the node.
 fn follow<I: Index>(follower: &mut Follower<I>, seam: &Seam) -> Result<(), IndexError> {
+    let mut lacked_undo = false;
     loop {
-        let position = follower.position();
+        let (position, durable) = (follower.position(), follower.durable_height());
         let asked = seam.ask(move |node| {
-            node.keep_above(I::NAME, Some(height(&position)));
+            if !lacked_undo {
+                node.keep_above(I::NAME, Some(durable));
+            }
             (next(node.chain(), &position), node.chain().tip_point())
         });
         let Ok((step, tip)) = asked else { return Ok(()) };
         match follower.take(step, &|| seam.is_ending())? {
-            Outcome::GoesOn => {}
+            Outcome::GoesOn => lacked_undo = false,
             Outcome::Waits => seam.wait_for_other_tip(tip.hash),
             Outcome::Unreadable(damaged) => {
                 if let Some(id) = damaged
@@ -191,6 +222,9 @@ fn follow<I: Index>(follower: &mut Follower<I>, seam: &Seam) -> Result<(), Index
                 thread::sleep(RETRY_AFTER);
             }
             Outcome::LacksUndo => {
+                if std::mem::replace(&mut lacked_undo, true) {
+                    give_up::<I>(seam);
+                }
                 for _ in (0..UNDO_RETRIES).take_while(|_| !seam.is_ending()) {
                     thread::sleep(RETRY_AFTER);
                 }

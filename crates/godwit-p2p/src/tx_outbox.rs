@@ -219,6 +219,19 @@ impl TxOutbox {
         found
     }
 
+    /// An entry and all that wait of those that it spends from, near and far.
+    pub(crate) fn with_waiting_ancestors(&self, id: EntryId) -> BTreeSet<EntryId> {
+        let (mut found, mut open) = (BTreeSet::from([id]), vec![id]);
+        while let Some(id) = open.pop() {
+            for input in self.entries[&id].tx.view().inputs() {
+                let parent = self.by_txid.get(&input.prevout.txid).copied();
+                let waiting = parent.filter(|parent| self.entries[parent].block.is_none());
+                open.extend(waiting.filter(|parent| found.insert(*parent)));
+            }
+        }
+        found
+    }
+
     /// A block was connected: what it has waits no longer, and what it leaves nothing to spend is forgotten.
     pub fn note_block(&mut self, hash: BlockHash, height: u32, block: BlockView<'_>) {
         if self.entries.is_empty() {

@@ -1,8 +1,8 @@
 //! The outbox: transactions that users of this node sent, until they are deep in the chain.
 //!
 //! It judges nothing. Who puts a transaction in has judged it; it leaves when a block spends what it
-//! spends, when it has been in the chain for [`FORGET_DEPTH`] blocks, when another one replaces it, or after
-//! [`KEEP`]. While its block is left for another branch, it waits again.
+//! spends, when it has been in the chain for [`FORGET_DEPTH`] blocks or a newer one needs its room there, when
+//! another one replaces it, or after [`KEEP`]. While its block is left for another branch, it waits again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -143,7 +143,8 @@ impl TxOutbox {
         self.by_txid.get(txid).is_some_and(|id| self.entries[id].was_fetched)
     }
 
-    /// Puts transactions in, parents before children, in place of `replaced` and what depends on them.
+    /// Puts transactions in, parents before children, in place of `replaced` and what depends on them. Where
+    /// there is no room, those that blocks have are forgotten, the deepest first.
     ///
     /// # Errors
     ///
@@ -158,11 +159,16 @@ impl TxOutbox {
         // One that waits again is known; one that is in a block is judged anew there.
         let new: Vec<OutboxTx> =
             txs.into_iter().filter(|tx| !self.by_txid.contains_key(&tx.txid)).collect();
-        let freed: usize = leaving.iter().map(|id| self.entries[id].tx.memory()).sum();
+        let mut freed: usize = leaving.iter().map(|id| self.entries[id].tx.memory()).sum();
         let wanted: usize = new.iter().map(OutboxTx::memory).sum();
-        let count = self.entries.len() - leaving.len() + new.len();
-        if count > MAX_OUTBOX || self.memory - freed + wanted > MAX_OUTBOX_BYTES {
-            return Err(OutboxFull);
+        let mut deepest = self.in_blocks().into_iter();
+        while self.entries.len() - leaving.len() + new.len() > MAX_OUTBOX
+            || self.memory - freed + wanted > MAX_OUTBOX_BYTES
+        {
+            let id = deepest.next().ok_or(OutboxFull)?;
+            if leaving.insert(id) {
+                freed += self.entries[&id].tx.memory();
+            }
         }
         leaving.into_iter().for_each(|id| self.remove(id));
         new.into_iter().for_each(|tx| self.insert(tx, None));
@@ -203,6 +209,14 @@ impl TxOutbox {
             let (last_id, version) = (self.last_id, self.version);
             *self = Self { last_id, version, ..Self::default() };
         }
+    }
+
+    /// Those that blocks have, the deepest first.
+    fn in_blocks(&self) -> Vec<EntryId> {
+        let height = |(id, entry): (&EntryId, &Entry)| entry.block.map(|(_, height)| (height, *id));
+        let mut found: Vec<(u32, EntryId)> = self.entries.iter().filter_map(height).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, id)| id).collect()
     }
 
     /// An entry and all that spend from it.

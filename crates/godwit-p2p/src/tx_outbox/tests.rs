@@ -190,6 +190,31 @@ fn there_is_room_for_so_many_and_no_more() {
 }
 
 #[test]
+fn what_blocks_have_makes_room_for_what_waits_the_deepest_first() {
+    let mut outbox = TxOutbox::default();
+    let all: Vec<Transaction> = (0..MAX_OUTBOX as u32).map(|n| spending(&[coin(n)], 1)).collect();
+    assert_eq!(put(&mut outbox, &all.iter().collect::<Vec<_>>()), Ok(()));
+    let (high, deep) = (block(&[&all[0]]), block(&[&all[1], &all[2]]));
+    outbox.note_block(high.hash(), 11, high.view());
+    outbox.note_block(deep.hash(), 10, deep.view());
+    let more: Vec<Transaction> = (5_000..5_004).map(|n| spending(&[coin(n)], 1)).collect();
+    let before = outbox.version();
+    assert_eq!(put(&mut outbox, &more.iter().collect::<Vec<_>>()), Err(OutboxFull));
+    assert_eq!(outbox.version(), before);
+    let left = |outbox: &TxOutbox| {
+        let is_there = |tx: &&Transaction| outbox.by_txid.contains_key(&tx.txid());
+        all[..3].iter().filter(is_there).map(Transaction::txid).collect::<Vec<_>>()
+    };
+    assert_eq!(put(&mut outbox, &[&more[0]]), Ok(()));
+    assert_eq!(left(&outbox), [all[0].txid(), all[2].txid()]);
+    assert_eq!(put(&mut outbox, &[&more[1]]), Ok(()));
+    assert_eq!(left(&outbox), [all[0].txid()]);
+    assert_eq!(put(&mut outbox, &[&more[2]]), Ok(()));
+    assert_eq!((left(&outbox), txids(&outbox).len()), (Vec::new(), MAX_OUTBOX));
+    assert_eq!(put(&mut outbox, &[&more[3]]), Err(OutboxFull));
+}
+
+#[test]
 fn there_is_room_for_so_many_bytes_and_no_more() {
     let size = |tx: &Transaction| kept(tx, 1).memory();
     let mut outbox = TxOutbox::default();

@@ -346,7 +346,7 @@ impl<'a> Node<'a> {
     }
 
     fn housekeeping(&mut self, now: Now) {
-        self.outbox_file.keep(self.core.peers().outbox());
+        self.outbox_file.keep(now.monotonic, self.core.peers().outbox());
         if now.monotonic >= self.next_save && !self.peers_file.is_saving() {
             self.next_save = now.monotonic + SAVE_INTERVAL;
             let peers = self.core.peers();

@@ -294,6 +294,39 @@ impl TxOutbox {
         }
     }
 
+    /// Forgets what waits and spends what is neither a coin nor an output of what still waits: a block has it,
+    /// or one that spends the same. What was sent above `height`, that of the tip, stays: it may spend coins
+    /// that are not known again yet.
+    ///
+    /// # Errors
+    ///
+    /// That of `is_coin`; what comes after it stays.
+    pub fn forget_spent<E>(
+        &mut self,
+        height: u32,
+        is_coin: impl Fn(&OutPoint) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let waiting: Vec<(EntryId, Arc<OutboxTx>)> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.block.is_none() && entry.tx.height <= height)
+            .map(|(id, entry)| (*id, Arc::clone(&entry.tx)))
+            .collect();
+        for (id, tx) in waiting {
+            for input in tx.view().inputs() {
+                let OutPoint { txid, vout } = input.prevout;
+                let parent = self.get(&txid).map(|parent| parent.view().output_count());
+                let has_output = parent.is_some_and(|outputs| (vout as usize) < outputs);
+                if !has_output && !is_coin(&input.prevout)? {
+                    // Not its descendants: if a block has it, they spend coins.
+                    self.remove(id);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn remove_if(&mut self, is_over: impl Fn(&Entry) -> bool) {
         let over: Vec<EntryId> =
             self.entries.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();

@@ -148,6 +148,30 @@ fn what_spends_what_a_block_spends_is_forgotten_with_all_that_depends_on_it() {
 }
 
 #[test]
+fn what_cannot_come_into_a_block_any_more_is_forgotten_at_the_start() {
+    let [parent, child, other] = family();
+    let left = |coins: &[OutPoint], height| {
+        let mut outbox = TxOutbox::default();
+        assert_eq!(put(&mut outbox, &[&parent, &child, &other]), Ok(()));
+        let found = outbox.forget_spent(height, |outpoint| Ok::<_, ()>(coins.contains(outpoint)));
+        assert_eq!(found, Ok(()));
+        txids(&outbox)
+    };
+    let all = [&parent, &child, &other].map(Transaction::txid);
+    assert_eq!(left(&[coin(0), coin(1), coin(2)], 3), all);
+    // A block has the parent; another one spends what it spends.
+    assert_eq!(left(&[output(&parent), coin(1), coin(2)], 3), all[1..]);
+    assert_eq!(left(&[coin(1), coin(2)], 3), all[2..]);
+    assert_eq!(left(&[coin(0), coin(2)], 3), [all[0], all[2]]);
+    // Blocks that this node had are missing.
+    assert_eq!(left(&[], 2), all);
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&parent, &child, &other]), Ok(()));
+    assert_eq!(outbox.forget_spent(3, |_| Err(7)), Err(7));
+    assert_eq!(txids(&outbox), all);
+}
+
+#[test]
 fn what_was_replaced_leaves_with_all_that_depends_on_it() {
     let [parent, child, other] = family();
     let mut outbox = TxOutbox::default();

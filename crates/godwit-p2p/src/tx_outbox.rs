@@ -1,8 +1,8 @@
 //! The outbox: transactions that users of this node sent, until they are deep in the chain.
 //!
 //! It judges nothing. Who puts a transaction in has judged it; it leaves when a block spends what it
-//! spends, when it has been in the chain for [`FORGET_DEPTH`] blocks, when another one replaces it, or after
-//! [`KEEP`]. While its block is left for another branch, it waits again.
+//! spends, when it has been in the chain for [`FORGET_DEPTH`] blocks or a newer one needs its room there, when
+//! another one replaces it, or after [`KEEP`]. While its block is left for another branch, it waits again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -143,7 +143,8 @@ impl TxOutbox {
         self.by_txid.get(txid).is_some_and(|id| self.entries[id].was_fetched)
     }
 
-    /// Puts transactions in, parents before children, in place of `replaced` and what depends on them.
+    /// Puts transactions in, parents before children, in place of `replaced` and what depends on them. Where
+    /// there is no room, those that blocks have are forgotten, the deepest first.
     ///
     /// # Errors
     ///
@@ -158,11 +159,16 @@ impl TxOutbox {
         // One that waits again is known; one that is in a block is judged anew there.
         let new: Vec<OutboxTx> =
             txs.into_iter().filter(|tx| !self.by_txid.contains_key(&tx.txid)).collect();
-        let freed: usize = leaving.iter().map(|id| self.entries[id].tx.memory()).sum();
+        let mut freed: usize = leaving.iter().map(|id| self.entries[id].tx.memory()).sum();
         let wanted: usize = new.iter().map(OutboxTx::memory).sum();
-        let count = self.entries.len() - leaving.len() + new.len();
-        if count > MAX_OUTBOX || self.memory - freed + wanted > MAX_OUTBOX_BYTES {
-            return Err(OutboxFull);
+        let mut deepest = self.in_blocks().into_iter();
+        while self.entries.len() - leaving.len() + new.len() > MAX_OUTBOX
+            || self.memory - freed + wanted > MAX_OUTBOX_BYTES
+        {
+            let id = deepest.next().ok_or(OutboxFull)?;
+            if leaving.insert(id) {
+                freed += self.entries[&id].tx.memory();
+            }
         }
         leaving.into_iter().for_each(|id| self.remove(id));
         new.into_iter().for_each(|tx| self.insert(tx, None));
@@ -205,6 +211,14 @@ impl TxOutbox {
         }
     }
 
+    /// Those that blocks have, the deepest first.
+    fn in_blocks(&self) -> Vec<EntryId> {
+        let height = |(id, entry): (&EntryId, &Entry)| entry.block.map(|(_, height)| (height, *id));
+        let mut found: Vec<(u32, EntryId)> = self.entries.iter().filter_map(height).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// An entry and all that spend from it.
     fn with_descendants(&self, id: EntryId) -> BTreeSet<EntryId> {
         let (mut found, mut open) = (BTreeSet::from([id]), vec![id]);
@@ -214,6 +228,19 @@ impl TxOutbox {
             for vout in 0..outputs {
                 let spender = self.spenders.get(&OutPoint { txid: tx.txid, vout });
                 open.extend(spender.copied().filter(|spender| found.insert(*spender)));
+            }
+        }
+        found
+    }
+
+    /// An entry and all that wait of those that it spends from, near and far.
+    pub(crate) fn with_waiting_ancestors(&self, id: EntryId) -> BTreeSet<EntryId> {
+        let (mut found, mut open) = (BTreeSet::from([id]), vec![id]);
+        while let Some(id) = open.pop() {
+            for input in self.entries[&id].tx.view().inputs() {
+                let parent = self.by_txid.get(&input.prevout.txid).copied();
+                let waiting = parent.filter(|parent| self.entries[parent].block.is_none());
+                open.extend(waiting.filter(|parent| found.insert(*parent)));
             }
         }
         found
@@ -265,6 +292,39 @@ impl TxOutbox {
                 self.with_descendants(id).into_iter().for_each(|id| self.remove(id));
             }
         }
+    }
+
+    /// Forgets what waits and spends what is neither a coin nor an output of what still waits: a block has it,
+    /// or one that spends the same. What was sent above `height`, that of the tip, stays: it may spend coins
+    /// that are not known again yet.
+    ///
+    /// # Errors
+    ///
+    /// That of `is_coin`; what comes after it stays.
+    pub fn forget_spent<E>(
+        &mut self,
+        height: u32,
+        is_coin: impl Fn(&OutPoint) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let waiting: Vec<(EntryId, Arc<OutboxTx>)> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.block.is_none() && entry.tx.height <= height)
+            .map(|(id, entry)| (*id, Arc::clone(&entry.tx)))
+            .collect();
+        for (id, tx) in waiting {
+            for input in tx.view().inputs() {
+                let OutPoint { txid, vout } = input.prevout;
+                let parent = self.get(&txid).map(|parent| parent.view().output_count());
+                let has_output = parent.is_some_and(|outputs| (vout as usize) < outputs);
+                if !has_output && !is_coin(&input.prevout)? {
+                    // Not its descendants: if a block has it, they spend coins.
+                    self.remove(id);
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn remove_if(&mut self, is_over: impl Fn(&Entry) -> bool) {

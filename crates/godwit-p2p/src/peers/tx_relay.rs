@@ -120,8 +120,11 @@ fn tell(cx: &mut Context<'_>, id: PeerId) {
             true => Inventory { kind: InventoryKind::WTX, hash: *tx.wtxid.as_bytes() },
             false => Inventory { kind: InventoryKind::TX, hash: *tx.txid.as_bytes() },
         });
-        if !state.told.contains(&id) {
-            state.told.push(id);
+        // Who lacks a parent asks for it by its txid, also where that one pays too little to be announced.
+        for id in cx.tx_outbox.with_waiting_ancestors(id) {
+            if !state.told.contains(&id) {
+                state.told.push(id);
+            }
         }
     }
     if !entries.is_empty() {
@@ -129,7 +132,7 @@ fn tell(cx: &mut Context<'_>, id: PeerId) {
     }
 }
 
-/// Gives a peer a transaction that it was told of and asks for; false where there is none such.
+/// Gives a peer a transaction that it was told of, or of a descendant, and asks for; false where there is none such.
 pub(super) fn give(cx: &mut Context<'_>, id: PeerId, wanted: &Inventory) -> bool {
     let found = match wanted.kind {
         InventoryKind::WTX => cx.tx_outbox.find_wtxid(&Wtxid::from_bytes(wanted.hash)),

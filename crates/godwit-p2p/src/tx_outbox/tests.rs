@@ -148,6 +148,30 @@ fn what_spends_what_a_block_spends_is_forgotten_with_all_that_depends_on_it() {
 }
 
 #[test]
+fn what_cannot_come_into_a_block_any_more_is_forgotten_at_the_start() {
+    let [parent, child, other] = family();
+    let left = |coins: &[OutPoint], height| {
+        let mut outbox = TxOutbox::default();
+        assert_eq!(put(&mut outbox, &[&parent, &child, &other]), Ok(()));
+        let found = outbox.forget_spent(height, |outpoint| Ok::<_, ()>(coins.contains(outpoint)));
+        assert_eq!(found, Ok(()));
+        txids(&outbox)
+    };
+    let all = [&parent, &child, &other].map(Transaction::txid);
+    assert_eq!(left(&[coin(0), coin(1), coin(2)], 3), all);
+    // A block has the parent; another one spends what it spends.
+    assert_eq!(left(&[output(&parent), coin(1), coin(2)], 3), all[1..]);
+    assert_eq!(left(&[coin(1), coin(2)], 3), all[2..]);
+    assert_eq!(left(&[coin(0), coin(2)], 3), [all[0], all[2]]);
+    // Blocks that this node had are missing.
+    assert_eq!(left(&[], 2), all);
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&parent, &child, &other]), Ok(()));
+    assert_eq!(outbox.forget_spent(3, |_| Err(7)), Err(7));
+    assert_eq!(txids(&outbox), all);
+}
+
+#[test]
 fn what_was_replaced_leaves_with_all_that_depends_on_it() {
     let [parent, child, other] = family();
     let mut outbox = TxOutbox::default();
@@ -187,6 +211,31 @@ fn there_is_room_for_so_many_and_no_more() {
     // In another one's place there is.
     assert_eq!(outbox.put(vec![kept(&more, 1)], &before.0[..1]), Ok(()));
     assert_eq!(txids(&outbox).len(), MAX_OUTBOX);
+}
+
+#[test]
+fn what_blocks_have_makes_room_for_what_waits_the_deepest_first() {
+    let mut outbox = TxOutbox::default();
+    let all: Vec<Transaction> = (0..MAX_OUTBOX as u32).map(|n| spending(&[coin(n)], 1)).collect();
+    assert_eq!(put(&mut outbox, &all.iter().collect::<Vec<_>>()), Ok(()));
+    let (high, deep) = (block(&[&all[0]]), block(&[&all[1], &all[2]]));
+    outbox.note_block(high.hash(), 11, high.view());
+    outbox.note_block(deep.hash(), 10, deep.view());
+    let more: Vec<Transaction> = (5_000..5_004).map(|n| spending(&[coin(n)], 1)).collect();
+    let before = outbox.version();
+    assert_eq!(put(&mut outbox, &more.iter().collect::<Vec<_>>()), Err(OutboxFull));
+    assert_eq!(outbox.version(), before);
+    let left = |outbox: &TxOutbox| {
+        let is_there = |tx: &&Transaction| outbox.by_txid.contains_key(&tx.txid());
+        all[..3].iter().filter(is_there).map(Transaction::txid).collect::<Vec<_>>()
+    };
+    assert_eq!(put(&mut outbox, &[&more[0]]), Ok(()));
+    assert_eq!(left(&outbox), [all[0].txid(), all[2].txid()]);
+    assert_eq!(put(&mut outbox, &[&more[1]]), Ok(()));
+    assert_eq!(left(&outbox), [all[0].txid()]);
+    assert_eq!(put(&mut outbox, &[&more[2]]), Ok(()));
+    assert_eq!((left(&outbox), txids(&outbox).len()), (Vec::new(), MAX_OUTBOX));
+    assert_eq!(put(&mut outbox, &[&more[3]]), Err(OutboxFull));
 }
 
 #[test]

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
 use godwit_api::{BanFile, NodeState, Server, Zmq};
-use godwit_chain::{Chain, ChainError, Poll, wait_with_both};
+use godwit_chain::{Chain, ChainError, CoinAtTip, Places, Poll, wait_with_both};
 use godwit_p2p::{Anchors, NodeCommand, Now, Peers, Services};
+use godwit_primitives::OutPoint;
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use indicatif::MultiProgress;
@@ -181,7 +182,16 @@ fn open_outbox(chain: &Chain, peers: &mut Peers, dir: &Path) -> Result<OutboxFil
     let magic = chain.params().magic;
     let file = OutboxFile::new(Arc::new(RealDisk), &Threads::default(), dir, magic);
     let mut file = file.map_err(ChainError::Spawn)?;
-    peers.restore_outbox(file.load(&ChainIndex(chain)));
+    let mut outbox = file.load(&ChainIndex(chain));
+    let places = Places::of(chain);
+    let is_coin = |outpoint: &OutPoint| match places.coin(outpoint) {
+        CoinAtTip::Known(coin) => Ok(coin.is_some()),
+        CoinAtTip::Below(below) => below.read().map(|coin| coin.is_some()),
+    };
+    if let Err(error) = outbox.forget_spent(chain.tip_point().height, is_coin) {
+        log::error!("A coin cannot be read: {error}");
+    }
+    peers.restore_outbox(outbox);
     Ok(file)
 }
 
@@ -349,7 +359,7 @@ impl<'a> Node<'a> {
     }
 
     fn housekeeping(&mut self, now: Now) {
-        self.outbox_file.keep(self.core.peers().outbox());
+        self.outbox_file.keep(now.monotonic, self.core.peers().outbox());
         if now.monotonic >= self.next_save && !self.peers_file.is_saving() {
             self.next_save = now.monotonic + SAVE_INTERVAL;
             let peers = self.core.peers();

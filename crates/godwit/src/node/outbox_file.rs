@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use godwit_p2p::{HeaderIndex, TxOutbox};
 use godwit_store::disk::Disk;
@@ -17,6 +18,9 @@ pub const OUTBOX_FILE: &str = "outbox.dat";
 /// Largest file that is read, in bytes: more than that of a full outbox.
 const MAX_OUTBOX_FILE: u64 = 8 << 20;
 
+/// Time after which a write that failed is tried again.
+const RETRY: Duration = Duration::from_secs(60);
+
 /// The file of the outbox. A worker of its own writes it, so that the node's thread never waits for the
 /// disk.
 pub struct OutboxFile {
@@ -26,8 +30,12 @@ pub struct OutboxFile {
     writer: Workers,
     /// The writer has not finished the last one that it was given.
     saving: Arc<AtomicBool>,
+    /// The file does not have the last one that the writer was given.
+    unwritten: Arc<AtomicBool>,
     /// Version of the outbox that the writer was given.
     saved: u64,
+    /// When it is given that one again if the write failed, on the monotonic clock.
+    again: Duration,
 }
 
 impl OutboxFile {
@@ -45,7 +53,8 @@ impl OutboxFile {
         // One, and the last one queued behind it.
         let writer = Workers::start(executor, "godwit-outbox", 1, [2, 0])?;
         let path = network_dir.join(OUTBOX_FILE);
-        Ok(Self { disk, path, magic, writer, saving: Arc::default(), saved: 0 })
+        let (saving, unwritten) = (Arc::default(), Arc::default());
+        Ok(Self { disk, path, magic, writer, saving, unwritten, saved: 0, again: Duration::ZERO })
     }
 
     /// Reads the outbox; an empty one if there is no file. One that cannot be read or is damaged is put
@@ -80,10 +89,15 @@ impl OutboxFile {
     }
 
     /// Starts to replace the file if the outbox is another one than it has, and the last write has ended;
-    /// after a crash it is the old one or the new one. A failure is only logged, and the next change is
-    /// written again.
-    pub fn keep(&mut self, outbox: &TxOutbox) {
-        if outbox.version() != self.saved && !self.saving.load(Ordering::Acquire) {
+    /// after a crash it is the old one or the new one. A write that failed is logged, and tried again at the
+    /// next change or after [`RETRY`].
+    pub fn keep(&mut self, now: Duration, outbox: &TxOutbox) {
+        if self.saving.load(Ordering::Acquire) {
+            return;
+        }
+        let failed = self.unwritten.load(Ordering::Acquire);
+        if outbox.version() != self.saved || failed && now >= self.again {
+            self.again = now + RETRY;
             self.start(outbox);
         }
     }
@@ -91,7 +105,7 @@ impl OutboxFile {
     /// Replaces the file for the last time, if it has to be, and waits until it is written.
     pub fn end(mut self, outbox: &TxOutbox) {
         // Dropping the worker waits for what it has to do.
-        if outbox.version() != self.saved {
+        if outbox.version() != self.saved || self.unwritten.load(Ordering::Acquire) {
             self.start(outbox);
         }
     }
@@ -99,12 +113,13 @@ impl OutboxFile {
     fn start(&mut self, outbox: &TxOutbox) {
         self.saved = outbox.version();
         self.saving.store(true, Ordering::Release);
+        self.unwritten.store(true, Ordering::Release);
         let (disk, path) = (Arc::clone(&self.disk), self.path.clone());
         let bytes = outbox.to_bytes(self.magic);
-        let write = move || {
-            if let Err(error) = replace(&*disk, &path, &bytes) {
-                log::warn!("{} can not be written: {error}", path.display());
-            }
+        let unwritten = Arc::clone(&self.unwritten);
+        let write = move || match replace(&*disk, &path, &bytes) {
+            Ok(()) => unwritten.store(false, Ordering::Release),
+            Err(error) => log::warn!("{} can not be written: {error}", path.display()),
         };
         let saving = Arc::clone(&self.saving);
         self.writer.run(Priority::Urgent, "save outbox", write, move |_| {

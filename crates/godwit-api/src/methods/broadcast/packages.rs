@@ -51,8 +51,9 @@ fn outcomes<'a>(txs: &[TxView<'a>], ground: &'a Ground, most: Option<FeeRate>) -
         }
         let terms = Terms { replaces: true, max_rate: most };
         match judge(*tx, &ground.coins, &pool, &place, terms) {
-            Ok(judged) => {
+            Ok(mut judged) => {
                 judged.replaced.iter().for_each(|txid| pool.remove(txid));
+                refuse_replaced(&mut of, &mut judged);
                 pool.add(judged.tx);
                 of.insert(n, Outcome::Accepted(judged, vec![tx.wtxid()]));
             }
@@ -86,6 +87,19 @@ fn outcomes<'a>(txs: &[TxView<'a>], ground: &'a Ground, most: Option<FeeRate>) -
         of.insert(n, Outcome::Accepted(judged, payers.clone()));
     }
     Outcomes { of, message: None }
+}
+
+/// Refuses what was accepted before and left the pool for `judged`, as Core does: `judged` takes the place of
+/// what that one would have replaced.
+fn refuse_replaced(of: &mut BTreeMap<usize, Outcome<'_>>, judged: &mut Judged<'_>) {
+    for outcome in of.values_mut() {
+        if let Outcome::Accepted(earlier, _) = outcome
+            && judged.replaced.remove(&earlier.tx.txid)
+        {
+            judged.replaced.append(&mut earlier.replaced);
+            *outcome = Outcome::Refused(Refusal::Full);
+        }
+    }
 }
 
 fn told(tx: TxView<'_>, outcome: Option<&Outcome<'_>>) -> Json {
@@ -155,4 +169,45 @@ pub(in crate::methods) fn submit(call: &mut Call<'_>) -> Result<Json, RpcError> 
         ]));
     }
     Err(moved())
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_policy::PoolTx;
+
+    use super::*;
+
+    /// A transaction without a witness that spends output `n` of another one.
+    fn bytes(n: u8) -> Vec<u8> {
+        let input = [&[9; 32][..], &[n, 0, 0, 0], &[0], &[0xff; 4]].concat();
+        let output = [&[5, 0, 0, 0, 0, 0, 0, 0][..], &[1, 0x51]].concat();
+        [&[2, 0, 0, 0][..], &[1], &input, &[1], &output, &[0; 4]].concat()
+    }
+
+    fn judged<'a>(bytes: &'a [u8], replaced: &[Txid]) -> Judged<'a> {
+        let tx = TxView::parse(bytes).expect("a transaction");
+        let (txid, wtxid, fee, vsize) = (tx.txid(), tx.wtxid(), 100, 60);
+        let rate = FeeRate { fee, size: vsize };
+        let replaced = replaced.iter().copied().collect();
+        Judged { tx: PoolTx { tx, txid, wtxid, fee, vsize }, replaced, rate }
+    }
+
+    #[test]
+    fn what_a_later_one_of_the_package_replaces_is_refused() {
+        let [older, other] = [1, 2].map(|n| Txid::from_bytes([n; 32]));
+        let all = [1, 2, 3].map(bytes);
+        let first = judged(&all[0], &[older]);
+        let second = judged(&all[1], &[]);
+        let mut third = judged(&all[2], &[other, first.tx.txid]);
+        let mut of = BTreeMap::from([
+            (0, Outcome::Accepted(first, Vec::new())),
+            (1, Outcome::Accepted(second, Vec::new())),
+            (2, Outcome::There(60, 100)),
+        ]);
+        refuse_replaced(&mut of, &mut third);
+        assert!(matches!(of[&0], Outcome::Refused(Refusal::Full)));
+        assert!(matches!(of[&1], Outcome::Accepted(..)));
+        assert!(matches!(of[&2], Outcome::There(..)));
+        assert_eq!(third.replaced, BTreeSet::from([older, other]));
+    }
 }

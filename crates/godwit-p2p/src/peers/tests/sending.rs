@@ -15,7 +15,10 @@ use crate::{
 const TOLD: Duration = Duration::from_secs(60);
 
 fn transaction(n: u32, script: usize) -> (Transaction, Vec<u8>) {
-    let prevout = OutPoint { txid: Txid::from_bytes([9; 32]), vout: n };
+    spending(OutPoint { txid: Txid::from_bytes([9; 32]), vout: n }, script)
+}
+
+fn spending(prevout: OutPoint, script: usize) -> (Transaction, Vec<u8>) {
     let input = TxIn { prevout, script_sig: Vec::new(), sequence: 7, witness: vec![vec![1, 2, 3]] };
     let outputs = vec![TxOut { value: 5, script_pubkey: vec![0x51; script] }];
     let tx = Transaction { version: 2, inputs: vec![input], outputs, lock_time: 0 };
@@ -115,6 +118,36 @@ fn a_fee_filter_lets_the_rate_pass_that_it_names() {
     let (tx, _) = send(&mut node, 1, 10).remove(0);
     node.advance(TOLD);
     assert_eq!(told(&mut node, id), [by_wtxid(&tx)]);
+}
+
+#[test]
+fn who_is_told_of_a_child_gets_its_parents_below_the_fee_filter_at_each_announcement() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let id = node.inbound_peer();
+    node.says(id, Message::FeeFilter(1_000));
+    // Each spends the one before it; only the last one pays.
+    let mut family: Vec<(Transaction, Vec<u8>)> = Vec::new();
+    for fee in [0, 0, 1_000] {
+        let txid = family.last().map_or(Txid::from_bytes([9; 32]), |(tx, _)| tx.txid());
+        let (tx, bytes) = spending(OutPoint { txid, vout: 0 }, 10);
+        let view = godwit_primitives::TxView::parse(&bytes).expect("a transaction");
+        let kept = OutboxTx::new(view, fee, 100, node.now.unix, 3);
+        node.peers.send_transactions(vec![kept], &[]).expect("there is room");
+        family.push((tx, bytes));
+    }
+    let (stranger, _) = transaction(1, 10);
+    for _ in 0..2 {
+        node.peers.announce_again(&family[2].0.txid());
+        node.advance(TOLD);
+        assert_eq!(told(&mut node, id), [by_wtxid(&family[2].0)]);
+        for (tx, bytes) in family.iter().rev() {
+            node.says(id, Message::GetData(vec![by_txid(tx, InventoryKind::WITNESS_TX)]));
+            assert_eq!(node.take(id), [Sent::Transaction(bytes.clone())]);
+        }
+        let not_there = [&family[0].0, &stranger].map(|tx| by_txid(tx, InventoryKind::WITNESS_TX));
+        node.says(id, Message::GetData(not_there.to_vec()));
+        assert_eq!(node.take(id), [Sent::Message(Message::NotFound(not_there.to_vec()))]);
+    }
 }
 
 #[test]

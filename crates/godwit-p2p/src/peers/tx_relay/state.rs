@@ -16,7 +16,7 @@ pub(in crate::peers) struct TxRelayState {
     pub(super) waiting: Vec<EntryId>,
     /// When.
     pub(super) next: Option<Duration>,
-    /// What it was told of and has not fetched since.
+    /// What it was told of, with what that spends from, and has not fetched since.
     pub(super) told: Vec<EntryId>,
 }
 

@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::Path;
+use std::thread;
 
 use godwit_p2p::{HeaderId, HeaderInfo, OutboxTx};
 use godwit_primitives::{BlockHash, TxView};
@@ -73,7 +74,7 @@ fn an_outbox_is_kept() {
     file_in(temp.path()).end(&TxOutbox::default());
     assert!(!temp.path().join(OUTBOX_FILE).exists(), "nothing has changed");
     let mut file = file_in(temp.path());
-    file.keep(&outbox(1));
+    file.keep(Duration::ZERO, &outbox(1));
     // Dropped: it is written.
     drop(file);
     assert_eq!(waiting(&file_in(temp.path()).load(&Nothing)), waiting(&outbox(1)));
@@ -98,14 +99,39 @@ fn a_damaged_outbox_is_put_aside() {
     }
 }
 
+/// Waits for what the writer has to do.
+fn settle(file: &OutboxFile) {
+    while file.saving.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+}
+
 #[test]
-fn a_write_that_fails_is_made_again_at_the_next_change() {
+fn a_write_that_fails_is_made_again_later_and_at_the_end() {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let in_the_way = temp.path().join("outbox.dat.new");
-    fs::create_dir(&in_the_way).expect("a temporary directory");
-    file_in(temp.path()).end(&outbox(1));
-    assert!(!temp.path().join(OUTBOX_FILE).exists());
-    fs::remove_dir(&in_the_way).expect("it is ours");
-    file_in(temp.path()).end(&outbox(1));
-    assert_eq!(waiting(&file_in(temp.path()).load(&Nothing)), waiting(&outbox(1)));
+    let path = temp.path().join(OUTBOX_FILE);
+    let outbox = outbox(1);
+    let failed = || {
+        fs::create_dir(&in_the_way).expect("a temporary directory");
+        let mut file = file_in(temp.path());
+        file.keep(Duration::ZERO, &outbox);
+        settle(&file);
+        assert!(!path.exists());
+        fs::remove_dir(&in_the_way).expect("it is ours");
+        file
+    };
+    let mut file = failed();
+    file.keep(RETRY - Duration::from_nanos(1), &outbox);
+    settle(&file);
+    assert!(!path.exists(), "it is too early");
+    file.keep(RETRY, &outbox);
+    settle(&file);
+    assert_eq!(waiting(&file_in(temp.path()).load(&Nothing)), waiting(&outbox));
+    fs::remove_file(&path).expect("it is ours");
+    file.keep(RETRY * 10, &outbox);
+    file.end(&outbox);
+    assert!(!path.exists(), "it was written");
+    failed().end(&outbox);
+    assert_eq!(waiting(&file_in(temp.path()).load(&Nothing)), waiting(&outbox));
 }

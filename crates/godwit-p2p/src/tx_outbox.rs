@@ -1,8 +1,9 @@
 //! The outbox: transactions that users of this node sent, until they are deep in the chain.
 //!
 //! It judges nothing. Who puts a transaction in has judged it; it leaves when a block spends what it
-//! spends, when it has been in the chain for [`FORGET_DEPTH`] blocks or a newer one needs its room there, when
-//! another one replaces it, or after [`KEEP`]. While its block is left for another branch, it waits again.
+//! spends, when it has been in the chain for [`FORGET_DEPTH`] blocks or a newer one needs its room there,
+//! when another one replaces it, or after [`KEEP`]. While its block is left for another branch, it waits
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -294,9 +295,9 @@ impl TxOutbox {
         }
     }
 
-    /// Forgets what waits and spends what is neither a coin nor an output of what still waits: a block has it,
-    /// or one that spends the same. What was sent above `height`, that of the tip, stays: it may spend coins
-    /// that are not known again yet.
+    /// Forgets what waits and spends what is neither a coin nor an output of what still waits: a block has
+    /// it, or one that spends the same. What was sent above `height`, that of the tip, stays: it may spend
+    /// coins that are not known again yet.
     ///
     /// # Errors
     ///

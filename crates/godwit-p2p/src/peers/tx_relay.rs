@@ -132,7 +132,8 @@ fn tell(cx: &mut Context<'_>, id: PeerId) {
     }
 }
 
-/// Gives a peer a transaction that it was told of, or of a descendant, and asks for; false where there is none such.
+/// Gives a peer a transaction that it was told of, or of a descendant, and asks for; false where there is
+/// none such.
 pub(super) fn give(cx: &mut Context<'_>, id: PeerId, wanted: &Inventory) -> bool {
     let found = match wanted.kind {
         InventoryKind::WTX => cx.tx_outbox.find_wtxid(&Wtxid::from_bytes(wanted.hash)),

@@ -118,9 +118,9 @@ impl<'a> Patterns<'a> {
     /// Calls `found` with the offset of each form or part of one that lies in `bytes`, the number of the
     /// form and the place of the part in it.
     ///
-    /// Zeros that have nothing else within the length of a form are passed over: parts of zeros tell nothing, and
-    /// comparing them at each took two minutes where a needle had many (the words of "abandon ... about", as
-    /// numbers).
+    /// Zeros that have nothing else within the length of a form are passed over: parts of zeros tell nothing,
+    /// and comparing them at each took two minutes where a needle had many (the words of "abandon ... about",
+    /// as numbers).
     pub(super) fn search(&self, bytes: &[u8], mut found: impl FnMut(usize, usize, Range<usize>)) {
         let factor = self.factor();
         let (mut next, mut zeros) = (0, 0..0);

@@ -4,24 +4,22 @@
 //! It has no socket, clock or thread: the program drives it with real ones, tests with simulated
 //! ones.
 
+mod state;
+
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use godwit_api::{
-    BlockOutcome, NodeState, NotSent, Overruled, Pruning, Reject, Sending, Snapshot, SyncReport,
-    TipFacts, Word,
-};
+use godwit_api::{BlockOutcome, Pruning, Snapshot, SyncReport, TipFacts};
 use godwit_chain::{
-    Chain, ChainError, CoinsView, Event, MAX_TIP_AGE, NodeId, OverruleError, PRUNE_ON_REQUEST,
-    Poll, Source, Verdict, keep_above, note_damaged, prune_to, show_blocks, view_coins, want_again,
+    Chain, ChainError, Event, MAX_TIP_AGE, PRUNE_ON_REQUEST, Poll, Source, Verdict, show_blocks,
 };
 use godwit_p2p::{
-    Action, ChainEvent, ChainRequest, Event as PeersEvent, FilterData, HeaderIndex, NetCommand,
-    NetEvent, NodeCommand, Now, OutboxFull, PeerId, Peers, ReadId, RefusedHeader,
+    Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderIndex, NetCommand, NetEvent, Now,
+    PeerId, Peers, ReadId, RefusedHeader,
 };
-use godwit_primitives::{BlockHash, BlockHeader, Txid};
+use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
 
 use super::filters::FilterReads;
@@ -517,106 +515,5 @@ impl NodeCore {
         self.submissions.waiting.insert(ticket, from);
         self.operator.idle = false;
         self.chain.receive_block(bytes, ticket);
-    }
-}
-
-impl NodeState for NodeCore {
-    fn chain(&self) -> &Chain {
-        &self.chain
-    }
-
-    fn accept_header(&mut self, header: &BlockHeader) -> Result<(), Reject> {
-        let now = self.operator.now.unix;
-        self.chain.accept_header(header, header.block_hash(), now).map(drop)
-    }
-
-    fn note_damaged(&mut self, id: NodeId) {
-        note_damaged(&mut self.chain, id);
-    }
-
-    fn peers(&self) -> &Peers {
-        &self.peers
-    }
-
-    fn now(&self) -> Now {
-        self.operator.now
-    }
-
-    fn network_active(&self) -> bool {
-        self.operator.network_active
-    }
-
-    fn command(&mut self, command: NodeCommand) {
-        let now = self.operator.now;
-        if let NodeCommand::SetNetworkActive(active) = command {
-            self.operator.network_active = active;
-        }
-        self.tell(now, PeersEvent::Operator(command));
-        self.apply_actions(now);
-    }
-
-    fn is_idle(&self) -> bool {
-        self.operator.idle
-    }
-
-    fn overrule(&mut self, hash: &BlockHash, word: Word) -> Result<(), Overruled> {
-        self.operator.idle = false;
-        let done = match word {
-            Word::Invalid => self.chain.invalidate_block(hash),
-            Word::Reconsidered => self.chain.reconsider_block(hash),
-            Word::Preferred => self.chain.prefer_block(hash),
-        };
-        done.map_err(|error| match error {
-            OverruleError::Unknown(_) => Overruled::Unknown,
-            OverruleError::Genesis => Overruled::Genesis,
-            OverruleError::Chain(error) => {
-                let text = error.to_string();
-                self.operator.fault = Some(error);
-                Overruled::Refused(text)
-            }
-            refused => Overruled::Refused(refused.to_string()),
-        })
-    }
-
-    fn fetch_block(&mut self, peer: PeerId, id: NodeId) {
-        want_again(&mut self.chain, id);
-        let hash = self.chain.tree().node(id).hash;
-        self.command(NodeCommand::FetchBlock(peer, hash));
-    }
-
-    fn prune_to(&mut self, height: u32) {
-        prune_to(&mut self.chain, height);
-    }
-
-    fn keep_above(&mut self, reader: &'static str, height: Option<u32>) {
-        keep_above(&mut self.chain, reader, height);
-    }
-
-    fn filters_read(&mut self, request: ReadId, data: Option<FilterData>) {
-        let now = self.operator.now;
-        self.tell(now, ChainEvent::FiltersRead { request, data });
-        self.apply_actions(now);
-    }
-
-    fn send_transactions(&mut self, sending: Sending) -> Result<(), NotSent> {
-        let outbox = self.peers.outbox();
-        if sending.tip != self.chain.tip_point().hash || sending.outbox != outbox.version() {
-            return Err(NotSent::Moved);
-        }
-        self.peers
-            .send_transactions(sending.txs, &sending.replaced)
-            .map_err(|OutboxFull| NotSent::Full)
-    }
-
-    fn announce_again(&mut self, txid: &Txid) {
-        self.peers.announce_again(txid);
-    }
-
-    fn view_coins(&mut self, to: Weak<Sender<CoinsView>>) {
-        view_coins(&mut self.chain, to);
-    }
-
-    fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>) {
-        self.hand_in(Submitted::Caller(outcome), bytes);
     }
 }

@@ -249,9 +249,8 @@ impl<'a> Node<'a> {
             Some(_) => Anchors::default(),
             None => peers_file.load_anchors(),
         };
-        let (params, now) = (Arc::clone(chain.params()), now(started));
-        let mut peers_config = peers_config(options, &params, max_connections, pool, seed);
-        let indexes = Opened::open(config, &mut chain)?;
+        let (indexes, now) = (Opened::open(config, &mut chain)?, now(started));
+        let mut peers_config = peers_config(options, chain.params(), max_connections, pool, seed);
         peers_config.services =
             offered(config, &chain, &indexes, peers_config.services) | transport(encrypted);
         warn_of_clock(now, &chain);

@@ -19,13 +19,10 @@ use crate::{
     ReadId, Services, SocketId, Target, Version, VersionAddress,
 };
 
-/// When the tests begin, in seconds since 1970.
+/// When the tests begin, in seconds since 1970, and what full nodes offer.
 pub(super) const START: i64 = 1_700_000_000;
-
-/// What full nodes offer.
 pub(super) const FULL: Services = Services(1 | 8 | 1024);
 
-/// A message that the engine sent.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Sent {
     Message(Message),

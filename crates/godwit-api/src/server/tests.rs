@@ -252,7 +252,7 @@ fn resources_need_no_login_and_what_is_sent_for_them_is_small() {
     assert!(get(&server, "/rest/x", "").starts_with("HTTP/1.1 404"));
     assert!(get(&server, "http://a/rest/chaininfo.json", "").starts_with("HTTP/1.1 404"));
     assert!(get(&server, "/", "{}").starts_with("HTTP/1.1 401"), "methods need one");
-    let sent = |bytes: usize| get(&server, "/rest/mempool/info.json", &" ".repeat(bytes));
+    let sent = |bytes: usize| get(&server, "/rest/chaininfo.json", &" ".repeat(bytes));
     assert!(sent(64 << 10).starts_with("HTTP/1.1 200"));
     assert!(sent((64 << 10) + 1).starts_with("HTTP/1.1 413"));
     let without = start(options());

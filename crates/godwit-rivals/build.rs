@@ -6,6 +6,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use godwit_core_source::compile_wrapper;
+
 /// What Core's build gives g++ beside the level (its CMake summary, GCC 12, x86-64), less what only
 /// chooses warnings.
 const CORE_FLAGS: &[&str] = &[
@@ -20,12 +22,9 @@ const CORE_FLAGS: &[&str] = &[
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=cpp");
-    // LevelDB's headers must be those of the library that is linked.
-    println!("cargo:rerun-if-changed=../../Cargo.lock");
     build_control(&out);
-    build_leveldb();
+    let leveldb = "src/leveldb/include";
+    compile_wrapper(&mut cpp(), "cpp/leveldb.cpp", leveldb, "godwit_rivals_leveldb");
     if env::var_os("CARGO_FEATURE_RIVALS").is_some() {
         build_rocksdb();
     }
@@ -101,31 +100,6 @@ fn isolated(object: &Path, name: &str) -> PathBuf {
 fn run(program: &str, arguments: &[&OsStr]) {
     let status = Command::new(program).args(arguments).status();
     assert!(status.is_ok_and(|status| status.success()), "{program} (package binutils) failed");
-}
-
-fn build_leveldb() {
-    let include = kernel_source().join("src/leveldb/include");
-    assert!(include.is_dir(), "no LevelDB headers in {}", include.display());
-    cpp()
-        .file("cpp/leveldb.cpp")
-        .flag(format!("-isystem{}", include.display()))
-        .opt_level(2)
-        .compile("godwit_rivals_leveldb");
-}
-
-/// Core's source inside `libbitcoinkernel-sys`, which tells its dependents no path.
-fn kernel_source() -> PathBuf {
-    let target = env::var("TARGET").expect("cargo sets it");
-    let output = Command::new(env::var_os("CARGO").expect("cargo sets it"))
-        .args(["metadata", "--format-version=1", "--locked", "--filter-platform", &target])
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let packages = metadata["packages"].as_array().expect("packages");
-    let kernel = packages.iter().find(|package| package["name"] == "libbitcoinkernel-sys");
-    let manifest = kernel.and_then(|package| package["manifest_path"].as_str());
-    Path::new(manifest.expect("bitcoinkernel depends on it")).with_file_name("bitcoin")
 }
 
 fn build_rocksdb() {

@@ -16,6 +16,7 @@ struct Room {
 const STREAM: &str = "godwit-stream";
 const PRIMITIVES: &str = "godwit-primitives";
 const CONSENSUS: &str = "godwit-consensus";
+const CORE_SOURCE: &str = "godwit-core-source";
 const ENGINE: &str = "godwit-engine";
 const SCRIPT: &str = "godwit-script";
 const DISK: &str = "godwit-disk";
@@ -46,7 +47,8 @@ const ROOMS: &[Room] = &[
     Room { name: STREAM, may_use: &[], tests_may_use: &[] },
     Room { name: PRIMITIVES, may_use: &[STREAM], tests_may_use: &[TESTDATA] },
     Room { name: CONSENSUS, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
-    Room { name: ENGINE, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[] },
+    Room { name: CORE_SOURCE, may_use: &[], tests_may_use: &[] },
+    Room { name: ENGINE, may_use: &[STREAM, PRIMITIVES, CORE_SOURCE], tests_may_use: &[] },
     Room {
         name: SCRIPT,
         may_use: &[STREAM, PRIMITIVES, ENGINE, VERIFY],
@@ -92,7 +94,11 @@ const ROOMS: &[Room] = &[
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN, INDEX, P2P, POLICY, SECRET, RPC],
         tests_may_use: &[],
     },
-    Room { name: HANDOVER, may_use: &[STREAM, PRIMITIVES, STORE, CHAIN], tests_may_use: &[SIM] },
+    Room {
+        name: HANDOVER,
+        may_use: &[STREAM, PRIMITIVES, CORE_SOURCE, STORE, CHAIN],
+        tests_may_use: &[SIM],
+    },
     Room { name: CLIENT, may_use: &[RPC], tests_may_use: &[] },
     Room { name: CLI, may_use: &[PRIMITIVES, PROGRAM, RPC, CLIENT], tests_may_use: &[] },
     Room {
@@ -103,7 +109,7 @@ const ROOMS: &[Room] = &[
     Room { name: SECRET, may_use: &[STREAM], tests_may_use: &[KEYS, TESTDATA] },
     Room { name: KEYS, may_use: &[STREAM, SECRET], tests_may_use: &[PRIMITIVES, ENGINE, TESTDATA] },
     Room { name: VERIFY, may_use: &[], tests_may_use: &[TESTDATA] },
-    Room { name: RIVALS, may_use: &[], tests_may_use: &[TESTDATA] },
+    Room { name: RIVALS, may_use: &[CORE_SOURCE], tests_may_use: &[TESTDATA] },
     Room {
         name: "godwit-bench",
         may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, P2P, SECRET, KEYS, RIVALS, TESTDATA],

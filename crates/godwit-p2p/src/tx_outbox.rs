@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use godwit_primitives::{Amount, BlockHash, BlockView, OutPoint, TxView, Txid, Wtxid, money_range};
 
-use crate::index::{HeaderIndex, is_ancestor};
 use crate::saved_file::{self, SavedFileError};
 
 /// Transactions in the outbox at most.
@@ -368,8 +367,8 @@ impl TxOutbox {
         })
     }
 
-    /// An outbox from the content of `outbox.dat`. What was in a block that is not in the active chain waits
-    /// again.
+    /// An outbox from the content of `outbox.dat`. What was in a block that is not in the active chain, as
+    /// `is_active` says, waits again.
     ///
     /// # Errors
     ///
@@ -377,7 +376,7 @@ impl TxOutbox {
     pub fn from_bytes(
         bytes: &[u8],
         magic: [u8; 4],
-        index: &dyn HeaderIndex,
+        is_active: impl Fn(&BlockHash) -> bool,
     ) -> Result<Self, SavedFileError> {
         let mut reader = saved_file::open(bytes, magic)?;
         let mut outbox = Self::default();
@@ -401,9 +400,7 @@ impl TxOutbox {
             {
                 return Err(SavedFileError::Inconsistent);
             }
-            let is_active =
-                index.find(&hash).is_some_and(|header| is_ancestor(index, header, index.tip()));
-            outbox.insert(tx, is_active.then_some((hash, block_height)));
+            outbox.insert(tx, is_active(&hash).then_some((hash, block_height)));
         }
         match reader.is_empty() {
             true => Ok(outbox),

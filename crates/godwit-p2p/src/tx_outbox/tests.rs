@@ -5,45 +5,12 @@ use godwit_primitives::{Block, BlockHeader, MerkleRoot, Transaction, TxIn, TxOut
 use godwit_stream::{DataStream, Encode};
 
 use super::*;
-use crate::{HeaderId, HeaderInfo};
 
 const MAGIC: [u8; 4] = [1, 2, 3, 4];
 
 /// No chain: no block is in it.
-struct Nothing;
-
-impl HeaderIndex for Nothing {
-    fn find(&self, _: &BlockHash) -> Option<HeaderId> {
-        None
-    }
-
-    fn get(&self, _: HeaderId) -> HeaderInfo {
-        unreachable!("there is none")
-    }
-
-    fn median_time_past(&self, _: HeaderId) -> u32 {
-        unreachable!("there is none")
-    }
-
-    fn ancestor(&self, _: HeaderId, _: u32) -> Option<HeaderId> {
-        unreachable!("there is none")
-    }
-
-    fn parent(&self, _: HeaderId) -> Option<HeaderId> {
-        unreachable!("there is none")
-    }
-
-    fn tip(&self) -> HeaderId {
-        unreachable!("there is none")
-    }
-
-    fn best_header(&self) -> HeaderId {
-        unreachable!("there is none")
-    }
-
-    fn prune_height(&self) -> u32 {
-        0
-    }
+fn nowhere(_: &BlockHash) -> bool {
+    false
 }
 
 fn spending(prevouts: &[OutPoint], script: usize) -> Transaction {
@@ -265,13 +232,18 @@ fn the_file_gives_back_what_was_written() {
     let block = block(&[&parent]);
     outbox.note_block(block.hash(), 10, block.view());
     let bytes = outbox.to_bytes(MAGIC);
-    let read = TxOutbox::from_bytes(&bytes, MAGIC, &Nothing).expect("it is undamaged");
+    let read = TxOutbox::from_bytes(&bytes, MAGIC, nowhere).expect("it is undamaged");
     // No chain has the block: what was in it waits.
     let waiting: Vec<OutboxTx> = read.waiting().map(|tx| OutboxTx::clone(tx)).collect();
     assert_eq!(waiting, [kept(&parent, 1_000), kept(&child, 1_000), kept(&other, 1_000)]);
     assert_eq!(read.memory(), outbox.memory());
+    // With a chain that has it, only the others do.
+    let is_active = |hash: &BlockHash| *hash == block.hash();
+    let read = TxOutbox::from_bytes(&bytes, MAGIC, is_active).expect("it is undamaged");
+    let waiting: Vec<OutboxTx> = read.waiting().map(|tx| OutboxTx::clone(tx)).collect();
+    assert_eq!(waiting, [kept(&child, 1_000), kept(&other, 1_000)]);
     let empty = TxOutbox::default().to_bytes(MAGIC);
-    assert!(TxOutbox::from_bytes(&empty, MAGIC, &Nothing).expect("it is empty").is_empty());
+    assert!(TxOutbox::from_bytes(&empty, MAGIC, nowhere).expect("it is empty").is_empty());
 }
 
 #[test]
@@ -283,11 +255,11 @@ fn any_damage_of_the_file_is_noticed() {
     for place in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[place] ^= 1;
-        assert!(TxOutbox::from_bytes(&damaged, MAGIC, &Nothing).is_err(), "byte {place}");
-        assert!(TxOutbox::from_bytes(&bytes[..place], MAGIC, &Nothing).is_err(), "{place} bytes");
+        assert!(TxOutbox::from_bytes(&damaged, MAGIC, nowhere).is_err(), "byte {place}");
+        assert!(TxOutbox::from_bytes(&bytes[..place], MAGIC, nowhere).is_err(), "{place} bytes");
     }
-    assert!(TxOutbox::from_bytes(&[&bytes[..], &[0]].concat(), MAGIC, &Nothing).is_err());
-    assert!(TxOutbox::from_bytes(&bytes, [0; 4], &Nothing).is_err(), "another network's");
+    assert!(TxOutbox::from_bytes(&[&bytes[..], &[0]].concat(), MAGIC, nowhere).is_err());
+    assert!(TxOutbox::from_bytes(&bytes, [0; 4], nowhere).is_err(), "another network's");
 }
 
 #[test]
@@ -307,7 +279,7 @@ fn a_file_that_contradicts_itself_is_refused() {
             }
         })
     };
-    let read = |txs: &[OutboxTx]| TxOutbox::from_bytes(&written(txs), MAGIC, &Nothing).map(drop);
+    let read = |txs: &[OutboxTx]| TxOutbox::from_bytes(&written(txs), MAGIC, nowhere).map(drop);
     let good = kept(&parent, 1);
     assert_eq!(read(&[good.clone(), kept(&child, 1)]), Ok(()));
     let refused = Err(SavedFileError::Inconsistent);

@@ -10,7 +10,7 @@ use crossbeam_channel::never;
 use godwit_api::{BanFile, NodeState, Server, Zmq};
 use godwit_chain::{Chain, ChainError, CoinAtTip, Places, Poll, wait_with_both};
 use godwit_p2p::{Anchors, NodeCommand, Now, Peers, Services};
-use godwit_primitives::OutPoint;
+use godwit_primitives::{BlockHash, OutPoint};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use indicatif::MultiProgress;
@@ -182,7 +182,9 @@ fn open_outbox(chain: &Chain, peers: &mut Peers, dir: &Path) -> Result<OutboxFil
     let magic = chain.params().magic;
     let file = OutboxFile::new(Arc::new(RealDisk), &Threads::default(), dir, magic);
     let mut file = file.map_err(ChainError::Spawn)?;
-    let mut outbox = file.load(&ChainIndex(chain));
+    let (tree, tip) = (chain.tree(), chain.tip());
+    let is_active = |hash: &BlockHash| tree.find(hash).is_some_and(|id| tree.is_ancestor(id, tip));
+    let mut outbox = file.load(is_active);
     let places = Places::of(chain);
     let is_coin = |outpoint: &OutPoint| match places.coin(outpoint) {
         CoinAtTip::Known(coin) => Ok(coin.is_some()),

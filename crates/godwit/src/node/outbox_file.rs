@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use godwit_p2p::{HeaderIndex, TxOutbox};
+use godwit_p2p::TxOutbox;
+use godwit_primitives::BlockHash;
 use godwit_store::disk::Disk;
 use godwit_store::exec::{Executor, Priority, Workers};
 
@@ -57,14 +58,14 @@ impl OutboxFile {
         Ok(Self { disk, path, magic, writer, saving, unwritten, saved: 0, again: Duration::ZERO })
     }
 
-    /// Reads the outbox; an empty one if there is no file. One that cannot be read or is damaged is put
-    /// aside. Blocks the calling thread, so it is for the start.
-    pub fn load(&mut self, index: &dyn HeaderIndex) -> TxOutbox {
+    /// Reads the outbox, of a chain that has the blocks that `is_active` says; an empty one if there is no
+    /// file. One that cannot be read or is damaged is put aside. Blocks the calling thread, so it is for the
+    /// start.
+    pub fn load(&mut self, is_active: impl Fn(&BlockHash) -> bool) -> TxOutbox {
         let outbox = match read(&*self.disk, &self.path, MAX_OUTBOX_FILE) {
             Ok(None) => return TxOutbox::default(),
-            Ok(Some(bytes)) => {
-                TxOutbox::from_bytes(&bytes, self.magic, index).map_err(|error| error.to_string())
-            }
+            Ok(Some(bytes)) => TxOutbox::from_bytes(&bytes, self.magic, is_active)
+                .map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match outbox {

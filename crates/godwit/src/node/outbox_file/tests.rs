@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 
-use godwit_p2p::{HeaderId, HeaderInfo, OutboxTx};
+use godwit_p2p::OutboxTx;
 use godwit_primitives::{BlockHash, TxView};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
@@ -12,40 +12,8 @@ use super::*;
 const MAGIC: [u8; 4] = [1, 2, 3, 4];
 
 /// No chain: no block is in it.
-struct Nothing;
-
-impl HeaderIndex for Nothing {
-    fn find(&self, _: &BlockHash) -> Option<HeaderId> {
-        None
-    }
-
-    fn get(&self, _: HeaderId) -> HeaderInfo {
-        unreachable!("there is none")
-    }
-
-    fn median_time_past(&self, _: HeaderId) -> u32 {
-        unreachable!("there is none")
-    }
-
-    fn ancestor(&self, _: HeaderId, _: u32) -> Option<HeaderId> {
-        unreachable!("there is none")
-    }
-
-    fn parent(&self, _: HeaderId) -> Option<HeaderId> {
-        unreachable!("there is none")
-    }
-
-    fn tip(&self) -> HeaderId {
-        unreachable!("there is none")
-    }
-
-    fn best_header(&self) -> HeaderId {
-        unreachable!("there is none")
-    }
-
-    fn prune_height(&self) -> u32 {
-        0
-    }
+fn nowhere(_: &BlockHash) -> bool {
+    false
 }
 
 /// With one transaction.
@@ -70,16 +38,16 @@ fn waiting(outbox: &TxOutbox) -> Vec<OutboxTx> {
 #[test]
 fn an_outbox_is_kept() {
     let temp = tempfile::tempdir().expect("a temporary directory");
-    assert!(file_in(temp.path()).load(&Nothing).is_empty());
+    assert!(file_in(temp.path()).load(nowhere).is_empty());
     file_in(temp.path()).end(&TxOutbox::default());
     assert!(!temp.path().join(OUTBOX_FILE).exists(), "nothing has changed");
     let mut file = file_in(temp.path());
     file.keep(Duration::ZERO, &outbox(1));
     // Dropped: it is written.
     drop(file);
-    assert_eq!(waiting(&file_in(temp.path()).load(&Nothing)), waiting(&outbox(1)));
+    assert_eq!(waiting(&file_in(temp.path()).load(nowhere)), waiting(&outbox(1)));
     file_in(temp.path()).end(&outbox(2));
-    assert_eq!(waiting(&file_in(temp.path()).load(&Nothing)), waiting(&outbox(2)));
+    assert_eq!(waiting(&file_in(temp.path()).load(nowhere)), waiting(&outbox(2)));
     assert!(!temp.path().join("outbox.dat.new").exists());
 }
 
@@ -93,7 +61,7 @@ fn a_damaged_outbox_is_put_aside() {
     let long = vec![0; MAX_OUTBOX_FILE as usize + 1];
     for damaged in [&bytes[..], &bytes[..40], &[], &long] {
         fs::write(&path, damaged).expect("the file");
-        assert!(file_in(temp.path()).load(&Nothing).is_empty());
+        assert!(file_in(temp.path()).load(nowhere).is_empty());
         assert_eq!(fs::read(temp.path().join("outbox.dat.bak")).expect("it is kept"), damaged);
         assert!(!path.exists());
     }
@@ -127,11 +95,11 @@ fn a_write_that_fails_is_made_again_later_and_at_the_end() {
     assert!(!path.exists(), "it is too early");
     file.keep(RETRY, &outbox);
     settle(&file);
-    assert_eq!(waiting(&file_in(temp.path()).load(&Nothing)), waiting(&outbox));
+    assert_eq!(waiting(&file_in(temp.path()).load(nowhere)), waiting(&outbox));
     fs::remove_file(&path).expect("it is ours");
     file.keep(RETRY * 10, &outbox);
     file.end(&outbox);
     assert!(!path.exists(), "it was written");
     failed().end(&outbox);
-    assert_eq!(waiting(&file_in(temp.path()).load(&Nothing)), waiting(&outbox));
+    assert_eq!(waiting(&file_in(temp.path()).load(nowhere)), waiting(&outbox));
 }

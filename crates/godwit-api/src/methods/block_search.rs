@@ -1,6 +1,6 @@
 //! The blocks that concern descriptors, by their filters.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 use godwit_chain::{Chain, NodeId};
@@ -20,6 +20,9 @@ const BLOCKS: u32 = 1_000;
 
 /// Blocks that one search finds: some megabytes of hashes.
 const MAX_FOUND: usize = 200_000;
+
+/// Memory of a block that is named: where it is in the chain and on disk.
+const PER_NAMED: usize = 300;
 
 /// Memory of a hash that was found: the value, its text, and that of the answer.
 const PER_FOUND: usize = 300;
@@ -193,32 +196,38 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result<Json, RpcError> {
 }
 
 /// Blocks of the active chain by their hashes, in order and each once.
-fn named_blocks(call: &Call<'_>) -> Result<Vec<(ChainPoint, BlockSource)>, RpcError> {
-    let mut hashes: Vec<BlockHash> = Vec::new();
-    for hash in call.arg(0).as_list()? {
-        hashes.push(parse::hash(hash, "blockhash")?);
+fn named_blocks(call: &mut Call<'_>) -> Result<Vec<(ChainPoint, BlockSource)>, RpcError> {
+    let list = call.arg(0).as_list()?;
+    let hashes: Result<Vec<BlockHash>, _> =
+        list.iter().map(|hash| parse::hash(hash, "blockhash")).collect();
+    let hashes = hashes?;
+    call.room.grow(hashes.len() * PER_NAMED)?;
+    let mut found = BTreeMap::new();
+    for hashes in hashes.chunks(BLOCKS as usize) {
+        let hashes = hashes.to_vec();
+        let part = call.node.ask(move |node| {
+            let chain = node.chain();
+            let of_block = |hash: BlockHash| {
+                let id = super::find(chain, &hash)?;
+                if !super::is_active(chain, id) {
+                    return Err(unfit("Block is not in main chain"));
+                }
+                let height = chain.tree().node(id).height;
+                Ok((height, (ChainPoint { hash, height }, id)))
+            };
+            hashes.into_iter().map(of_block).collect::<Result<Vec<_>, _>>()
+        })??;
+        found.extend(part);
     }
-    let found = call.node.ask(move |node| {
-        let chain = node.chain();
-        let mut found = Vec::with_capacity(hashes.len());
-        for hash in &hashes {
-            let id = super::find(chain, hash)?;
-            if !super::is_active(chain, id) {
-                return Err(unfit("Block is not in main chain"));
-            }
-            let height = chain.tree().node(id).height;
-            found.push((ChainPoint { hash: *hash, height }, id));
-        }
-        Ok(found)
-    })??;
-    let mut found = found;
-    found.sort_by_key(|(point, _)| point.height);
-    found.dedup_by_key(|(point, _)| point.height);
-    let ids: Vec<NodeId> = found.iter().map(|(_, id)| *id).collect();
-    let sources = call.node.ask(move |node| {
-        ids.iter().map(|id| source(node.chain(), *id)).collect::<Result<Vec<_>, _>>()
-    })??;
-    Ok(found.into_iter().map(|(point, _)| point).zip(sources).collect())
+    let (points, ids): (Vec<_>, Vec<_>) = found.into_values().unzip();
+    let mut sources = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(BLOCKS as usize) {
+        let ids = ids.to_vec();
+        sources.extend(call.node.ask(move |node| {
+            ids.iter().map(|id| source(node.chain(), *id)).collect::<Result<Vec<_>, _>>()
+        })??);
+    }
+    Ok(points.into_iter().zip(sources).collect())
 }
 
 pub(super) fn activity(call: &mut Call<'_>) -> Result<Json, RpcError> {

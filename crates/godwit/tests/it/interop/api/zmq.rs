@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use godwit_primitives::Block;
@@ -18,6 +18,8 @@ use crate::node::Node;
 const SUBSCRIBER: &str = r#"
 import sys, threading, zmq
 context = zmq.Context()
+# Or the lines of two addresses mix: print writes their ends separately.
+one_at_a_time = threading.Lock()
 for argument in sys.argv[1:]:
     address, _, topics = argument.partition(" ")
     def listen(address, topics):
@@ -28,7 +30,8 @@ for argument in sys.argv[1:]:
         socket.connect(address)
         while True:
             topic, body, number = socket.recv_multipart()
-            print(address, topic.decode(), body.hex(), int.from_bytes(number, "little"), flush=True)
+            with one_at_a_time:
+                print(address, topic.decode(), body.hex(), int.from_bytes(number, "little"), flush=True)
     threading.Thread(target=listen, args=(address, topics), daemon=True).start()
 sys.stdin.read()
 "#;
@@ -73,6 +76,15 @@ impl Subscriber {
     #[track_caller]
     fn next(&self) -> (String, Message) {
         self.lines.recv_timeout(Duration::from_secs(120)).expect("a message")
+    }
+
+    /// The next message of any address that comes soon.
+    #[track_caller]
+    fn next_soon(&self) -> Option<(String, Message)> {
+        match self.lines.recv_timeout(Duration::from_millis(500)) {
+            Err(RecvTimeoutError::Disconnected) => panic!("nobody listens any more"),
+            message => message.ok(),
+        }
     }
 
     /// What comes, until all was said of a tip.
@@ -264,7 +276,7 @@ fn subscribed(
     for n in 1.. {
         tip = block::on(&tip, chain.summary.height + n, 20, &[]);
         godwit.call("submitblock", &json!([hex::encode(&tip)]));
-        if let Ok((_, first)) = subscriber.lines.recv_timeout(Duration::from_millis(500)) {
+        if let Some((_, first)) = subscriber.next_soon() {
             let mut heard = vec![first];
             heard.extend(subscriber.until_tip(&chain::hash(&tip)));
             if heard.len() >= 5 {
@@ -298,9 +310,7 @@ fn topics_are_chosen_by_their_beginnings() {
     for n in 1.. {
         tip = block::on(&tip, chain.summary.height + n, 20, &[]);
         godwit.call("submitblock", &json!([hex::encode(&tip)]));
-        while let Ok((address, (topic, ..))) =
-            subscriber.lines.recv_timeout(Duration::from_millis(200))
-        {
+        while let Some((address, (topic, ..))) = subscriber.next_soon() {
             heard.insert((address == v6, topic));
         }
         if heard.len() >= 4 {

@@ -197,10 +197,7 @@ mod tests {
         };
         let secrets: Vec<[u8; 32]> =
             (0..5_000).map(|_| std::array::from_fn(|_| byte() | 0x80)).collect();
-        let made: Vec<Needle> = secrets
-            .iter()
-            .map(|secret| Needle::raw("x", SecretSlice::new(secret)).expect("memory"))
-            .collect();
+        let made = made_of(&secrets);
         let patterns = Patterns::new(&made).expect("memory");
         assert!(patterns.filter.len() * 64 > *FILTER_BITS.start());
         let parts = secrets.iter().map(|secret| [&secret[5..21], &[0x7f; 3]].concat());
@@ -211,6 +208,20 @@ mod tests {
         assert_eq!(found, expected);
     }
 
+    fn plant(text: &mut [u8], needles: &[Vec<u8>], places: Vec<(prop::sample::Index, usize)>) {
+        for (which, place) in places {
+            let needle = which.get(needles);
+            if let Some(target) = text.get_mut(place..place + needle.len()) {
+                target.copy_from_slice(needle);
+            }
+        }
+    }
+
+    fn made_of<S: AsRef<[u8]>>(secrets: &[S]) -> Vec<Needle> {
+        let made = |secret: &S| Needle::raw("x", SecretSlice::new(secret.as_ref()));
+        secrets.iter().map(|secret| made(secret).expect("memory")).collect()
+    }
+
     proptest! {
         #[test]
         fn it_finds_what_comparing_everywhere_finds(
@@ -218,16 +229,8 @@ mod tests {
             needles in prop::collection::vec(prop::collection::vec(0u8..3, 8..12), 1..8),
             places in prop::collection::vec((any::<prop::sample::Index>(), 0usize..300), 0..6),
         ) {
-            for (which, place) in places {
-                let needle = which.get(&needles);
-                if let Some(target) = text.get_mut(place..place + needle.len()) {
-                    target.copy_from_slice(needle);
-                }
-            }
-            let made: Vec<Needle> = needles
-                .iter()
-                .map(|bytes| Needle::raw("x", SecretSlice::new(bytes)).expect("memory"))
-                .collect();
+            plant(&mut text, &needles, places);
+            let made = made_of(&needles);
             let patterns = Patterns::new(&made).expect("memory");
             let mut found = Vec::new();
             patterns.search(&text, |offset, index, run| {
@@ -252,16 +255,8 @@ mod tests {
         ) {
             let mut text: Vec<u8> =
                 pieces.into_iter().flat_map(|(zeros, piece)| [vec![0; zeros], piece].concat()).collect();
-            for (which, place) in places {
-                let needle = which.get(&needles);
-                if let Some(target) = text.get_mut(place..place + needle.len()) {
-                    target.copy_from_slice(needle);
-                }
-            }
-            let made: Vec<Needle> = needles
-                .iter()
-                .map(|bytes| Needle::raw("x", SecretSlice::new(bytes)).expect("memory"))
-                .collect();
+            plant(&mut text, &needles, places);
+            let made = made_of(&needles);
             let patterns = Patterns::new(&made).expect("memory");
             let mut found = std::collections::BTreeSet::new();
             patterns.search(&text, |offset, index, run| {

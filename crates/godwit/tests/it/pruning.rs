@@ -16,16 +16,16 @@ use crate::sync::{free_port, serve, stops_in_time};
 const FAT: u16 = 140;
 
 /// Blocks that a pruned node keeps whatever its target is (`MIN_BLOCKS_TO_KEEP`), and a few more.
-const THIN: u16 = 300;
+pub(crate) const THIN: u16 = 300;
 
 /// MiB that may stay: less than one block file, more than what is behind it.
 const TARGET: u64 = 100;
 
-/// The small chain, then fat blocks that fill a block file, then thin ones.
-pub(crate) fn long_chain() -> Vec<Vec<u8>> {
+/// The small chain, then fat blocks that fill a block file, then so many thin ones.
+pub(crate) fn long_chain(thin: u16) -> Vec<Vec<u8>> {
     let mut blocks = small_chain().to_vec();
     let first = blocks.len() as u16 + 1;
-    for height in first..first + FAT + THIN {
+    for height in first..first + FAT + thin {
         let filler = if height < first + FAT { 980_000 } else { 0 };
         // OP_RETURN: nobody can spend it, so it is no coin.
         let script_pubkey = [vec![0x6a], vec![0; filler]].concat();
@@ -57,7 +57,7 @@ fn end(stats: &Value) -> [&Value; 3] {
 #[test]
 fn a_node_that_prunes_syncs_deletes_old_files_and_starts_again() {
     let (server, node) = (Node::new("regtest"), Node::new("regtest"));
-    let blocks = long_chain();
+    let blocks = long_chain(THIN);
     let path = server.beside("chain.dat");
     write_dat(&path, &blocks);
     server.import(&path);

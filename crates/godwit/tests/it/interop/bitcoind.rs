@@ -25,6 +25,12 @@ pub(super) struct Start<'a> {
     pub(super) options: &'a [&'a str],
 }
 
+/// One that has the chain already, with more options; `None` when there is none in the cache.
+#[track_caller]
+pub(super) fn with_chain(chain: &RecentChain, options: &[&str]) -> Option<ForeignNode> {
+    start(&Start { chain: Some(chain), options, ..Start::default() })
+}
+
 /// A bitcoind of its own; `None` when there is none in the cache.
 #[track_caller]
 pub(super) fn start(start: &Start<'_>) -> Option<ForeignNode> {

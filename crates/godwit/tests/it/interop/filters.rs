@@ -3,6 +3,7 @@
 use godwit_primitives::sha256::sha256d;
 use serde_json::json;
 
+use super::FILTERS;
 use super::api::Answering;
 use super::chain::RecentChain;
 use super::peer::{Answers, Peer};
@@ -10,7 +11,6 @@ use super::rpc::Rpc;
 use super::{bitcoind, block, chain, free_port, wait_until};
 use crate::node::Node;
 
-const FILTERS: &str = "-blockfilterindex=basic";
 const SERVED: &str = "-peerblockfilters";
 const NAME: &str = "basic block filter index";
 /// The service's bit.
@@ -171,9 +171,7 @@ fn summary(answers: &Answers) -> String {
 #[test]
 fn a_node_that_serves_no_filters_ends_the_connection_as_bitcoind_does() {
     let chain = chain::recent();
-    let start =
-        bitcoind::Start { chain: Some(chain), options: &[FILTERS], ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[FILTERS]) else { return };
     let (node, port) = (Node::new("regtest"), free_port());
     let options = [FILTERS.to_owned(), format!("-port={port}"), "-listen=1".to_owned()];
     let _godwit = Answering::with_chain(&node, chain, &options);

@@ -18,7 +18,7 @@ use super::{block, say, wait_until};
 use crate::blocks::write_dat;
 use crate::hand_over::{hand_over, names, stats};
 use crate::node::Node;
-use crate::pruning::long_chain;
+use crate::pruning::{THIN, long_chain};
 
 /// `tools/build-bitcoind` builds them; the last path is where the oldest version puts its programs.
 const VERSIONS: [(&str, &str); 4] = [
@@ -206,7 +206,7 @@ fn a_pruned_directory_is_handed_over() {
     if programs.is_empty() {
         return;
     }
-    let (node, blocks) = (Node::new("regtest"), long_chain());
+    let (node, blocks) = (Node::new("regtest"), long_chain(THIN));
     let path = node.beside("chain.dat");
     write_dat(&path, &blocks);
     node.run(&[&"import", &"-prune=100", &path]).expect(Exit::Success);

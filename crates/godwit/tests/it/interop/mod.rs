@@ -28,6 +28,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// An option of both nodes.
+const FILTERS: &str = "-blockfilterindex=basic";
+
 /// How long anything may take before a test gives up. No result depends on it.
 const LIMIT: Duration = Duration::from_secs(180);
 

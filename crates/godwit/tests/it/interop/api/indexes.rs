@@ -4,6 +4,7 @@ use godwit::exit::Exit;
 use godwit_primitives::{Block, Txid};
 use serde_json::{Value, json};
 
+use super::super::FILTERS;
 use super::super::chain::RecentChain;
 use super::super::{bitcoind, block, chain, wait_until};
 use super::methods::assert_same;
@@ -12,7 +13,6 @@ use crate::node::Node;
 use crate::running::Running;
 
 const TXINDEX: &str = "-txindex";
-const FILTERS: &str = "-blockfilterindex=basic";
 
 /// Waits until an index is at a height.
 #[track_caller]
@@ -61,9 +61,7 @@ fn of_no_transaction(chain: &RecentChain) -> Vec<(&'static str, Value)> {
 #[test]
 fn transactions_are_found_as_bitcoind_finds_them() {
     let chain = chain::recent();
-    let start =
-        bitcoind::Start { chain: Some(chain), options: &[TXINDEX], ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[TXINDEX]) else { return };
     let node = Node::new("regtest");
     let options = [TXINDEX.to_owned()];
     let mut godwit = Answering::with_chain(&node, chain, &options);
@@ -123,9 +121,7 @@ fn transactions_are_found_as_bitcoind_finds_them() {
 #[test]
 fn filters_are_bitcoind_s() {
     let chain = chain::recent();
-    let start =
-        bitcoind::Start { chain: Some(chain), options: &[FILTERS], ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[FILTERS]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[FILTERS.to_owned()]);
     let theirs = bitcoind.rpc.port();

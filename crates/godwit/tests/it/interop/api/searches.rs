@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::super::FILTERS;
 use super::super::{bitcoind, block, chain, wait_until};
 use super::Answering;
 use super::arguments::{EXTENDED, KEY};
 use super::methods::assert_same;
 use crate::node::Node;
 
-const FILTERS: &str = "-blockfilterindex=basic";
 const NAME: &str = "basic block filter index";
 
 /// Scripts that a block creates and spends, as descriptors.
@@ -80,9 +80,7 @@ fn misuse(tip: &str, height: u64) -> Vec<(&'static str, Value)> {
 #[test]
 fn blocks_of_descriptors_and_their_activity_are_bitcoind_s() {
     let chain = chain::recent();
-    let start =
-        bitcoind::Start { chain: Some(chain), options: &[FILTERS], ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[FILTERS]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[FILTERS.to_owned()]);
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());

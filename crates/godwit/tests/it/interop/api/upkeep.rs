@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use godwit::exit::Exit;
 use serde_json::{Value, json};
 
+use super::super::FILTERS;
 use super::super::chain::RecentChain;
 use super::super::process::ForeignNode;
 use super::super::rpc::Rpc;
 use super::super::{bitcoind, block, chain, wait_until};
 use super::methods::assert_same;
 use super::{Answering, RpcError};
-use crate::blocks::{child_paying, header, small_chain, write_dat};
+use crate::blocks::{header, write_dat};
 use crate::node::Node;
-
-const FILTERS: &str = "-blockfilterindex=basic";
+use crate::pruning::long_chain;
 
 /// What is asked after each change of the chain.
 fn of_the_chain() -> Vec<(&'static str, Value)> {
@@ -192,23 +192,8 @@ fn the_coins_of_the_tip_are_dumped_as_bitcoind_dumps_them() {
     assert!(path.exists());
 }
 
-/// Blocks of almost a megabyte, more than one block file of 128 MiB, and so many thin ones that some may be
-/// pruned.
-const FAT: u16 = 140;
+/// So many thin blocks above those of the first block file that some may be pruned.
 const THIN: u16 = 900;
-
-fn long_chain() -> Vec<Vec<u8>> {
-    let mut blocks = small_chain().to_vec();
-    let first = blocks.len() as u16 + 1;
-    for height in first..first + FAT + THIN {
-        let filler = if height < first + FAT { 980_000 } else { 0 };
-        let script_pubkey = [vec![0x6a], vec![0; filler]].concat();
-        let parent = blocks.last().expect("not empty");
-        let output = godwit_primitives::TxOut { value: 0, script_pubkey };
-        blocks.push(child_paying(parent, height, output));
-    }
-    blocks
-}
 
 /// A bitcoind with the chain of a file.
 fn with_blocks(file: &str, tip: &str, options: &[&str]) -> Option<ForeignNode> {
@@ -337,7 +322,7 @@ impl Both<'_> {
 #[test]
 fn old_blocks_are_deleted_on_request_and_fetched_again_as_at_bitcoind() {
     let node = Node::new("regtest");
-    let (blocks, path) = (long_chain(), node.beside("blocks.dat"));
+    let (blocks, path) = (long_chain(THIN), node.beside("blocks.dat"));
     write_dat(&path, &blocks);
     let (file, tip) = (path.display().to_string(), chain::hash(blocks.last().expect("a block")));
     let Some(bitcoind) = with_blocks(&file, &tip, &["-prune=1", FILTERS]) else { return };

@@ -1,5 +1,6 @@
 //! The key file of a command, and the hardened process that opens it.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use godwit_keys::{Entry, KdfParameters, KeyId, KeyStore, NetworkKind};
@@ -134,6 +135,13 @@ impl<'a> Session<'a> {
             );
         }
         warn_of_unlocked_work();
+        if others_may_replace(&self.file.path) {
+            eprintln!(
+                "godwit-signer: warning: others may write to the folder of {}, and so put another file in \
+                 its place",
+                self.file.path.display()
+            );
+        }
         let age = store.mark().map(|mark| (mark.generation, generations.opened(&mark, before)));
         Ok((store, age))
     }
@@ -186,6 +194,14 @@ impl Unlocked {
         file.written(&store);
         Ok((store, id))
     }
+}
+
+/// Whether group or others may rename and remove what is in the file's folder. With the sticky bit they may
+/// only where a file is theirs.
+fn others_may_replace(file: &Path) -> bool {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Ok(folder) = folder.unwrap_or(Path::new(".")).metadata() else { return false };
+    folder.mode() & 0o022 != 0 && folder.mode() & 0o1000 == 0
 }
 
 /// The beginnings of what a passphrase is stretched in tell the most of it.

@@ -562,3 +562,17 @@ fn without_locked_memory_there_are_no_keys_but_on_demand() {
         }
     }
 }
+
+#[test]
+fn a_folder_that_others_may_write_to_is_told() {
+    let place = signer("regtest");
+    import(&place, WORDS).expect(Exit::Success);
+    let told = |mode: u32| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(place.network_dir(), permissions).expect("it is ours");
+        let ended = keys(&place, &["list"], &["pass"]).expect(Exit::Success);
+        ended.stderr.contains("warning: others may write to the folder of ")
+    };
+    let seen = [0o700, 0o755, 0o775, 0o757, 0o1777].map(told);
+    assert_eq!(seen, [false, false, true, true, false]);
+}

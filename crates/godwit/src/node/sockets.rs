@@ -149,15 +149,23 @@ impl Drop for Sockets {
 }
 
 /// Runs the thread, on a locked stack if there are keys: what the ciphers leave in their stack
-/// frames must not reach a swap file.
-fn run(network: Network) {
-    let encrypted = network.config.encrypted;
-    let mut network = Some(network);
-    let mut start = || network.take().map_or((), Network::run);
-    if encrypted && let Err(error) = run_on_secret_stack(&mut start) {
-        log::warn!("The sockets' thread has no locked stack: {error}");
+/// frames must not reach a swap file. Where that stack cannot be had any more, although it could when the
+/// node started, there are no keys: connections are not encrypted.
+fn run(mut network: Network) {
+    if network.config.encrypted {
+        let mut given = Some(network);
+        let error = match run_on_secret_stack(|| given.take().map(Network::run)) {
+            Ok(_) => return,
+            Err(error) => error,
+        };
+        log::warn!(
+            "The sockets' thread has no locked stack; connections are not encrypted: {error}"
+        );
+        let Some(left) = given else { return };
+        network = left;
+        network.transports.encrypt_nothing();
     }
-    start();
+    network.run();
 }
 
 /// The thread's end of the queue of commands.

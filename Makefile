@@ -28,14 +28,16 @@ fuzz: setup
 ifma: setup
 	@tools/test-ifma
 
-# godwit beside bitcoind and three versions of btcd, heard by pyzmq and read by Prometheus, all of which it gets first; once
-# they are in the cache, `make test` runs these tests too.
+# godwit beside bitcoind and three versions of btcd, heard by pyzmq and read by Prometheus, and its signer beside a wallet of
+# Bitcoin Core, all of which it gets first; once they are in the cache, `make test` runs these tests too.
 interop: setup
 	@tools/build-bitcoind
+	@tools/build-bitcoind 28.99
 	@tools/build-btcd
 	@tools/build-pyzmq
 	@tools/build-prometheus
 	cargo test --release --locked -p godwit --test it interop:: -- --nocapture
+	cargo test --release --locked -p godwit-signer --test it core:: -- --nocapture
 
 # The six benchmarks of bitcoin/bitcoin#30987 beside other programs; wants a quiet machine for fifteen
 # minutes behind the building. Options of godwit-bench go in OPTIONS.

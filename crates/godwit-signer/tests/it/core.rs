@@ -2,6 +2,7 @@
 //! signed here, and mined there.
 
 mod process;
+mod wallet;
 
 use std::fs;
 use std::path::PathBuf;

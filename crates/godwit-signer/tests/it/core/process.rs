@@ -16,27 +16,47 @@ pub(super) struct Core {
     child: Child,
 }
 
+/// `None`, and a line on stderr that starts with `SKIPPED: `, where they are not in the cache.
+#[track_caller]
+fn programs(place: &str, skipped: &str) -> Option<PathBuf> {
+    let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let programs = home.join(".cache/godwit").join(place);
+    if !programs.join("bitcoind").is_file() || !programs.join("bitcoin-cli").is_file() {
+        godwit_testdata::skip(skipped);
+        return None;
+    }
+    Some(programs)
+}
+
 impl Core {
-    /// `None`, and a line on stderr that starts with `SKIPPED: `, where there is none in the cache.
+    /// Of the version that godwit's engine is of; it has no wallet.
     #[track_caller]
     pub(super) fn start(datadir: &Path) -> Option<Self> {
-        let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-        let programs = home.join(".cache/godwit/bitcoind/build/bin");
-        if !programs.join("bitcoind").is_file() || !programs.join("bitcoin-cli").is_file() {
-            godwit_testdata::skip("no bitcoind in the cache (`make interop` builds it)");
-            return None;
-        }
+        let skipped = "no bitcoind in the cache (`make interop` builds it)";
+        Some(Self::run(programs("bitcoind/build/bin", skipped)?, datadir, &["-txindex=1"]))
+    }
+
+    /// 28.99, with its wallet. Regtest has no fees to estimate from.
+    #[track_caller]
+    pub(super) fn start_with_wallet(datadir: &Path) -> Option<Self> {
+        let skipped = "no bitcoind with a wallet in the cache (`make interop` builds it)";
+        let programs = programs("bitcoind-28.99/build/src", skipped)?;
+        Some(Self::run(programs, datadir, &["-fallbackfee=0.0002"]))
+    }
+
+    fn run(programs: PathBuf, datadir: &Path, options: &[&str]) -> Self {
         fs::create_dir_all(datadir).expect("a temporary directory");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         drop(listener);
         let child = Command::new(programs.join("bitcoind"))
-            .args(["-chain=regtest", "-server=1", "-listen=0", "-connect=0", "-txindex=1"])
+            .args(["-chain=regtest", "-server=1", "-listen=0", "-connect=0"])
+            .args(options)
             .args([format!("-datadir={}", datadir.display()), format!("-rpcport={port}")])
             .stdout(Stdio::null())
             .spawn()
             .expect("bitcoind starts");
-        Some(Self { programs, datadir: datadir.to_owned(), port, child })
+        Self { programs, datadir: datadir.to_owned(), port, child }
     }
 
     /// What the signer is given to ask it.
@@ -47,6 +67,17 @@ impl Core {
     /// What a method answers. Text is passed as it is, all else as JSON.
     #[track_caller]
     pub(super) fn ask(&self, method: &str, arguments: &[Value]) -> Value {
+        self.ask_with(&[], method, arguments)
+    }
+
+    /// What a wallet answers.
+    #[track_caller]
+    pub(super) fn ask_wallet(&self, wallet: &str, method: &str, arguments: &[Value]) -> Value {
+        self.ask_with(&[&format!("-rpcwallet={wallet}")], method, arguments)
+    }
+
+    #[track_caller]
+    fn ask_with(&self, options: &[&str], method: &str, arguments: &[Value]) -> Value {
         let arguments = arguments.iter().map(|argument| match argument {
             Value::String(text) => text.clone(),
             other => other.to_string(),
@@ -57,6 +88,7 @@ impl Core {
                 format!("-datadir={}", self.datadir.display()),
                 format!("-rpcport={}", self.port),
             ])
+            .args(options)
             .arg(method)
             .args(arguments)
             .output()

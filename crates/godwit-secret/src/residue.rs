@@ -197,7 +197,7 @@ pub fn scan_file(path: &Path, needles: &[Needle]) -> Result<Report, ScanError> {
     let file = File::open(path)?;
     let end = file.metadata()?.len();
     let name = path.display().to_string();
-    let whole = Mapping { start: 0, end, name: &name, protected: false, locked: false };
+    let whole = Mapping { start: 0, end, name: &name, protected: false, locked: false, file: None };
     Ok(Search::run(&Source::File(file), &[whole], &patterns, None)?.0)
 }
 
@@ -308,7 +308,8 @@ impl<'a> Search<'a> {
         let Self { patterns, window, overlap, proof, proven, findings, .. } = self;
         let (start, end) = (*overlap - kept, *overlap + count);
         window.expose_secret_mut(|window| {
-            patterns.search(&window[start..end], |offset, index, run| {
+            let bytes = &window[start..end];
+            patterns.search(bytes, |offset, index, run| {
                 let (needle, form) = patterns.form(index);
                 // What ends in the kept bytes was found before.
                 if offset + run.len() > kept {
@@ -318,6 +319,10 @@ impl<'a> Search<'a> {
                         return;
                     }
                     let part = (run != (0..form.len())).then_some(run.clone());
+                    let seen = &bytes[offset..offset + run.len()];
+                    if part.is_some() && mapping.is_in_file(address, seen) {
+                        return;
+                    }
                     let finding = mapping.finding(needle, &form.name, part, address);
                     findings.push((run.len(), finding));
                 }

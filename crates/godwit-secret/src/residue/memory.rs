@@ -37,6 +37,8 @@ pub(super) struct Mapping<'a> {
     pub(super) protected: bool,
     /// Kept from swap.
     pub(super) locked: bool,
+    /// Where it begins in the file of its name, if it is of one and cannot be written to.
+    pub(super) file: Option<u64>,
 }
 
 impl Source {
@@ -81,6 +83,21 @@ impl Mapping<'_> {
         let after = self.start.max(hole.end.min(self.end))..self.end;
         let parts = if hole.is_empty() { [self.start..self.end, 0..0] } else { [before, after] };
         parts.into_iter().filter(|part| !part.is_empty())
+    }
+
+    /// Whether the file that is mapped has these bytes itself: then no process has left them there.
+    ///
+    /// Libraries are full of English, and sixteen bytes of a mnemonic are two words of it: " stable release "
+    /// is in libc. Of 11,000 random sequences of commands one had such words.
+    pub(super) fn is_in_file(&self, address: u64, bytes: &[u8]) -> bool {
+        let within = address.checked_sub(self.start);
+        let Some((begin, within)) = self.file.zip(within) else { return false };
+        let Ok(file) = File::open(self.name) else { return false };
+        // Byte by byte, so that no copy is made for the next search to find.
+        let mut byte = [0];
+        (begin + within..)
+            .zip(bytes)
+            .all(|(at, expected)| file.read_exact_at(&mut byte, at).is_ok() && byte == [*expected])
     }
 
     pub(super) fn finding(
@@ -140,9 +157,13 @@ fn parse_head(line: &str) -> Option<(Mapping<'_>, &str)> {
     let start = u64::from_str_radix(start, 16).ok()?;
     let end = u64::from_str_radix(end, 16).ok()?;
     let (access, rest) = rest.split_once(' ')?;
-    let name = rest.splitn(4, ' ').nth(3).unwrap_or_default().trim_start();
+    let mut words = rest.splitn(4, ' ');
+    let offset = words.next()?;
+    let name = words.nth(2).unwrap_or_default().trim_start();
+    let is_file = name.starts_with('/') && access.get(1..2) == Some("-");
+    let file = is_file.then(|| u64::from_str_radix(offset, 16).ok()).flatten();
     let name = if name.is_empty() { "anonymous" } else { name };
-    Some((Mapping { start, end, name, protected: false, locked: false }, access))
+    Some((Mapping { start, end, name, protected: false, locked: false, file }, access))
 }
 
 #[cfg(test)]
@@ -162,13 +183,22 @@ mod tests {
             VmFlags: rd wr mr mw me ac dd wf sd\n\
             55f0-5600 ---p 00000000 00:00 0 \n\
             VmFlags: mr mw me dd wf sd\n\
+            5600-5610 rw-p 00003000 fe:01 1234    /writable\n\
+            VmFlags: rd wr mr mw me sd\n\
             ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0    [vsyscall]\n";
-        let mapping =
-            |start, end, name, protected, locked| Mapping { start, end, name, protected, locked };
+        let mapping = |start, end, name, protected, locked, file| Mapping {
+            start,
+            end,
+            name,
+            protected,
+            locked,
+            file,
+        };
         let expected = [
-            mapping(0x55d0, 0x55e0, "/a path/with spaces", false, false),
-            mapping(0x55e0, 0x55e8, "anonymous", true, true),
-            mapping(0x55e8, 0x55f0, "anonymous", true, false),
+            mapping(0x55d0, 0x55e0, "/a path/with spaces", false, false, Some(0x2000)),
+            mapping(0x55e0, 0x55e8, "anonymous", true, true, None),
+            mapping(0x55e8, 0x55f0, "anonymous", true, false, None),
+            mapping(0x5600, 0x5610, "/writable", false, false, None),
         ];
         assert_eq!(*parse(text.as_bytes()).expect("memory"), expected);
     }
@@ -192,7 +222,8 @@ mod tests {
 
     #[test]
     fn a_hole_divides_a_mapping() {
-        let mapping = Mapping { start: 10, end: 20, name: "", protected: false, locked: false };
+        let (start, end, name) = (10, 20, "");
+        let mapping = Mapping { start, end, name, protected: false, locked: false, file: None };
         let parts = |start, end| {
             let hole = start..end;
             mapping.without(&hole).map(|part| (part.start, part.end)).collect::<Vec<_>>()
@@ -204,6 +235,24 @@ mod tests {
         assert_eq!(parts(5, 25), []);
         assert_eq!(parts(20, 25), [(10, 20)]);
         assert_eq!(parts(5, 10), [(10, 20)]);
+    }
+
+    #[test]
+    fn what_a_mapped_file_has_itself_is_told_from_what_was_written_there() {
+        // This program's own: every one begins with these bytes.
+        let path = std::env::current_exe().expect("a path");
+        let name = path.to_str().expect("text");
+        let of =
+            |file| Mapping { start: 100, end: 110, name, protected: false, locked: false, file };
+        assert!(of(Some(0)).is_in_file(100, b"\x7fELF"));
+        assert!(of(Some(0)).is_in_file(101, b"ELF"));
+        assert!(of(Some(1)).is_in_file(101, b"LF"));
+        assert!(!of(Some(0)).is_in_file(101, b"ELf"));
+        assert!(!of(Some(0)).is_in_file(99, b"\x7f"), "begins before it");
+        assert!(!of(Some(u64::MAX >> 1)).is_in_file(100, b"\x7f"), "behind its end");
+        assert!(!of(None).is_in_file(100, b"\x7fELF"), "it can be written to");
+        let gone = Mapping { name: "/gone", ..of(Some(0)) };
+        assert!(!gone.is_in_file(100, b"\x7fELF"));
     }
 
     #[test]

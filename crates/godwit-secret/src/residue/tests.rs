@@ -123,6 +123,7 @@ fn neighbouring_mappings_are_one() {
         name,
         protected: false,
         locked: false,
+        file: None,
     };
     let found = |mappings: &[Mapping<'_>]| {
         let search = Search::run(&Source::Own, mappings, &patterns, None);

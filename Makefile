@@ -28,13 +28,14 @@ fuzz: setup
 ifma: setup
 	@tools/test-ifma
 
-# godwit beside bitcoind and three versions of btcd, heard by pyzmq and read by Prometheus, all of which it gets first; once
-# they are in the cache, `make test` runs these tests too.
+# godwit beside bitcoind and three versions of btcd, heard by pyzmq, read by Prometheus and asked by btcd's
+# and btcwallet's clients, all of which it gets first; once they are in the cache, `make test` runs these tests too.
 interop: setup
 	@tools/build-bitcoind
 	@tools/build-btcd
 	@tools/build-pyzmq
 	@tools/build-prometheus
+	@tools/build-btcsuite
 	cargo test --release --locked -p godwit --test it interop:: -- --nocapture
 
 # The six benchmarks of bitcoin/bitcoin#30987 beside other programs; wants a quiet machine for fifteen

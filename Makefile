@@ -28,14 +28,16 @@ fuzz: setup
 ifma: setup
 	@tools/test-ifma
 
-# godwit beside bitcoind and three versions of btcd, heard by pyzmq and read by Prometheus, and its signer beside a wallet of
-# Bitcoin Core, all of which it gets first; once they are in the cache, `make test` runs these tests too.
+# godwit beside bitcoind and three versions of btcd, heard by pyzmq, read by Prometheus and asked by btcd's and
+# btcwallet's clients, and its signer beside a wallet of Bitcoin Core, all of which it gets first; once they are in the
+# cache, `make test` runs these tests too.
 interop: setup
 	@tools/build-bitcoind
 	@tools/build-bitcoind 28.99
 	@tools/build-btcd
 	@tools/build-pyzmq
 	@tools/build-prometheus
+	@tools/build-btcsuite
 	cargo test --release --locked -p godwit --test it interop:: -- --nocapture
 	cargo test --release --locked -p godwit-signer --test it core:: -- --nocapture
 

@@ -52,6 +52,13 @@ impl Program {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
+    /// Waits for its end; whether it says that all went well.
+    #[track_caller]
+    pub(super) fn succeeds(&mut self) -> bool {
+        wait_until("the program ends", || !self.is_alive());
+        self.child.wait().expect("it ended").success()
+    }
+
     /// Starts it again, after its end, with what it has.
     pub(super) fn start_again(&mut self) {
         assert!(!self.is_alive(), "it ended");

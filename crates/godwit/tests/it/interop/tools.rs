@@ -1,5 +1,6 @@
 //! What the tools that people run on a node find on godwit, through reorganisations and restarts.
 
+mod btcsuite;
 mod prometheus;
 mod replayed;
 

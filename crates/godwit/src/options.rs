@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use godwit_api::Notifier;
 use godwit_chain::ScriptOptions;
-use godwit_index::{FILTER_INDEX_MEMORY, TX_INDEX_MEMORY};
+use godwit_index::{COIN_STATS_INDEX_MEMORY, FILTER_INDEX_MEMORY, TX_INDEX_MEMORY};
 use godwit_p2p::Reachable;
 use godwit_primitives::Params;
 use godwit_program::options::{self as tables, OptionsError};
@@ -84,13 +84,17 @@ pub struct IndexOptions {
     pub filters: bool,
     /// `-peerblockfilters`: peers get the filters.
     pub served: bool,
+    /// `-coinstatsindex`.
+    pub coin_stats: bool,
 }
 
 impl IndexOptions {
     /// Bytes of memory that they take together.
     pub fn memory(self) -> u64 {
         let of = |on, bytes| if on { bytes } else { 0 };
-        of(self.transactions, TX_INDEX_MEMORY) + of(self.filters, FILTER_INDEX_MEMORY)
+        of(self.transactions, TX_INDEX_MEMORY)
+            + of(self.filters, FILTER_INDEX_MEMORY)
+            + of(self.coin_stats, COIN_STATS_INDEX_MEMORY)
     }
 }
 

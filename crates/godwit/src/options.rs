@@ -43,6 +43,9 @@ pub struct Config {
     pub params: Params,
     /// `-datadir` as given, or the default; it may not exist yet.
     pub datadir: PathBuf,
+    /// It was given: then it is not made, as in Core. A disk that is not mounted would be taken for an empty
+    /// one.
+    pub is_datadir_named: bool,
     /// The configuration file that was read, if there was one.
     pub config_file: Option<PathBuf>,
     pub memory: MemoryOptions,
@@ -82,10 +85,10 @@ pub struct IndexOptions {
     pub transactions: bool,
     /// `-blockfilterindex`.
     pub filters: bool,
-    /// `-peerblockfilters`: peers get the filters.
-    pub served: bool,
     /// `-coinstatsindex`.
     pub coin_stats: bool,
+    /// `-peerblockfilters`: peers get the filters.
+    pub served: bool,
 }
 
 impl IndexOptions {

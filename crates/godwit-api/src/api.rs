@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::added_names::AddedNames;
@@ -12,6 +12,7 @@ use crate::ban_file::BanFile;
 use crate::coin_calls::CoinCalls;
 use crate::log_categories::LogCategories;
 use crate::log_limit::LogLimit;
+use crate::price_cache::PriceCache;
 use crate::stage::Stage;
 use crate::zmq::Notifier;
 
@@ -27,10 +28,10 @@ pub(crate) struct Api {
     pub(crate) added: AddedNames,
     /// Set by `stop`.
     pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) active: Mutex<Vec<Active>>,
-    pub(crate) next_call: AtomicU64,
+    pub(crate) active: ActiveCalls,
     pub(crate) waits: Waits,
     pub(crate) coins: CoinCalls,
+    pub(crate) prices: PriceCache,
     pub(crate) bans: Arc<BanFile>,
     pub(crate) notifiers: Vec<Notifier>,
     pub(crate) log_categories: &'static LogCategories,
@@ -53,10 +54,38 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// The calls under way.
+#[derive(Default)]
+pub(crate) struct ActiveCalls {
+    all: Mutex<Vec<Active>>,
+    next: AtomicU64,
+}
+
+impl ActiveCalls {
+    fn lock(&self) -> MutexGuard<'_, Vec<Active>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds one, and gives its number.
+    pub(crate) fn begin(&self, method: &'static str) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lock().push(Active { number, method, since: Instant::now() });
+        number
+    }
+
+    pub(crate) fn end(&self, number: u64) {
+        self.lock().retain(|active| active.number != number);
+    }
+
+    pub(crate) fn list(&self) -> Vec<Active> {
+        self.lock().clone()
+    }
+}
+
 /// A call under way.
 #[derive(Clone)]
 pub(crate) struct Active {
-    pub(crate) number: u64,
+    number: u64,
     pub(crate) method: &'static str,
     pub(crate) since: Instant,
 }

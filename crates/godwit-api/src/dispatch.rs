@@ -5,18 +5,19 @@ mod arguments;
 mod tests;
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use godwit_rpc::{Json, Method, RpcError, code, find, help_of};
 
 use crate::added_names::AddedNames;
 use crate::answers::{Answers, Room};
-use crate::api::{Active, Api, Waiting, Waits};
+use crate::api::{ActiveCalls, Api, Waiting, Waits};
 use crate::coin_calls::CoinCalls;
 use crate::log_limit::LogLimit;
 use crate::methods::{self, Call};
+use crate::price_cache::PriceCache;
 use crate::server::{AnswerBody, ContentKind, Reply, RequestBody, ServerOptions};
 use crate::stage::Stage;
 
@@ -178,13 +179,13 @@ impl Api {
             started: Instant::now(),
             added: AddedNames::default(),
             stop: Arc::clone(&options.stop),
-            active: Mutex::default(),
-            next_call: AtomicU64::new(0),
+            active: ActiveCalls::default(),
             waits: Waits {
                 most: options.threads.saturating_sub(1).max(1),
                 count: AtomicUsize::new(0),
             },
             coins: CoinCalls::default(),
+            prices: PriceCache::default(),
             bans: Arc::clone(&options.bans),
             notifiers: options.interfaces.notifiers.clone(),
             log_categories: options.log_categories,
@@ -310,17 +311,11 @@ impl Api {
         let handler = methods::handler(method.name).ok_or_else(not_found)?;
         let args = arguments::by_position(method, std::mem::take(&mut request.params))?;
         check(method, &args)?;
-        let number = self.next_call.fetch_add(1, Ordering::Relaxed);
-        let active = Active { number, method: method.name, since: Instant::now() };
-        self.with_active(|all| all.push(active));
+        let number = self.active.begin(method.name);
         let Caller { room, is_gone, .. } = caller;
         let result = handler(&mut Call { api: self, node, args: &args, room, is_gone: *is_gone });
-        self.with_active(|all| all.retain(|active| active.number != number));
+        self.active.end(number);
         result
-    }
-
-    fn with_active<T>(&self, change: impl FnOnce(&mut Vec<Active>) -> T) -> T {
-        change(&mut self.active.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes a place among the calls that wait for blocks, or read all coins.
@@ -335,11 +330,6 @@ impl Api {
             return Err(RpcError::new(code::LIMIT_EXCEEDED, text));
         }
         Ok(waiting)
-    }
-
-    /// The calls under way.
-    pub(crate) fn active(&self) -> Vec<Active> {
-        self.with_active(|all| all.clone())
     }
 }
 

@@ -36,7 +36,7 @@ pub enum Event {
     /// What is in the block whose [`Connected`](Self::Connected) follows, for a driver that asked to be shown
     /// ([`show_blocks`](crate::show_blocks)) and takes events in each turn.
     Contents(BlockContents),
-    /// A block was disconnected; its parent is the tip.
+    /// This block was disconnected; its parent is the tip.
     Disconnected(ChainPoint),
     /// A block was found invalid when it was connected.
     Invalid { hash: BlockHash, reject: Reject },

@@ -295,10 +295,7 @@ fn load(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<State, IndexErro
 
 /// Removes what is there, and begins anew.
 fn begin(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<State, IndexError> {
-    for path in disk.list(dir)? {
-        disk.remove(&path)?;
-    }
-    disk.sync_dir(dir)?;
+    Records::remove_all(disk, dir)?;
     load(disk, dir, layout)
 }
 

@@ -11,6 +11,7 @@
 //! sync, and would make the tip's commit, and with it the sync and its faults, depend on them.
 
 mod candidates;
+mod coin_stats;
 mod error;
 mod filters;
 mod follow;
@@ -22,6 +23,10 @@ mod txindex;
 use std::sync::Arc;
 
 pub use candidates::{Candidate, candidates, transaction_at};
+pub use coin_stats::{
+    BlockAmounts, COIN_STATS_INDEX_FILES, COIN_STATS_INDEX_MEMORY, CoinStats, CoinStatsIndex,
+    CoinStatsIndexWriter, SetTotals, Unspendables,
+};
 pub use error::IndexError;
 pub use filters::{
     BlockFilter, FILTER_INDEX_FILES, FILTER_INDEX_MEMORY, FilterHashes, FilterIndex,
@@ -39,12 +44,14 @@ pub struct Indexes {
     pub transactions: Option<Arc<TxIndex>>,
     /// `-blockfilterindex`
     pub filters: Option<Arc<FilterIndex>>,
+    /// `-coinstatsindex`
+    pub coin_stats: Option<Arc<CoinStatsIndex>>,
 }
 
 impl Indexes {
     /// Whether there is one.
     pub fn any(&self) -> bool {
-        self.transactions.is_some() || self.filters.is_some()
+        self.transactions.is_some() || self.filters.is_some() || self.coin_stats.is_some()
     }
 }
 

@@ -108,6 +108,14 @@ impl Records {
         Ok(records)
     }
 
+    /// Removes the files of a directory, so that others can be begun there.
+    pub(crate) fn remove_all(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+        for path in disk.list(dir)? {
+            disk.remove(&path)?;
+        }
+        disk.sync_dir(dir)
+    }
+
     fn create(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<Self, IndexError> {
         for name in [STALE, ACTIVE] {
             // It has its name when it is whole.

@@ -56,6 +56,55 @@ impl MuHash3072 {
         quotient.multiply(&self.numerator);
         sha256(&quotient.to_bytes())
     }
+
+    /// What is left of each set when its numerator is divided by its denominator. One inversion does for all
+    /// of them, instead of one each: the inverse of the product of all denominators, times those of the
+    /// others, is the inverse of one (Montgomery's trick).
+    pub fn quotients(sets: &[MuHash3072]) -> Vec<Quotient> {
+        let mut product = Num3072::ONE;
+        let mut before = Vec::with_capacity(sets.len());
+        for set in sets {
+            before.push(product);
+            product.multiply(&set.denominator);
+        }
+        let mut inverse = product.inverse();
+        let mut quotients = vec![Quotient::EMPTY; sets.len()];
+        for ((set, before), quotient) in sets.iter().zip(before).zip(&mut quotients).rev() {
+            let mut number = inverse;
+            number.multiply(&before);
+            number.multiply(&set.numerator);
+            quotient.0 = number.to_bytes();
+            inverse.multiply(&set.denominator);
+        }
+        quotients
+    }
+}
+
+/// A set as one number, the little-endian bytes of its representative below the prime: enough to go on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quotient(pub [u8; Self::SIZE]);
+
+impl Quotient {
+    /// In bytes.
+    pub const SIZE: usize = Num3072::SIZE;
+
+    /// That of the empty set.
+    pub const EMPTY: Self = {
+        let mut one = [0; Self::SIZE];
+        one[0] = 1;
+        Self(one)
+    };
+
+    /// As [`MuHash3072::finalize`] of the set.
+    pub fn hash(&self) -> [u8; 32] {
+        sha256(&self.0)
+    }
+}
+
+impl From<&Quotient> for MuHash3072 {
+    fn from(quotient: &Quotient) -> Self {
+        Self { numerator: Num3072::from_bytes(&quotient.0), denominator: Num3072::ONE }
+    }
 }
 
 fn number_of(element: &[u8]) -> Num3072 {

@@ -30,10 +30,15 @@ pub struct Datadir {
 }
 
 impl Datadir {
-    /// `chain` as `-chain` takes it. The data directory does not exist yet.
+    /// `chain` as `-chain` takes it. The data directory is empty; that of another program than the node does
+    /// not exist yet.
     pub fn new(program: &str, chain: &'static str) -> Self {
         let temp = tempfile::tempdir().expect("a temporary directory");
-        Self { program: program.into(), temp, chain }
+        let new = Self { program: program.into(), temp, chain };
+        if new.program.ends_with("godwit") {
+            fs::create_dir(new.datadir()).expect("a directory");
+        }
+        new
     }
 
     /// A path beside the data directory, for input and output of commands.

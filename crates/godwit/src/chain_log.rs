@@ -28,8 +28,18 @@ pub(crate) fn update_tip(chain: &Chain, hash: BlockHash, now: i64) -> UpdateTip 
     }
 }
 
-pub(crate) fn log_disconnected(tip: &ChainPoint) {
-    log::info!("Disconnected a block; the tip is {} at {}.", tip.hash, tip.height);
+/// `left` is the block that was disconnected.
+pub(crate) fn log_disconnected(chain: &Chain, left: &ChainPoint) {
+    let tree = chain.tree();
+    let parent = tree.find(&left.hash).and_then(|id| tree.node(id).parent());
+    let tip = tree.node(parent.unwrap_or_else(|| tree.genesis()));
+    log::info!(
+        "Disconnected block {} at {}; the tip is {} at {}.",
+        left.hash,
+        left.height,
+        tip.hash,
+        tip.height
+    );
 }
 
 /// What a run cost, for its report.

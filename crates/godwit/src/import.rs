@@ -129,7 +129,7 @@ impl ImportObserver for Reporter {
                 Event::Connected(connected) => {
                     log::info!("{}", update_tip(chain, connected.point.hash, seconds_since_1970()));
                 }
-                Event::Disconnected(tip) => log_disconnected(&tip),
+                Event::Disconnected(left) => log_disconnected(chain, &left),
                 // The chain has logged it.
                 Event::Invalid { .. } => {}
                 Event::Judged { .. }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use godwit_api::Notifier;
 use godwit_chain::ScriptOptions;
-use godwit_index::{FILTER_INDEX_MEMORY, TX_INDEX_MEMORY};
+use godwit_index::{COIN_STATS_INDEX_MEMORY, FILTER_INDEX_MEMORY, TX_INDEX_MEMORY};
 use godwit_p2p::Reachable;
 use godwit_primitives::Params;
 use godwit_program::options::{self as tables, OptionsError};
@@ -43,6 +43,9 @@ pub struct Config {
     pub params: Params,
     /// `-datadir` as given, or the default; it may not exist yet.
     pub datadir: PathBuf,
+    /// It was given: then it is not made, as in Core. A disk that is not mounted would be taken for an empty
+    /// one.
+    pub is_datadir_named: bool,
     /// The configuration file that was read, if there was one.
     pub config_file: Option<PathBuf>,
     pub memory: MemoryOptions,
@@ -82,6 +85,8 @@ pub struct IndexOptions {
     pub transactions: bool,
     /// `-blockfilterindex`.
     pub filters: bool,
+    /// `-coinstatsindex`.
+    pub coin_stats: bool,
     /// `-peerblockfilters`: peers get the filters.
     pub served: bool,
 }
@@ -90,7 +95,9 @@ impl IndexOptions {
     /// Bytes of memory that they take together.
     pub fn memory(self) -> u64 {
         let of = |on, bytes| if on { bytes } else { 0 };
-        of(self.transactions, TX_INDEX_MEMORY) + of(self.filters, FILTER_INDEX_MEMORY)
+        of(self.transactions, TX_INDEX_MEMORY)
+            + of(self.filters, FILTER_INDEX_MEMORY)
+            + of(self.coin_stats, COIN_STATS_INDEX_MEMORY)
     }
 }
 

@@ -18,6 +18,8 @@ use crate::{hand_over, import, node, status, utxo, verdicts, verify};
 /// Why a run could not start.
 #[derive(Debug)]
 enum StartError {
+    /// It was named, and is not there.
+    NoDirectory(PathBuf),
     /// The data directory could not be created.
     Directory(PathBuf, io::Error),
     /// The log could not be opened.
@@ -29,6 +31,7 @@ enum StartError {
 impl Fatal for StartError {
     fn exit(&self) -> Exit {
         match self {
+            Self::NoDirectory(_) => Exit::DatadirUnusable,
             Self::Directory(_, error) | Self::Log(_, error) => match error.kind() {
                 io::ErrorKind::StorageFull => Exit::DiskFull,
                 _ => Exit::DatadirUnusable,
@@ -41,6 +44,10 @@ impl Fatal for StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Core's words.
+            Self::NoDirectory(path) => {
+                write!(f, "Specified data directory \"{}\" does not exist.", path.display())
+            }
             Self::Directory(path, error) => {
                 write!(f, "the data directory {} cannot be made: {error}", path.display())
             }
@@ -78,6 +85,9 @@ pub fn main() -> Exit {
 }
 
 fn run(config: &Config) -> Result<Exit, Failure> {
+    if config.is_datadir_named && !config.datadir.is_dir() {
+        return Err(StartError::NoDirectory(config.datadir.clone()).into());
+    }
     let dir = config.network_dir();
     std::fs::DirBuilder::new()
         .recursive(true)

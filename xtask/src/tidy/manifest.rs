@@ -68,7 +68,7 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: INDEX,
-        may_use: &[STREAM, PRIMITIVES, STORE, CHAIN],
+        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN],
         tests_may_use: &[FAULT_DISK, SIM, TESTDATA],
     },
     Room { name: POLICY, may_use: &[PRIMITIVES, CONSENSUS, ENGINE], tests_may_use: &[] },

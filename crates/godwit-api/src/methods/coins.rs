@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use godwit_chain::{ChainError, CoinsHash, CoinsView, VIEW_SORT_BYTES, ViewStats};
+use godwit_index::{CoinStats, CoinStatsIndex, Unspendables};
 use godwit_primitives::BlockHash;
 use godwit_rpc::{Json, RpcError, code};
-use godwit_store::StoreError;
 use godwit_store::utxo::MIN_SORT_MEMORY;
+use godwit_store::{ChainPoint, StoreError};
 
-use super::Call;
+use super::indexes::{self, catch_up};
+use super::named::Named;
+use super::{Call, parse};
 
 /// Between two looks whether another reader has ended.
 const TURN_INTERVAL: Duration = Duration::from_millis(50);
@@ -155,42 +158,138 @@ pub(super) fn count(
     })
 }
 
-pub(super) fn set_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let hash = match call.arg(0) {
-        Json::Null => CoinsHash::Serialized,
+/// What a kind of hash is called.
+fn parse_hash(kind: &Json) -> Result<CoinsHash, RpcError> {
+    match kind {
+        Json::Null => Ok(CoinsHash::Serialized),
         kind => match kind.as_text()? {
-            "hash_serialized_3" => CoinsHash::Serialized,
-            "muhash" => CoinsHash::MuHash,
-            "none" => CoinsHash::Nothing,
+            "hash_serialized_3" => Ok(CoinsHash::Serialized),
+            "muhash" => Ok(CoinsHash::MuHash),
+            "none" => Ok(CoinsHash::Nothing),
             other => {
                 let text = format!("'{other}' is not a valid hash_type");
-                return Err(RpcError::new(code::INVALID_PARAMETER, text));
+                Err(RpcError::new(code::INVALID_PARAMETER, text))
             }
         },
-    };
-    if !call.arg(1).is_null() {
-        let text = "Querying specific block heights requires coinstatsindex";
-        return Err(RpcError::new(code::INVALID_PARAMETER, text));
     }
+}
+
+pub(super) fn set_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
+    let hash = parse_hash(call.arg(0))?;
+    let use_index = parse::flag(call.arg(2), true)?;
+    let index = call.node.indexes().coin_stats.clone();
+    let block = match call.arg(1) {
+        Json::Null => None,
+        _ if index.is_none() => {
+            let text = "Querying specific block heights requires coinstatsindex";
+            return Err(RpcError::new(code::INVALID_PARAMETER, text));
+        }
+        block => Some(named(call, block, hash, use_index)?),
+    };
+    match index.filter(|_| use_index) {
+        None => counted(call, hash),
+        Some(index) => {
+            let is_complete = catch_up(call, index.status())?;
+            let height = index.status().best().map_or(0, |best| best.height);
+            if block.is_some_and(|block| !is_complete && block.height > height) {
+                let text = format!(
+                    "Unable to get data because coinstatsindex is still syncing. Current height: {height}"
+                );
+                return Err(RpcError::new(code::INTERNAL_ERROR, text));
+            }
+            match hash {
+                CoinsHash::Serialized => counted(call, hash),
+                CoinsHash::Nothing | CoinsHash::MuHash => indexed(call, &index, hash, block),
+            }
+        }
+    }
+}
+
+/// The block that is asked for, in the order of Core's checks.
+fn named(
+    call: &Call<'_>,
+    block: &Json,
+    hash: CoinsHash,
+    use_index: bool,
+) -> Result<ChainPoint, RpcError> {
+    let refused = |text| Err(RpcError::new(code::INVALID_PARAMETER, text));
+    if hash == CoinsHash::Serialized {
+        return refused("hash_serialized_3 hash type cannot be queried for a specific block");
+    }
+    if !use_index {
+        return refused("Cannot set use_index to false when querying for a specific block");
+    }
+    let named = Named::parse(block)?;
+    call.node.ask(move |node| {
+        let chain = node.chain();
+        let found = chain.tree().node(named.find(chain)?);
+        Ok(ChainPoint { hash: found.hash, height: found.height })
+    })?
+}
+
+/// What both ways of counting say of the coins.
+fn totals(at: ChainPoint, txouts: u64, bogosize: u64, hash: CoinsHash, digest: [u8; 32]) -> Json {
+    let mut json = Json::object([
+        ("height", at.height.into()),
+        ("bestblock", at.hash.to_string().into()),
+        ("txouts", txouts.into()),
+        ("bogosize", bogosize.into()),
+    ]);
+    let digest = BlockHash::from_bytes(digest).to_string();
+    match hash {
+        CoinsHash::Nothing => {}
+        CoinsHash::MuHash => json.push("muhash", digest),
+        CoinsHash::Serialized => json.push("hash_serialized_3", digest),
+    }
+    json
+}
+
+/// By reading all coins of the tip.
+fn counted(call: &mut Call<'_>, hash: CoinsHash) -> Result<Json, RpcError> {
     in_turn(call, |call, view, memory| {
         let stats = count(call, view, hash, memory)?;
-        let mut json = Json::object([
-            ("height", view.tip().height.into()),
-            ("bestblock", view.tip().hash.to_string().into()),
-            ("txouts", stats.totals.txouts.into()),
-            ("bogosize", stats.totals.bogosize.into()),
-        ]);
-        let digest = BlockHash::from_bytes(stats.hash).to_string();
-        match hash {
-            CoinsHash::Nothing => {}
-            CoinsHash::MuHash => json.push("muhash", digest),
-            CoinsHash::Serialized => json.push("hash_serialized_3", digest),
-        }
-        json.push("total_amount", Json::amount(stats.totals.total_amount));
+        let ViewStats { totals: all, .. } = stats;
+        let mut json = totals(view.tip(), all.txouts, all.bogosize, hash, stats.hash);
+        json.push("total_amount", Json::amount(all.total_amount));
         json.push("transactions", stats.transactions);
         json.push("disk_size", view.bytes());
         Ok(json)
     })
+}
+
+/// What the index has of a block, or of the tip.
+fn indexed(
+    call: &Call<'_>,
+    index: &CoinStatsIndex,
+    hash: CoinsHash,
+    block: Option<ChainPoint>,
+) -> Result<Json, RpcError> {
+    let at = match block {
+        Some(block) => block,
+        None => call.node.ask(|node| node.chain().tip_point())?,
+    };
+    let found = index.stats(at).map_err(|error| indexes::unreadable(&error))?;
+    let CoinStats { muhash, totals: all, block } =
+        found.ok_or_else(|| RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set"))?;
+    let mut json = totals(at, all.txouts, all.bogosize, hash, muhash);
+    json.push("total_amount", Json::amount(all.amount));
+    json.push("total_unspendable_amount", Json::amount(all.unspendable));
+    let Unspendables { genesis_block, bip30, scripts, unclaimed_rewards } = block.unspendables;
+    let unspendables = Json::object([
+        ("genesis_block", Json::amount(genesis_block)),
+        ("bip30", Json::amount(bip30)),
+        ("scripts", Json::amount(scripts)),
+        ("unclaimed_rewards", Json::amount(unclaimed_rewards)),
+    ]);
+    let info = Json::object([
+        ("prevout_spent", Json::amount(block.prevout_spent)),
+        ("coinbase", Json::amount(block.coinbase)),
+        ("new_outputs_ex_coinbase", Json::amount(block.new_outputs_ex_coinbase)),
+        ("unspendable", Json::amount(block.unspendables.total())),
+        ("unspendables", unspendables),
+    ]);
+    json.push("block_info", info);
+    Ok(json)
 }
 
 #[cfg(test)]

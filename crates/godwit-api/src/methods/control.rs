@@ -81,7 +81,7 @@ pub(super) fn memory_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
 }
 
 pub(super) fn rpc_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let active = call.api.active().into_iter().map(|active| {
+    let active = call.api.active.list().into_iter().map(|active| {
         let micros = active.since.elapsed().as_micros();
         Json::object([
             ("method", active.method.into()),

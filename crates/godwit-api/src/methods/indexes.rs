@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use godwit_chain::Validity;
 use godwit_index::{
-    BlockFilter, Candidate, FilterIndex, IndexError, Indexes, Status, TxIndex, candidates,
-    transaction_at,
+    BlockFilter, Candidate, CoinStatsIndex, FilterIndex, IndexError, Indexes, Status, TxIndex,
+    candidates, transaction_at,
 };
 use godwit_primitives::{BlockHash, TxView, Txid};
 use godwit_rpc::{Json, RpcError, code};
@@ -227,9 +227,10 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         Json::Null => "",
         name => name.as_text()?,
     };
-    let Indexes { transactions, filters } = call.node.indexes().clone();
+    let Indexes { transactions, filters, coin_stats } = call.node.indexes().clone();
     let all = [
         ("txindex", transactions.as_deref().map(TxIndex::status)),
+        ("coinstatsindex", coin_stats.as_deref().map(CoinStatsIndex::status)),
         ("basic block filter index", filters.as_deref().map(FilterIndex::status)),
     ];
     let mut json = Json::Object(Vec::new());

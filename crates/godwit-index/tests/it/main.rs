@@ -1,5 +1,6 @@
 //! Indexes beside a real chain on a simulated disk.
 
 mod beside;
+mod coin_stats;
 mod filters;
 mod transactions;

@@ -56,6 +56,32 @@ fn core_vector_of_a_numerator_above_the_prime() {
 }
 
 #[test]
+fn quotients_hash_as_their_sets_and_can_be_gone_on_from() {
+    let mut sets = vec![MuHash3072::new(), set([1, 2]), set([])];
+    sets[2].remove(&element(7));
+    for n in 0..5 {
+        let mut next = sets.last().expect("there are some").clone();
+        next.insert(&element(40 + n));
+        next.remove(&element(10 + n));
+        sets.push(next);
+    }
+    for count in 0..=sets.len() {
+        let quotients = MuHash3072::quotients(&sets[..count]);
+        assert_eq!(quotients.len(), count);
+        for (quotient, set) in quotients.iter().zip(&sets) {
+            assert_eq!(quotient.hash(), set.finalize());
+            let (mut next, mut from) = (set.clone(), MuHash3072::from(quotient));
+            for set in [&mut next, &mut from] {
+                set.remove(&element(99));
+                set.insert(&element(98));
+            }
+            assert_eq!(from.finalize(), next.finalize());
+        }
+    }
+    assert_eq!(MuHash3072::quotients(&sets[..1]), [Quotient::EMPTY]);
+}
+
+#[test]
 fn removing_what_was_added_leaves_the_empty_set() {
     let mut hash = set([3, 4]);
     hash.remove(&element(4));

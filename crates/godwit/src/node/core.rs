@@ -334,11 +334,11 @@ impl NodeCore {
                 let height = tree.find(&hash).map_or(0, |id| tree.node(id).height);
                 self.peers.note_block(hash, height, view);
             }
-            Event::Disconnected(tip) => {
+            Event::Disconnected(left) => {
                 self.tip_moved = true;
-                self.peers.note_block_left(&tip.hash);
-                log_disconnected(&tip);
-                self.announce(now, |announcer, chain| announcer.disconnected(chain, &tip.hash));
+                self.peers.note_block_left(&left.hash);
+                log_disconnected(&self.chain, &left);
+                self.announce(now, |announcer, chain| announcer.disconnected(chain, &left.hash));
             }
             // The chain has logged it.
             Event::Invalid { hash, reject } => {

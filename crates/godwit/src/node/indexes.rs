@@ -8,8 +8,8 @@ use std::time::Duration;
 use godwit_api::Seam;
 use godwit_chain::{Chain, deletes_blocks, keep_above};
 use godwit_index::{
-    FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes, Outcome, TxIndexWriter,
-    next,
+    CoinStatsIndexWriter, FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes,
+    Outcome, TxIndexWriter, next,
 };
 use godwit_store::Rebuild;
 use godwit_store::disk::{RealDisk, StoreDisk};
@@ -29,6 +29,7 @@ const UNDO_RETRIES: u32 = 60;
 pub(super) struct Opened {
     transactions: Option<TxIndexWriter>,
     filters: Option<FilterIndexWriter>,
+    coin_stats: Option<CoinStatsIndexWriter>,
 }
 
 /// What becomes of an index that is there.
@@ -97,22 +98,21 @@ impl Fatal for BehindPruned {
     }
 }
 
-/// Fails where an index would wait for blocks that are deleted.
-fn check<I: Index>(chain: &Chain, index: Option<&I>) -> Result<(), BehindPruned> {
+/// Has the blocks kept that an index has not read, if it is `wanted`. Fails where they are deleted, or would
+/// be because it was left out.
+fn keep<I: Index>(chain: &mut Chain, wanted: bool, index: Option<&I>) -> Result<(), Failure> {
+    let Some(height) = index.map(Index::durable_height) else {
+        return match wanted && deletes_blocks(chain) {
+            true => Err(LeftOut { name: I::NAME }.into()),
+            false => Ok(()),
+        };
+    };
     let lowest = chain.prune_height();
-    match index.map(Index::durable_height) {
-        Some(height) if deletes_blocks(chain) && height + 1 < lowest => {
-            Err(BehindPruned { name: I::NAME, height, lowest })
-        }
-        _ => Ok(()),
+    if deletes_blocks(chain) && height + 1 < lowest {
+        return Err(BehindPruned { name: I::NAME, height, lowest }.into());
     }
-}
-
-/// Has the blocks kept that an index has not read.
-fn keep<I: Index>(chain: &mut Chain, index: Option<&I>) {
-    if let Some(index) = index {
-        keep_above(chain, I::NAME, Some(index.durable_height()));
-    }
+    keep_above(chain, I::NAME, Some(height));
+    Ok(())
 }
 
 /// Lets an index follow the chain on a thread of its own.
@@ -141,16 +141,16 @@ impl Opened {
         let transactions =
             || opened(contents, || TxIndexWriter::open(&disk, &dir, genesis, secret));
         let filters = || opened(contents, || FilterIndexWriter::open(&disk, &dir, genesis));
+        let params = chain.params();
+        let coin_stats = || opened(contents, || CoinStatsIndexWriter::open(&disk, &dir, params));
         let opened = Self {
             transactions: wanted.transactions.then(transactions).flatten(),
             filters: wanted.filters.then(filters).flatten(),
+            coin_stats: wanted.coin_stats.then(coin_stats).flatten(),
         };
-        if wanted.filters && opened.filters.is_none() && deletes_blocks(chain) {
-            return Err(LeftOut { name: FilterIndexWriter::NAME }.into());
-        }
-        check(chain, opened.filters.as_ref())?;
         // Before any block is deleted.
-        keep(chain, opened.filters.as_ref());
+        keep(chain, wanted.filters, opened.filters.as_ref())?;
+        keep(chain, wanted.coin_stats, opened.coin_stats.as_ref())?;
         Ok(opened)
     }
 
@@ -159,6 +159,7 @@ impl Opened {
         Indexes {
             transactions: self.transactions.as_ref().map(TxIndexWriter::shared),
             filters: self.filters.as_ref().map(FilterIndexWriter::shared),
+            coin_stats: self.coin_stats.as_ref().map(CoinStatsIndexWriter::shared),
         }
     }
 
@@ -167,7 +168,8 @@ impl Opened {
         let Some(seam) = seam else { return RunningIndexes(Vec::new()) };
         let transactions = self.transactions.and_then(|index| spawn(index, seam));
         let filters = self.filters.and_then(|index| spawn(index, seam));
-        RunningIndexes(transactions.into_iter().chain(filters).collect())
+        let coin_stats = self.coin_stats.and_then(|index| spawn(index, seam));
+        RunningIndexes([transactions, filters, coin_stats].into_iter().flatten().collect())
     }
 }
 

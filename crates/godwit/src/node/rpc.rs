@@ -11,7 +11,7 @@ use godwit_api::{
     TipFacts, seam,
 };
 use godwit_chain::ChainError;
-use godwit_index::{FILTER_INDEX_FILES, Indexes, TX_INDEX_FILES};
+use godwit_index::{COIN_STATS_INDEX_FILES, FILTER_INDEX_FILES, Indexes, TX_INDEX_FILES};
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::{StoreError, check_unused};
@@ -76,7 +76,8 @@ pub(super) fn most_connections(config: &Config) -> OfPrograms {
 fn other_descriptors(config: &Config) -> u64 {
     let transactions = if config.indexes.transactions { TX_INDEX_FILES } else { 0 };
     let filters = if config.indexes.filters { FILTER_INDEX_FILES } else { 0 };
-    transactions + filters + zmq_descriptors(config)
+    let coin_stats = if config.indexes.coin_stats { COIN_STATS_INDEX_FILES } else { 0 };
+    transactions + filters + coin_stats + zmq_descriptors(config)
 }
 
 /// Descriptors of those who publish and of those who subscribed.

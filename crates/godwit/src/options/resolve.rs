@@ -44,6 +44,7 @@ pub(super) fn resolve(
     let memory = memory(&invoked, indexes.memory())?;
     let reachable = reachable(&invoked)?;
     let scrub = invoked.draft.files.scrub.unwrap_or(true);
+    let is_datadir_named = invoked.origin("datadir").is_some();
     let Invoked { command: name, operands, network, datadir, config_file, mut draft, .. } = invoked;
     let rpc = match name {
         CommandName::Node => rpc::resolve(std::mem::take(&mut draft.rpc), network),
@@ -58,6 +59,7 @@ pub(super) fn resolve(
     Ok(Config {
         params,
         datadir,
+        is_datadir_named,
         config_file,
         memory,
         flush_interval,

@@ -31,7 +31,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub(crate) fn copy(from: &Node) -> Node {
     let node = Node::new("regtest");
     let mut command = Command::new("cp");
-    command.arg("-a").arg(from.datadir()).arg(node.datadir());
+    command.arg("-aT").arg(from.datadir()).arg(node.datadir());
     assert!(command.status().expect("cp starts").success());
     node
 }

@@ -161,6 +161,9 @@ fn a_node_without_locked_memory_says_so_once_and_runs_in_plain() {
         ("-allowunlockedsecrets=0", Some("Connections are not encrypted (v1 transport only)")),
         ("-allowunlockedsecrets=1", None),
     ] {
+        fs::create_dir(path(option)).expect("a directory");
+        let everybodys = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(path(option), everybodys).expect("it is ours");
         let mut command = Process::new("sh");
         command.args(["-c", "ulimit -l 0 && exec \"$@\"", "sh"]).arg(path("godwit"));
         command.arg("-regtest").arg(format!("-datadir={}", path(option).display()));

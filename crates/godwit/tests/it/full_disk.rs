@@ -42,7 +42,6 @@ fn can_mount() -> bool {
 /// Runs the command twice and looks at both ends.
 fn fills_the_disk_and_goes_on(words: &[String]) {
     let node = Node::new("regtest");
-    fs::create_dir(node.datadir()).expect("a directory");
     let place = node.beside("place");
     fs::create_dir(&place).expect("a directory");
     let mut shell = Command::new("unshare");

@@ -167,7 +167,7 @@ fn an_import_stops_at_a_height_stays_there_and_goes_on() {
 
 #[test]
 fn a_better_branch_in_a_later_import_is_reorganised_to() {
-    use crate::blocks::{SUBSIDY, child};
+    use crate::blocks::{SUBSIDY, child, header};
     let node = Node::new("regtest");
     let (path, branch_path) = (node.beside("chain.dat"), node.beside("branch.dat"));
     let chain = small_chain();
@@ -182,7 +182,14 @@ fn a_better_branch_in_a_later_import_is_reorganised_to() {
     write_dat(&branch_path, &branch[1..]);
     node.import(&path);
     let ended = node.import(&branch_path);
-    assert_eq!(ended.stdout.matches("Disconnected a block").count(), 10, "{ended:?}");
+    // Each is named, and the block that is left as the tip.
+    for height in fork + 1..=chain.len() {
+        let [left, tip] = [height - 1, height - 2].map(|n| header(&chain[n]).block_hash());
+        let line =
+            format!("Disconnected block {left} at {height}; the tip is {tip} at {}.", height - 1);
+        assert!(ended.stdout.contains(&line), "{line}: {ended:?}");
+    }
+    assert_eq!(ended.stdout.matches("Disconnected block").count(), 10, "{ended:?}");
     let reorganised = node.stats();
     assert_eq!(reorganised["height"], chain.len() + 1);
     let fresh = Node::new("regtest");

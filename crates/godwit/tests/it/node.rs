@@ -22,7 +22,7 @@ impl Deref for Node {
 }
 
 impl Node {
-    /// `chain` as `-chain` takes it. The data directory does not exist yet.
+    /// `chain` as `-chain` takes it. The data directory is empty.
     pub(crate) fn new(chain: &'static str) -> Self {
         Self(Datadir::new(env!("CARGO_BIN_EXE_godwit"), chain))
     }

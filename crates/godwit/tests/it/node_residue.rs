@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
@@ -47,6 +48,9 @@ impl Serving {
         let place = UnprivilegedPlace::with_program(env!("CARGO_BIN_EXE_godwit"));
         let port = free_port();
         let mut command = place.command(prefix, &place.path("godwit"));
+        fs::create_dir(place.path("datadir")).expect("a directory");
+        let everybodys = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(place.path("datadir"), everybodys).expect("it is ours");
         command.arg("-regtest").arg(format!("-datadir={}", place.path("datadir").display()));
         command.args(["-noconnect", "-server=0"]).arg(format!("-bind=127.0.0.1:{port}"));
         command.args(options);

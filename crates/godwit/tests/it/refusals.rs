@@ -1,8 +1,10 @@
 //! Commands that cannot be followed: one line on standard error, an exit code that tells the kind, and
 //! nothing changed.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use godwit::exit::Exit;
 
@@ -28,13 +30,42 @@ fn wrong_options_touch_nothing() {
     refuses(node.run(&[&"imprt", &"x.dat"]), Exit::Configuration, &["did you mean import?"]);
     refuses(node.run(&[&"import"]), Exit::Configuration, &["usage: godwit import"]);
     refuses(node.run(&[&"utxo", &"stats", &"-par=2"]), Exit::Configuration, &["-par"]);
-    assert!(!node.datadir().exists());
+    assert!(fs::read_dir(node.datadir()).expect("a directory").next().is_none());
+}
+
+#[test]
+fn a_data_directory_that_is_named_has_to_exist() {
+    let node = Node::new("regtest");
+    fs::remove_dir(node.datadir()).expect("it is empty");
+    let words =
+        format!("Specified data directory \"{}\" does not exist.", node.datadir().display());
+    for command in [&["utxo", "stats"][..], &["import", "x.dat"], &["verify"], &["-connect=0"]] {
+        let command: Vec<&dyn AsRef<OsStr>> = command.iter().map(|word| word as _).collect();
+        refuses(node.run(&command), Exit::DatadirUnusable, &[&words]);
+        assert!(!node.datadir().exists());
+    }
+    // In the configuration file, which is in the default directory; that one is made where it is used.
+    let home = node.beside("home");
+    let default = home.join(".godwit");
+    let stats = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_godwit"));
+        command.args(["utxo", "stats", "-regtest"]).args(arguments).env("HOME", &home);
+        Ended::of(command.output().expect("the program starts"))
+    };
+    fs::create_dir(&home).expect("a directory");
+    stats(&[]).expect(Exit::Success);
+    assert!(default.join("regtest").is_dir());
+    let line = format!("datadir={}\n", node.datadir().display());
+    fs::write(default.join("godwit.conf"), line).expect("a file");
+    refuses(stats(&[]), Exit::DatadirUnusable, &[&words]);
+    fs::create_dir(node.datadir()).expect("a directory");
+    stats(&[]).expect(Exit::Success);
+    assert!(node.network_dir().is_dir());
 }
 
 #[test]
 fn a_wrong_configuration_file_is_named_with_its_line() {
     let node = Node::new("regtest");
-    fs::create_dir(node.datadir()).expect("a directory");
     fs::write(node.datadir().join("godwit.conf"), "# mine\ndbcache=5\n[regtest]\npar=x\n")
         .expect("a file");
     let ended = node.run(&[&"import", &"x.dat"]);
@@ -91,6 +122,7 @@ fn bitcoin_cores_data_directory_is_left_alone() {
 #[test]
 fn a_data_directory_that_cannot_be_written_is_named() {
     let node = Node::new("regtest");
+    fs::remove_dir(node.datadir()).expect("it is empty");
     fs::write(node.datadir(), "a file").expect("a file");
     refuses(node.run(&[&"utxo", &"stats"]), Exit::Configuration, &["datadir"]);
 

@@ -203,7 +203,11 @@ fn exporters(text: &mut Text, api: &Api, snapshot: &Snapshot, asked: &Asked, war
         "Estimate of verification progress [0..1]",
         progress,
     );
-    text.gauge("bitcoin_rpc_active", "Number of RPC calls being processed", api.active().len());
+    text.gauge(
+        "bitcoin_rpc_active",
+        "Number of RPC calls being processed",
+        api.active.list().len(),
+    );
 }
 
 fn ours(text: &mut Text, sync: &SyncReport) {

@@ -154,7 +154,7 @@ pub(super) const ROWS: &[Method] = &[
     present(
         Blockchain,
         "gettxoutsetinfo",
-        "Counts and hashes all unspent outputs of the tip, which may take minutes.",
+        "How many unspent outputs there are, their sum and hash: counted, which may take minutes, or by -coinstatsindex.",
         &[
             or(
                 "hash_type",
@@ -166,9 +166,9 @@ pub(super) const ROWS: &[Method] = &[
                 "hash_or_height",
                 Kind::NumberOrText,
                 "the tip",
-                "The block; another one needs an index that is not there.",
+                "The block; needs -coinstatsindex, and another hash than hash_serialized_3.",
             ),
-            or("use_index", Kind::Bool, "true", "Of no effect: there is no index."),
+            or("use_index", Kind::Bool, "true", "Whether -coinstatsindex may answer."),
         ],
     ),
     present(

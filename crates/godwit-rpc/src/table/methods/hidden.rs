@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Method] = &[
             optional("arg9", Kind::Any, ""),
         ],
     ),
-    absent(Hidden, "estimaterawfee", NO_MEMPOOL),
+    absent(Hidden, "estimaterawfee", "it tells of Core's estimator, which godwit's is not"),
     absent(Hidden, "generate", "Bitcoin Core answers only that it is gone"),
     present(
         Hidden,

@@ -47,6 +47,22 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         commands: OF_NODE,
         group: CONNECTIONS,
         ..setting(
+            "coinstatsindex",
+            "",
+            "",
+            "Keep an index of the coins' statistics after each block, for gettxoutsetinfo without reading all \
+             coins, and at any block. Built as -blockfilterindex (default: 0).",
+            |draft, text| {
+                draft.files.indexes.coin_stats = plain::flag(text)?;
+                Some(())
+            },
+        )
+    },
+    OptionSpec {
+        form: Form::Flag,
+        commands: OF_NODE,
+        group: CONNECTIONS,
+        ..setting(
             "peerblockfilters",
             "",
             "",

@@ -54,6 +54,9 @@ fn indexes() {
     assert_eq!(wanted(&["-blockfilterindex=1", "-blockfilterindex=0"]), (false, false));
     assert_eq!(error(&["-txindex", "-prune=550"]), "-txindex is of no use with -prune");
     assert_eq!(wanted(&["-blockfilterindex=1", "-prune=550"]), (false, true));
+    let counted = |arguments: &[&str]| config(arguments).indexes.coin_stats;
+    assert!(!counted(&[]) && !counted(&["-coinstatsindex=0"]));
+    assert!(counted(&["-coinstatsindex", "-prune=550"]));
     let served = |arguments: &[&str]| config(arguments).indexes.served;
     assert!(!served(&["-blockfilterindex=1"]));
     assert!(served(&["-blockfilterindex=1", "-peerblockfilters"]));
@@ -61,7 +64,7 @@ fn indexes() {
     for others in [&["-peerblockfilters"][..], &["-peerblockfilters", "-txindex"]] {
         assert_eq!(error(others), "-peerblockfilters needs -blockfilterindex");
     }
-    for option in ["-txindex", "-blockfilterindex=basic"] {
+    for option in ["-txindex", "-blockfilterindex=basic", "-coinstatsindex"] {
         assert_eq!(
             error(&[option, "-memory=463"]),
             "-memory=463: expected at least 448 MiB, and 16 for each index"

@@ -39,6 +39,10 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("getmemoryinfo", "locked", "each has its own secrets"),
     ("help", "", "godwit words its help itself"),
     ("gettxoutsetinfo", "disk_size", "another format"),
+    ("estimatesmartfee", "feerate", "godwit asks blocks, bitcoind what it saw wait for them"),
+    ("estimatesmartfee", "errors", "the same"),
+    ("estimatesmartfee", "blocks", "the same"),
+    ("estimatesmartfee", "estimator", "the same"),
     ("uptime", "", "two programs"),
     ("getnettotals", "timemillis", "another moment"),
 ];

@@ -1,7 +1,7 @@
 //! The optional indexes, beside bitcoind's.
 
 use godwit::exit::Exit;
-use godwit_primitives::{Block, Txid};
+use godwit_primitives::{Block, TxOut, Txid};
 use serde_json::{Value, json};
 
 use super::super::FILTERS;
@@ -13,6 +13,7 @@ use crate::node::Node;
 use crate::running::Running;
 
 const TXINDEX: &str = "-txindex";
+const COIN_STATS: &str = "-coinstatsindex";
 
 /// Waits until an index is at a height.
 #[track_caller]
@@ -160,6 +161,125 @@ fn filters_are_bitcoind_s() {
     assert_same(godwit.port, theirs, &filters(&chain.blocks[fork - 2..]));
     assert_same(godwit.port, theirs, &filters(&[&branch[1..], &[unconnected]].concat()));
     assert_same(godwit.port, theirs, &others);
+}
+
+/// What the index has of a block, asked for by its hash.
+fn of_blocks(blocks: &[Vec<u8>]) -> Vec<(&'static str, Value)> {
+    let ask = |block: &Vec<u8>| ("gettxoutsetinfo", json!(["muhash", chain::hash(block)]));
+    blocks.iter().map(ask).collect()
+}
+
+/// All heights, the tip, and what is refused.
+fn of_heights(tip: u64) -> Vec<(&'static str, Value)> {
+    let mut all = Vec::new();
+    for height in 0..=tip {
+        all.push(("gettxoutsetinfo", json!(["muhash", height])));
+        all.push(("gettxoutsetinfo", json!(["none", height])));
+    }
+    for hash in ["muhash", "none", "hash_serialized_3", "other"] {
+        all.push(("gettxoutsetinfo", json!([hash])));
+        for place in [json!(tip), json!(tip + 1), json!(-1), json!("00".repeat(32)), json!("zz")] {
+            all.push(("gettxoutsetinfo", json!([hash, place])));
+            all.push(("gettxoutsetinfo", json!([hash, place, true])));
+            all.push(("gettxoutsetinfo", json!([hash, place, false])));
+        }
+        all.push(("gettxoutsetinfo", json!([hash, null, false])));
+        all.push(("gettxoutsetinfo", json!([hash, null, 1])));
+    }
+    all.extend([
+        ("gettxoutsetinfo", json!([])),
+        ("getindexinfo", json!([])),
+        ("getindexinfo", json!(["coinstatsindex"])),
+    ]);
+    all
+}
+
+/// A block that spends a coin to scripts of all kinds: some that nobody can satisfy, one of them beyond
+/// the limit of length and one right at it. Fees are left, as `block::on` has it.
+fn wasteful(chain: &RecentChain, parent: &[u8], height: u32) -> Vec<u8> {
+    let (outpoint, satoshi) = chain.bare[0];
+    let mut spend = block::spend(outpoint, satoshi - 20_000, Vec::new());
+    for (value, script) in [
+        (3_000, vec![0x6a]),
+        (2_000, vec![0x51; 10_000]),
+        (500, vec![0x51; 10_001]),
+        (700, Vec::new()),
+        (0, vec![0x6a, 1, 1]),
+    ] {
+        spend.outputs.push(TxOut { value, script_pubkey: script });
+    }
+    block::on(parent, height, 9, &[spend])
+}
+
+#[test]
+fn the_coins_after_any_block_are_bitcoind_s() {
+    let chain = chain::recent();
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[COIN_STATS]) else { return };
+    let node = Node::new("regtest");
+    let options = [COIN_STATS.to_owned()];
+    let mut godwit = Answering::with_chain(&node, chain, &options);
+    let theirs = bitcoind.rpc.port();
+    let name = "coinstatsindex";
+    wait_for_index(&godwit, name, chain.height());
+    wait_until("bitcoind's index is there", || {
+        bitcoind.rpc.call("getindexinfo", &json!([]))[name]["synced"] == true
+    });
+    assert_same(godwit.port, theirs, &of_heights(chain.height()));
+    let submit = |block: &[u8]| ("submitblock", json!([hex::encode(block)]));
+
+    // Three blocks on the tip, and then a branch of five, where another one spends that coin.
+    let on_tip = |wasteful_at: u32, count: u32, nonce: u8| {
+        let mut blocks = vec![chain.tip().to_vec()];
+        for n in 1..=count {
+            let (parent, height) = (&blocks[n as usize - 1], chain.summary.height + n);
+            blocks.push(match n == wasteful_at {
+                true => wasteful(chain, parent, height),
+                false => block::on(parent, height, nonce, &[]),
+            });
+        }
+        blocks.split_off(1)
+    };
+    let left = on_tip(1, 3, 4);
+    assert_same(godwit.port, theirs, &[submit(&left[0])]);
+    let info = godwit.call("gettxoutsetinfo", &json!(["none"]));
+    let unspendables = &info["block_info"]["unspendables"];
+    for (kind, satoshi) in [("scripts", 3_500), ("unclaimed_rewards", 13_800), ("bip30", 0)] {
+        assert_eq!(unspendables[kind].as_f64(), Some(f64::from(satoshi) / 1e8), "{info}");
+    }
+    assert_same(godwit.port, theirs, &of_heights(chain.height() + 1));
+    let branch = on_tip(2, 5, 5);
+    for block in left[1..].iter().chain(&branch) {
+        assert_same(godwit.port, theirs, &[submit(block)]);
+    }
+    let tip = chain.height() + 5;
+    assert_same(godwit.port, theirs, &of_heights(tip));
+    assert_same(godwit.port, theirs, &of_blocks(&[&left[..], &branch[..]].concat()));
+    let unconnected = block::on(chain.tip(), chain.summary.height + 1, 6, &[]);
+    let header = json!([hex::encode(&unconnected[..80])]);
+    assert_same(godwit.port, theirs, &[("submitheader", header)]);
+    assert_same(godwit.port, theirs, &of_blocks(&[unconnected]));
+    let above = json!([chain::hash(&branch[4])]);
+    assert_same(godwit.port, theirs, &[("invalidateblock", above.clone())]);
+    assert_same(godwit.port, theirs, &of_heights(tip - 1));
+    assert_same(godwit.port, theirs, &[("reconsiderblock", above)]);
+    assert_same(godwit.port, theirs, &of_heights(tip));
+
+    // After a clean end, and after a kill.
+    for kills in [false, true] {
+        match kills {
+            true => assert!(godwit.running.kill()),
+            false => _ = godwit.running.terminate(),
+        }
+        godwit = Answering::start(&node, &options);
+        for block in &branch {
+            // It may have been killed before they were durable.
+            godwit.call("submitblock", &json!([hex::encode(block)]));
+        }
+        wait_for_index(&godwit, name, tip);
+        assert_same(godwit.port, theirs, &of_heights(tip));
+        // Bitcoin Core forgets none of those that were left, and godwit the latest thousand.
+        assert_same(godwit.port, theirs, &of_blocks(&left));
+    }
 }
 
 #[test]

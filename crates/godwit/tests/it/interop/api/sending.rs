@@ -7,7 +7,7 @@ mod transactions;
 use serde_json::{Value, json};
 
 use super::super::process::ForeignNode;
-use super::super::{bitcoind, wait_until};
+use super::super::{bitcoind, block, chain, wait_until};
 use super::Answering;
 use super::differ::differences;
 use crate::node::Node;
@@ -133,4 +133,56 @@ fn bitcoind_hears_of_a_transaction_and_mines_it() {
     wait_until("they wait again", || waiting(&both.godwit) == json!([parent.txid(), child.txid()]));
     both.godwit.call("reconsiderblock", &json!([tip]));
     wait_until("a block has them again", || waiting(&both.godwit) == json!([]));
+}
+
+/// The blocks of this chain have room, so what is needed is the least; how blocks without room are judged,
+/// `fee_history.rs` tests.
+#[test]
+fn fees_are_those_of_the_last_blocks() {
+    let chain = chain::recent();
+    let node = Node::new("regtest");
+    let mut godwit = Answering::with_chain(&node, chain, &[]);
+    wait_until("it is synced", || {
+        godwit.call("getblockchaininfo", &json!([]))["initialblockdownload"] == false
+    });
+    let tip = chain.height();
+    for height in tip - 143..=tip {
+        let stats = godwit.call("getblockstats", &json!([height, ["total_weight"]]));
+        assert!(stats["total_weight"].as_u64() < Some(3_700_000), "{height}: {stats}");
+    }
+    let ask = |godwit: &Answering<'_>, params: &Value| godwit.call("estimatesmartfee", params);
+    let known = |blocks: u32| -> Value {
+        let text =
+            format!(r#"{{"feerate":0.00000100,"blocks":{blocks},"estimator":"block_history"}}"#);
+        serde_json::from_str(&text).expect("JSON")
+    };
+    for (target, blocks) in [(1, 2), (2, 2), (6, 6), (72, 72), (73, 72), (1008, 72)] {
+        for mode in ["economical", "CONSERVATIVE", "unset"] {
+            assert_eq!(ask(&godwit, &json!([target, mode])), known(blocks), "{target}");
+        }
+    }
+    // A block more, and one that is taken back.
+    let above = block::on(chain.tip(), chain.summary.height + 1, 3, &[]);
+    godwit.call("submitblock", &json!([hex::encode(&above)]));
+    assert_eq!(ask(&godwit, &json!([6])), known(6));
+    godwit.call("invalidateblock", &json!([chain::hash(&above)]));
+    assert_eq!(ask(&godwit, &json!([6])), known(6));
+    godwit.running.terminate();
+
+    // Too few blocks, though it is synced.
+    let node = Node::new("regtest");
+    let godwit = Answering::start(&node, &[]);
+    let unknown = json!({
+        "errors": ["Insufficient data or no feerate found"],
+        "blocks": 0,
+        "estimator": "block_history",
+    });
+    assert_eq!(ask(&godwit, &json!([6])), unknown);
+    for (blocks, answer) in [(11, unknown), (1, known(6))] {
+        godwit.call("generatetodescriptor", &json!([blocks, "raw(51)"]));
+        wait_until("it is synced", || {
+            godwit.call("getblockchaininfo", &json!([]))["initialblockdownload"] == false
+        });
+        assert_eq!(ask(&godwit, &json!([6])), answer);
+    }
 }

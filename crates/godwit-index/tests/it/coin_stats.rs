@@ -1,0 +1,221 @@
+//! The index of the coins' statistics, beside Bitcoin Core's answers for real chains and beside the store.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use godwit_chain::Chain;
+use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_index::{
+    CoinStats, CoinStatsIndex, CoinStatsIndexWriter, Follower, INDEXES_DIR, IndexError,
+};
+use godwit_primitives::{BlockHash, Network};
+use godwit_store::ChainPoint;
+use godwit_store::disk::StoreDisk;
+use godwit_testdata::{read, shared_data};
+use serde_json::Value;
+
+use crate::beside::{BLOCKS, DIR, branch, follow, hash, open, open_on, records, settle, submit};
+
+fn index(disk: &FaultDisk, chain: &Chain) -> Result<CoinStatsIndexWriter, IndexError> {
+    let store = StoreDisk::new(Arc::new(disk.clone()));
+    CoinStatsIndexWriter::open(&store, &Path::new(DIR).join(INDEXES_DIR), chain.params())
+}
+
+fn follower(
+    disk: &FaultDisk,
+    chain: &Chain,
+) -> (Follower<CoinStatsIndexWriter>, Arc<CoinStatsIndex>) {
+    let writer = index(disk, chain).expect("it opens");
+    let shared = writer.shared();
+    (Follower::new(writer), shared)
+}
+
+fn chain_of(disk: &FaultDisk, blocks: &[Vec<u8>]) -> Chain {
+    let mut chain = open(disk);
+    blocks.iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    chain
+}
+
+/// What the index has of blocks from a height on, all there.
+fn stats(index: &CoinStatsIndex, first: u32, blocks: &[Vec<u8>]) -> Vec<CoinStats> {
+    let point = |(height, block): (u32, &Vec<u8>)| ChainPoint { hash: hash(block), height };
+    (first..)
+        .zip(blocks)
+        .map(point)
+        .map(|block| index.stats(block).expect("it can be read").expect("it is there"))
+        .collect()
+}
+
+/// That of an index that nothing has disturbed.
+fn expected(blocks: &[Vec<u8>]) -> Vec<CoinStats> {
+    let chain = chain_of(&FaultDisk::new(), blocks);
+    let (mut fresh, shared) = follower(&FaultDisk::new(), &chain);
+    follow(&chain, &mut fresh).expect("no fault");
+    let found = stats(&shared, 1, blocks);
+    chain.close().expect("no fault");
+    found
+}
+
+#[test]
+fn statistics_of_real_chains_are_bitcoin_core_s() {
+    let Some(data) = shared_data() else { return };
+    for (network, blocks, golden) in [
+        (Network::Testnet3, "testnet3_1_2500.dat.zst", "golden_testnet3_0_2500.jsonl.zst"),
+        (Network::Main, "mainnet_0_299.dat.zst", "golden_mainnet_0_299.jsonl.zst"),
+        (Network::Signet, "signet_0_60.dat.zst", "golden_signet_0_60.jsonl.zst"),
+        (Network::Regtest, "regtest_0_150.dat.zst", "golden_regtest_0_150.jsonl.zst"),
+    ] {
+        let mut chain = open_on(&FaultDisk::new(), network);
+        for block in records(&read(data.join("chains").join(blocks))) {
+            submit(&mut chain, block);
+        }
+        settle(&mut chain);
+        let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
+        follow(&chain, &mut follower).expect("no fault");
+        let golden = String::from_utf8(read(data.join("chains").join(golden))).expect("UTF-8");
+        let mut count = 0;
+        for line in golden.lines() {
+            let said: Value = serde_json::from_str(line).expect("JSON");
+            let hash: BlockHash = said["hash"].as_str().expect("a text").parse().expect("a hash");
+            let height = said["height"].as_u64().expect("a number") as u32;
+            let found = shared.stats(ChainPoint { hash, height }).expect("it can be read");
+            let CoinStats { muhash, totals, .. } = found.expect("it is there");
+            assert_eq!(BlockHash::from_bytes(muhash).to_string(), said["muhash"], "{height}");
+            assert_eq!(totals.txouts, said["txouts"], "{height}");
+            assert_eq!(totals.bogosize, said["bogosize"], "{height}");
+            assert_eq!(totals.amount, said["total_amount_sat"], "{height}");
+            assert_eq!(totals.unspendable, said["total_unspendable_sat"], "{height}");
+            count += 1;
+        }
+        assert_eq!(count, chain.tip_point().height + 1);
+        chain.close().expect("no fault");
+    }
+}
+
+/// The coins that the store counts and hashes at the tip, and those of the index.
+#[track_caller]
+fn is_of_the_tip(chain: &mut Chain, shared: &CoinStatsIndex) {
+    let found = shared.stats(chain.tip_point()).expect("it can be read").expect("it is there");
+    let (totals, muhash) = chain.coins_muhash().expect("no fault");
+    assert_eq!(found.muhash, muhash);
+    let there = (found.totals.txouts, found.totals.bogosize, found.totals.amount);
+    assert_eq!(there, (totals.txouts, totals.bogosize, totals.total_amount));
+}
+
+#[test]
+fn statistics_of_blocks_that_a_reorganisation_leaves_stay() {
+    let fork = BLOCKS.len() - 12;
+    let before = expected(&BLOCKS);
+    let disk = FaultDisk::new();
+    let mut chain = chain_of(&disk, &BLOCKS);
+    let index_disk = FaultDisk::new();
+    let (mut follower, shared) = follower(&index_disk, &chain);
+    follow(&chain, &mut follower).expect("no fault");
+    is_of_the_tip(&mut chain, &shared);
+    assert_eq!(stats(&shared, 1, &BLOCKS), before);
+    let left = branch(&BLOCKS, fork, 13, 0);
+    left.iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    follow(&chain, &mut follower).expect("no fault");
+    is_of_the_tip(&mut chain, &shared);
+    // The miner of the branch takes nothing, and its coinbases have no scripts that cannot succeed.
+    let others = stats(&shared, fork as u32 + 1, &left);
+    for (height, found) in (fork as u32 + 1..).zip(&others) {
+        let block = found.block;
+        let nothing = [block.coinbase, block.prevout_spent, block.new_outputs_ex_coinbase];
+        assert_eq!(nothing, [0; 3], "{height}");
+        assert_eq!(block.unspendables.total(), block.unspendables.unclaimed_rewards);
+        assert!(block.unspendables.unclaimed_rewards > 0, "{height}");
+    }
+    let other = expected(&[&BLOCKS[..fork], &left[..]].concat());
+    let check = |shared: &CoinStatsIndex| {
+        assert_eq!(stats(shared, 1, &BLOCKS), before);
+        assert_eq!(stats(shared, fork as u32 + 1, &left), other[fork..]);
+        let unknown = ChainPoint { hash: hash(&left[0]), height: fork as u32 };
+        assert_eq!(shared.stats(unknown).expect("it can be read"), None);
+    };
+    check(&shared);
+    follower.close().expect("no fault");
+    let shared = index(&index_disk, &chain).expect("it opens").shared();
+    assert_eq!(shared.status().best(), Some(chain.tip_point()));
+    check(&shared);
+    is_of_the_tip(&mut chain, &shared);
+    chain.close().expect("no fault");
+}
+
+/// As for filters, with a reorganisation among what is followed.
+#[test]
+fn a_statistics_index_that_was_killed_at_any_operation_is_as_a_fresh_one() {
+    let mut chain = chain_of(&FaultDisk::new(), &BLOCKS[..150]);
+    let start = FaultDisk::new();
+    let (mut first, _) = follower(&start, &chain);
+    follow(&chain, &mut first).expect("no fault");
+    first.close().expect("no fault");
+    let end = branch(&BLOCKS, 140, 15, 0);
+    end.iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    let blocks = [&BLOCKS[..140], &end[..]].concat();
+    let fresh = expected(&blocks);
+    let mut failed = 0;
+    for n in 1.. {
+        let disk = start.copy();
+        disk.fail_change(n);
+        let taken = index(&disk, &chain).and_then(|writer| {
+            let mut follower = Follower::new(writer);
+            follow(&chain, &mut follower)?;
+            follower.close()
+        });
+        let finished = !disk.has_failed();
+        assert_eq!(taken.is_ok(), finished, "operation {n}: {taken:?}");
+        failed += u64::from(!finished);
+        for survival in [Survival::All, Survival::Nothing, Survival::Part(n), Survival::Part(!n)] {
+            let disk = disk.copy();
+            disk.crash(survival);
+            let (mut again, shared) = follower(&disk, &chain);
+            follow(&chain, &mut again).expect("no fault any more");
+            assert_eq!(stats(&shared, 1, &blocks), fresh, "operation {n}, {survival:?}");
+            assert_eq!(shared.status().best(), Some(chain.tip_point()));
+        }
+        if finished {
+            break;
+        }
+    }
+    println!("{failed} operations failed");
+    assert!(failed >= 6, "{failed}");
+    chain.close().expect("no fault");
+}
+
+#[test]
+fn a_damaged_statistics_index_is_built_again() {
+    let chain = chain_of(&FaultDisk::new(), &BLOCKS);
+    let fresh = expected(&BLOCKS);
+    let start = FaultDisk::new();
+    let (mut first, _) = follower(&start, &chain);
+    follow(&chain, &mut first).expect("no fault");
+    first.close().expect("no fault");
+    let files: Vec<_> =
+        start.paths().into_iter().filter(|path| start.contents(path).is_some()).collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    for path in &files {
+        let bytes = start.contents(path).expect("a file");
+        for at in [0, bytes.len() / 3, bytes.len() - 1] {
+            let disk = start.copy();
+            let mut harmed = bytes.clone();
+            harmed[at] ^= 4;
+            disk.overwrite(path, harmed);
+            let (mut again, shared) = follower(&disk, &chain);
+            for (height, block) in (1..).zip(BLOCKS.iter()) {
+                // Never other figures than there were.
+                match shared.stats(ChainPoint { hash: hash(block), height }) {
+                    Ok(Some(found)) => assert_eq!(found, fresh[height as usize - 1]),
+                    Ok(None) => {}
+                    Err(error) => assert!(error.is_damage(), "{error}"),
+                }
+            }
+            follow(&chain, &mut again).expect("it is built again");
+            assert_eq!(stats(&shared, 1, &BLOCKS), fresh, "{} at {at}", path.display());
+        }
+    }
+    chain.close().expect("no fault");
+}

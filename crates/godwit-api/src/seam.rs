@@ -174,6 +174,8 @@ pub struct Snapshot {
     pub initial_download: bool,
     pub bytes_on_disk: u64,
     pub pruning: Option<Pruning>,
+    /// While the history below a loaded snapshot is validated.
+    pub history: Option<HistoryFacts>,
     pub network_active: bool,
     /// What the operator ought to know.
     pub warnings: Vec<String>,
@@ -189,6 +191,19 @@ pub struct TipFacts {
     pub header: BlockHeader,
     pub median_time: u32,
     pub chain_work: Work,
+}
+
+/// How far the history below a loaded snapshot is validated.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistoryFacts {
+    /// The last block that is.
+    pub tip: TipFacts,
+    /// Height of the snapshot's block.
+    pub base: u32,
+    /// Estimated share of the transactions up to the snapshot's block, from 0 to 1.
+    pub progress: f64,
+    /// Memory of its coins, in bytes.
+    pub coins: u64,
 }
 
 /// Of a node that does not have all blocks.

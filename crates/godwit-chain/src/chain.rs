@@ -10,15 +10,17 @@
 //! connected one, whose scripts have passed too. Between them is the window, whose blocks are taken
 //! back when one of them fails; only the tip is reported to callers or written to disk.
 
-mod assembly;
+pub(crate) mod assembly;
+mod deliver;
+mod history;
 
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::Receiver;
-use godwit_consensus::{Reject, Verdict};
+use godwit_consensus::{Reject, ResultClass, Verdict};
 use godwit_primitives::BlockHash;
 use godwit_store::utxo::UtxoStore;
-use godwit_store::{ChainPoint, WrittenBlock};
+use godwit_store::{ChainPoint, Refutation, WrittenBlock};
 
 use crate::appender::{Appended, Appender, Sender};
 use crate::durability::writing::Application;
@@ -29,11 +31,12 @@ use crate::error::ChainError;
 use crate::event::{Connected, Event, Events};
 use crate::found_block::FoundBlock;
 use crate::goal::Goal;
+use crate::history::History;
 use crate::index::{Acceptance, Accepted, BlockIndex};
 use crate::intake::{Arrival, Intake};
-use crate::lookahead::{Lookahead, LookaheadError};
+use crate::lookahead::Lookahead;
 use crate::message::Message;
-use crate::reads::{Read, Reads};
+use crate::reads::Reads;
 use crate::recovery::Recovery;
 use crate::second_look::{accept_twice, log_untrusted};
 use crate::status::ChainStatus;
@@ -88,6 +91,8 @@ pub struct Chain {
     pub(crate) window: Window,
     pub(crate) durability: Durability,
     pub(crate) reads: Reads,
+    /// Validates what is below a loaded snapshot, if that is what this chain is opened for.
+    pub(crate) history: Option<Box<History>>,
     /// Events since they were last taken, which the driver does after each turn.
     pub(crate) events: Events,
     pub(crate) status: ChainStatus,
@@ -107,6 +112,17 @@ fn waits_for_copy(index: &BlockIndex, applied: NodeId, target: NodeId) -> bool {
         .ancestor(target, above)
         .filter(|next| index.tree().is_ancestor(applied, *next));
     index.is_lost(next.unwrap_or(applied))
+}
+
+/// Whether nothing can be applied: all that can be connected is, or a block on the way is lost.
+fn rests(chain: &Chain) -> bool {
+    let Chain { index, window, goal, recovery, .. } = chain;
+    let applied = window.applied();
+    window.is_empty()
+        && recovery.is_done()
+        && goal.target(index, applied).is_none_or(|target| {
+            window.waits_for_copy(index) || waits_for_copy(index, applied, target)
+        })
 }
 
 /// Cancels jobs that have not started: a chain that is given up, because of a fault or a signal,
@@ -144,10 +160,11 @@ impl Chain {
         any |= self.maintain(now)?; //             Durability: rotation, flush, commit, pruning
         any |= self.recover()?; //                 Recovery: read back -> stored
         any = any || self.accept_arrival(now)?; // Intake: decoded -> accepted, on its way to its file
+        any = any || history::validate(self)?; // History: a block below a snapshot, from look-ahead to connected
         self.appender.start(&self.env); //        Appender: all that was gathered, as one job
         self.publish();
         let step = self.progress(any);
-        if step == Step::Idle {
+        if step == Step::Idle && self.history.is_none() {
             // Scrub: what is at rest, checked while nothing else is to be done
             let (durability, state) = self.durability_at(now);
             durability.scrub(&state);
@@ -170,85 +187,21 @@ impl Chain {
         status.written.flushed = counters.flushed_bytes;
         status.written.merged = counters.merge_bytes_written;
         status.memory.tree = self.index.tree().memory();
-        self.coins.set_budget(self.env.memory.coins.beside(status.memory.tree));
-        status.memory.coins = self.coins.memory_used();
+        let coins = self.env.memory.coins.beside(status.memory.tree);
+        history::share_memory(self, coins);
     }
 
     fn progress(&mut self, any: bool) -> Step {
-        let applied = self.window.applied();
         if any {
             Step::Progress
-        } else if self.window.is_empty()
-            && self.appender.is_idle()
-            && self.recovery.is_done()
-            && self.goal.target(&self.index, applied).is_none_or(|target| {
-                self.window.waits_for_copy(&self.index)
-                    || waits_for_copy(&self.index, applied, target)
-            })
-        {
-            // All that can be connected is. The other blocks of an import are read back when their
+        } else if self.appender.is_idle() && rests(self) {
+            // The other blocks of an import are read back when their
             // turn comes.
             self.lookahead.release_permits();
             Step::Idle
         } else {
             Step::Waiting
         }
-    }
-
-    /// Delivers every message to its station, and lets the coins store handle what its own jobs
-    /// reported.
-    pub(crate) fn deliver(&mut self) -> Result<(), ChainError> {
-        self.coins.poll()?;
-        while let Ok(message) = self.mailbox.inbox.try_recv() {
-            self.deliver_one(message)?;
-        }
-        Ok(())
-    }
-
-    fn deliver_one(&mut self, message: Message) -> Result<(), ChainError> {
-        let Self { env, index, coins, .. } = self;
-        match message {
-            Message::Intake(arrival) => self.intake.arrived(arrival),
-            Message::Lookahead(answer) => match self.lookahead.answered(index, coins, answer) {
-                Ok(()) => {}
-                Err(LookaheadError::Store(error)) => return Err(error.into()),
-                Err(LookaheadError::Damaged(id)) => self.lose(id),
-            },
-            Message::Appender(answer) => {
-                self.appender.answered(answer)?;
-            }
-            Message::Window(answer) => {
-                if let Some(id) = self.window.answered(env, index, coins.layers(), answer)? {
-                    self.lose(id);
-                }
-            }
-            Message::Durability(answer) => self.durability.answered(coins, answer)?,
-            Message::Recovery(answer) => self.recovery.answered(answer)?,
-            Message::Reads(answer) => {
-                let Read { ticket, bytes, damaged } = self.reads.answered(env, index, answer);
-                self.events.push_back(Event::Read { ticket, bytes });
-                if let Some(id) = damaged {
-                    note_damaged(self, id);
-                }
-            }
-            Message::Scrub(answer) => {
-                for id in self.durability.scrub.answered(env, index, answer)? {
-                    match self.goal.copies_come() {
-                        true => self.lose(id),
-                        false => log::error!(
-                            "Scrub: block {} is damaged, and nobody fetches it.",
-                            self.index.node(id).hash
-                        ),
-                    }
-                }
-            }
-            Message::Import(error) => return Err(error.into()),
-            Message::Panicked => {
-                self.ending = Ending::Panicked;
-                return self.ending.check_threads();
-            }
-        }
-        Ok(())
     }
 
     /// Judges the next block that arrived, and has it written.
@@ -299,6 +252,12 @@ impl Chain {
                     Acceptance::Known => Verdict::Duplicate,
                     Acceptance::Refused { reject, id } => {
                         log::debug!("block {hash} was not accepted: {reject}");
+                        if let Some(id) = id.filter(|id| self.index.is_history(*id))
+                            && reject.class != ResultClass::Mutated
+                        {
+                            let point = self.index.point(id);
+                            history::refute(self, Refutation::InvalidBlock(point));
+                        }
                         let failed = id.map(|id| self.index.fail(id, reject)).unwrap_or_default();
                         self.lookahead.forget(&self.index, &failed);
                         Verdict::Rejected(reject)
@@ -328,7 +287,13 @@ impl Chain {
                 }
                 Appended::Undo { recorded, written } => {
                     self.env.store.note_written(written);
-                    self.window.recorded(recorded);
+                    match &mut self.history {
+                        _ if !self.index.is_history(recorded.id()) => {
+                            self.window.recorded(recorded)
+                        }
+                        Some(history) => history.window.recorded(recorded),
+                        None => {}
+                    }
                 }
                 Appended::Copy { accepted, sender, checksum } => {
                     let point = self.index.point(accepted.id());
@@ -366,7 +331,12 @@ impl Chain {
         let stored = self.index.receive(accepted, &written);
         self.env.store.note_written(written);
         self.durability.note_stored(&self.index, &stored);
-        self.lookahead.keep(&self.index, &stored, self.window.applied());
+        match &mut self.history {
+            Some(history) if self.index.is_history(stored.id()) => {
+                history.keep(&self.index, &stored)
+            }
+            _ => self.lookahead.keep(&self.index, &stored, self.window.applied()),
+        }
         self.judged_stored(stored.id(), sender, stored.block().hash());
     }
 
@@ -555,6 +525,9 @@ impl Chain {
         } else if self.index.damaged.lose(id) {
             log::error!("{error}.");
             self.lookahead.clear_queue();
+            if let Some(history) = &mut self.history {
+                history.lookahead.clear_queue();
+            }
             self.events.push_back(Event::Lost { hash });
         }
     }

@@ -13,6 +13,7 @@
 //! commits, every [`ChainOptions::push_bytes`](crate::ChainOptions).
 
 mod commit;
+mod history_change;
 pub(crate) mod pace;
 pub(crate) mod pruning;
 pub(crate) mod writing;
@@ -25,6 +26,7 @@ use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore};
 use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
 
 use crate::coins_view::Viewers;
+use crate::durability::history_change::HistoryChange;
 use crate::durability::pace::Pace;
 use crate::durability::pruning::Pruning;
 use crate::durability::writing::{Application, Backlog, Writing};
@@ -113,6 +115,8 @@ pub(crate) struct Durability {
     push_bytes: u64,
     /// A job pushes bytes out.
     pushing: bool,
+    /// What has become known of the history below a snapshot.
+    history: HistoryChange,
     pruning: Pruning,
     pub(crate) scrub: Scrub,
     viewers: Viewers,
@@ -146,6 +150,7 @@ impl Durability {
             pushed: 0,
             push_bytes,
             pushing: false,
+            history: HistoryChange::None,
             pruning: Pruning::new(prune_bytes, index),
             scrub,
             viewers: Viewers::default(),
@@ -413,12 +418,14 @@ impl Durability {
         let headers = index.tree().len() as u32;
         self.committing = Some(Durable { headers, verified, coins, appended: *bytes });
         let (verified_tip, scrub) = (Some(verified), self.scrub.take_place(index));
-        let commit = Commit { appended, blocks, pruned, verified_tip, utxo, scrub };
+        let (history, closed) = self.history.begin(&mut self.pruning).unzip();
+        let commit = Commit { appended, blocks, pruned, verified_tip, utxo, history, scrub };
         self.wanted = false;
         self.pace.begin(*now);
         self.pushed = *bytes;
         let env = env.clone();
         self.job_sender.run(Priority::Urgent, "commit", move || {
+            drop(closed);
             Answer::Committed(commit::run(&env, commit).map(|took| (manifest, took)))
         });
     }
@@ -442,6 +449,7 @@ impl Durability {
                     coins.committed(manifest)?;
                     self.writing.note_committed();
                 }
+                self.history.end();
                 self.durable = durable;
                 let Backlog { blocks, time } = self.writing.backlog();
                 log::info!(

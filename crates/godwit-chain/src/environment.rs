@@ -17,6 +17,9 @@ pub(crate) struct Memory {
     pub(crate) coins: CoinsMemory,
     /// Bytes of an import's blocks between its reader and the tip.
     pub(crate) importing: u64,
+    /// As in [`BlockMemory`](crate::BlockMemory).
+    pub(crate) waiting: usize,
+    pub(crate) window: usize,
 }
 
 /// The data directory and the rules of its network.

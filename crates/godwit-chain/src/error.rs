@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use godwit_consensus::Reject;
 use godwit_primitives::{BlockHash, OutPoint};
 use godwit_script::ScriptError;
-use godwit_store::{ChainPoint, StoreError};
+use godwit_store::{AssumedSnapshot, ChainPoint, Refutation, StoreError};
 
 use crate::contradiction::Contradiction;
+use crate::reversed::Reversed;
 
 /// A local fault. The chain stops at the last commit; it is never blamed on the block.
 #[derive(Debug)]
@@ -58,6 +59,8 @@ pub enum ChainError {
         /// The snapshot's block.
         base: ChainPoint,
     },
+    /// A loaded snapshot is wrong, as the validation of its history has found. It is said at every start.
+    SnapshotRefuted { assumed: AssumedSnapshot, refutation: Refutation },
     /// The block index names a tip or a parent that it does not hold.
     DamagedIndex(BlockHash),
 }
@@ -116,11 +119,36 @@ impl fmt::Display for ChainError {
                  from a snapshot of block {hash} at height {height}, which cannot be disconnected: \
                  load a snapshot of the other chain, or synchronise again into an empty data directory"
             ),
+            Self::SnapshotRefuted { assumed, refutation } => fmt_refuted(f, assumed, refutation),
             Self::DamagedIndex(hash) => {
                 write!(f, "the block index refers to block {hash} but does not hold it")
             }
         }
     }
+}
+
+fn fmt_refuted(
+    f: &mut fmt::Formatter<'_>,
+    assumed: &AssumedSnapshot,
+    refutation: &Refutation,
+) -> fmt::Result {
+    let ChainPoint { hash, height } = assumed.base;
+    write!(f, "the loaded snapshot of block {hash} at height {height} is wrong: ")?;
+    match refutation {
+        Refutation::OtherCoins(found) => write!(
+            f,
+            "its coins hash to {}, and those that follow from genesis to {}",
+            Reversed(&assumed.utxo_hash),
+            Reversed(found)
+        )?,
+        Refutation::InvalidBlock(ChainPoint { hash, height }) => {
+            write!(f, "block {hash} at height {height} of its chain is invalid")?;
+        }
+    }
+    f.write_str(
+        ". Nothing of this data directory's coins can be believed; start with -reindex, which validates all blocks \
+         from genesis, or into an empty data directory",
+    )
 }
 
 impl std::error::Error for ChainError {}

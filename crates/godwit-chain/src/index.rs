@@ -6,6 +6,7 @@
 //! with the store's word that its bytes are written, and [`BlockIndex::connect`], the one function by
 //! which the tip moves up, takes a [`Recorded`], which is made of a verified block alone.
 
+pub(crate) mod assumed;
 mod candidates;
 mod damaged;
 mod load;
@@ -26,6 +27,7 @@ use godwit_store::{
     UndoPosition, WrittenBlock,
 };
 
+pub(crate) use assumed::HistorySpan;
 pub(crate) use load::Loading;
 
 use crate::error::ChainError;
@@ -98,6 +100,8 @@ pub(crate) struct BlockIndex {
     wanted_again: BTreeSet<NodeId>,
     /// The snapshot that the coins below its block were loaded from.
     assumed: Option<AssumedSnapshot>,
+    /// What is not validated of the chain below its block.
+    history: Option<HistorySpan>,
     /// The last connected block.
     tip: NodeId,
 }
@@ -116,6 +120,7 @@ impl BlockIndex {
             damaged: Damaged::default(),
             wanted_again: BTreeSet::new(),
             assumed: None,
+            history: None,
             tip,
         }
     }
@@ -126,9 +131,9 @@ impl BlockIndex {
             self.next_sequence = self.next_sequence.max(self.tree.node(*id).sequence + 1);
         }
         self.candidates.add(&self.tree, self.tree.last_valid(self.tip), self.tip);
-        let base = self.assumed.map(|assumed| self.find(&assumed.base.hash)).transpose()?;
+        let base = assumed::find_base(self)?;
         if let Some(base) = base {
-            self.adopt_assumed_base(base);
+            assumed::adopt_base(self, base);
         }
         for id in received {
             let parent = self.tree.node(*id).parent().expect("genesis is not stored");
@@ -142,7 +147,7 @@ impl BlockIndex {
             self.count_chain(*id, before, |_| {});
         }
         if let Some(base) = base {
-            self.link_above_assumed_history(base);
+            assumed::link_above(self, base);
         }
         // What was just read from disk need not be written again.
         self.tree.take_dirty();
@@ -160,10 +165,6 @@ impl BlockIndex {
     /// The last connected block.
     pub(crate) fn tip(&self) -> NodeId {
         self.tip
-    }
-
-    pub(crate) fn assumed(&self) -> Option<&AssumedSnapshot> {
-        self.assumed.as_ref()
     }
 
     /// The best block that could become the tip, the tip included.
@@ -195,6 +196,7 @@ impl BlockIndex {
             || node.tx_count > 0
                 && self.tree.is_ancestor(id, self.tip)
                 && !self.wanted_again.contains(&id)
+                && !assumed::is_unvalidated(self, id)
     }
 
     pub(crate) fn enforces_bip30(&self, id: NodeId) -> bool {
@@ -338,7 +340,7 @@ impl BlockIndex {
     /// complete.
     fn link(&mut self, id: NodeId) {
         let parent = self.tree.node(id).parent().expect("genesis is never received");
-        if !self.tree.node(parent).has_chain() && !self.leaves_assumed_history(parent, id) {
+        if !self.tree.node(parent).has_chain() && !assumed::leaves_history(self, parent, id) {
             self.unlinked.entry(parent).or_default().push(id);
             return;
         }
@@ -366,53 +368,6 @@ impl BlockIndex {
         });
         if !self.tree.node(id).failed {
             self.candidates.add(&self.tree, id, self.tip);
-        }
-    }
-
-    /// Whether a branch leaves the chain that ends in an assumed snapshot's block between `parent`
-    /// and `id`. Blocks below the snapshot's are not waited for. Such a branch is a candidate like
-    /// any other, so that one with more work than the tip is noticed. It cannot become the tip
-    /// ([`ChainError::ForkBelowSnapshot`]), because the coins at its fork are not known.
-    fn leaves_assumed_history(&self, parent: NodeId, id: NodeId) -> bool {
-        let base = self.assumed.as_ref().and_then(|assumed| self.tree.find(&assumed.base.hash));
-        base.is_some_and(|base| {
-            self.tree.is_ancestor(parent, base) && !self.tree.is_ancestor(id, base)
-        })
-    }
-
-    /// Makes the block of a snapshot the tip, assumed to be valid.
-    pub(crate) fn assume(&mut self, base: NodeId, utxo_hash: [u8; 32]) {
-        self.assumed = Some(AssumedSnapshot { base: self.point(base), utxo_hash });
-        self.tip = base;
-        self.adopt_assumed_base(base);
-        self.link_above_assumed_history(base);
-    }
-
-    /// Lets chains start at the block of an assumed snapshot: its descendants need nothing below.
-    fn adopt_assumed_base(&mut self, base: NodeId) {
-        let hash = self.tree.node(base).hash;
-        let compiled_in = self.params.assumeutxo.iter().find(|known| known.blockhash == hash);
-        // If the number of transactions is not known, counting starts at the base.
-        let chain_tx_count = compiled_in.map_or(1, |known| known.chain_tx_count);
-        // Its place among the candidates depends on its sequence.
-        self.candidates.remove(&self.tree, base);
-        self.tree.update(base, |node| {
-            node.chain_tx_count = node.chain_tx_count.max(chain_tx_count);
-            // It is the tip before its block arrives, so no branch of equal work was first.
-            node.sequence = 0;
-        });
-        self.candidates.prune(&self.tree, self.tip);
-        self.candidates.add(&self.tree, base, self.tip);
-    }
-
-    /// Links the stored blocks that waited for the block of an assumed snapshot or for one below it.
-    fn link_above_assumed_history(&mut self, base: NodeId) {
-        let parents = self.unlinked.keys().filter(|parent| self.tree.is_ancestor(**parent, base));
-        let parents: Vec<NodeId> = parents.copied().collect();
-        for parent in parents {
-            for child in self.unlinked.remove(&parent).unwrap_or_default() {
-                self.link(child);
-            }
         }
     }
 

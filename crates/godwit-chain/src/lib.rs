@@ -27,6 +27,7 @@ mod event;
 mod flush;
 mod found_block;
 mod goal;
+mod history;
 mod import;
 mod index;
 mod inspect;
@@ -47,6 +48,7 @@ mod recheck;
 mod record;
 mod recovery;
 mod reindex;
+mod reversed;
 mod script_row;
 mod scrub;
 mod second_look;
@@ -75,6 +77,7 @@ pub use event::{BlockContents, Connected, Event, Source};
 pub use godwit_consensus::Verdict;
 pub use godwit_script::BackendKind;
 pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
+pub use index::assumed::HistorySpan;
 pub use inspect::audit::{AuditOptions, Audited, ClaimFault, CoinFault, Dispute, Proof};
 pub use inspect::{CoinsFound, InspectOptions, Inspected, inspect};
 pub use limits::{IMPORT_BYTES, MAX_TIP_AGE, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
@@ -96,7 +99,7 @@ pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;
 pub use view::{
-    deletes_blocks, is_pruning, keep_above, prune_to, scripts_from, show_blocks, view_coins,
-    want_again,
+    deletes_blocks, history, history_memory, history_progress, is_pruning, keep_above, prune_to,
+    scripts_from, show_blocks, view_coins, want_again,
 };
 pub use waiting::wait_with_both;

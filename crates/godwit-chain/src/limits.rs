@@ -19,7 +19,8 @@
 //!   stored; undo records: [`WINDOW_BLOCKS`].
 //! - `Lookahead`, the line and what is kept: [`AHEAD_BLOCKS`], [`NEAR_BLOCKS_BYTES`] for both, and the
 //!   permits.
-//! - `Window`: [`WINDOW_BLOCKS`], [`WINDOW_BYTES`], [`SCRIPT_PARTS`].
+//! - `Window`: [`WINDOW_BLOCKS`], [`WINDOW_BYTES`], [`SCRIPT_PARTS`]. Beside a history there are two of each,
+//!   and they share the bytes.
 //! - `Recovery`: [`RECOVERY_JOBS`] blocks, and the places of those that are not read yet.
 //! - `Reads`: what its caller asks for; the engine has one block read for each peer and one to announce.
 //! - Events: one for each message and each block of a turn, where they are taken after each turn.
@@ -140,21 +141,23 @@ const DISCONNECT_JOBS: usize = 1;
 /// The one job that compares coins of a block that was refused twice.
 const CONFIRM_JOBS: usize = 1;
 
+/// Look-aheads and windows: those of the chain, and of the history below a snapshot.
+const CHAINS: usize = 2;
+
 const URGENT: usize = DECODE_JOBS
     + READ_JOBS
     + IMPORT_JOBS as usize
-    + AHEAD_JOBS
+    + CHAINS * (AHEAD_JOBS + CONFIRM_JOBS)
     + RECOVERY_JOBS
-    + DISCONNECT_JOBS
-    + CONFIRM_JOBS;
+    + DISCONNECT_JOBS;
 
 /// Another block is applied while [`SCRIPT_PARTS`] are not reached, and has so many more at most.
-const SCRIPTS: usize = SCRIPT_PARTS + MAX_PARTS;
+const SCRIPTS: usize = CHAINS * (SCRIPT_PARTS + MAX_PARTS);
 
 /// Jobs that wait for a worker: those of all stations.
 pub(crate) const QUEUED_JOBS: [usize; Priority::COUNT] = [URGENT, SCRIPTS];
 
-/// Jobs that wait for the thread that appends, for the one that commits and for the one that scrubs: the next
+/// Jobs that wait for the threads that append, commit, scrub and hash a history's coins: the next
 /// is handed out when one has returned.
 pub(crate) const QUEUED_ALONE: [usize; Priority::COUNT] = [1, 0];
 
@@ -162,12 +165,12 @@ pub(crate) const QUEUED_ALONE: [usize; Priority::COUNT] = [1, 0];
 const READER_MESSAGES: usize = 2;
 
 /// Most messages that wait: one of each job that is queued or running, those of the threads that append,
-/// commit and scrub, and the reader's.
-pub(crate) const INBOX_LIMIT: usize = URGENT + SCRIPTS + 3 + READER_MESSAGES;
+/// commit, scrub and hash, and the reader's.
+pub(crate) const INBOX_LIMIT: usize = URGENT + SCRIPTS + 4 + READER_MESSAGES;
 
 const _: () = {
     // 1: each job's message has its place, and the inbox stays small.
-    assert!(INBOX_LIMIT >= QUEUED_JOBS[0] + QUEUED_JOBS[1] + 3 * QUEUED_ALONE[0] + READER_MESSAGES);
+    assert!(INBOX_LIMIT >= QUEUED_JOBS[0] + QUEUED_JOBS[1] + 4 * QUEUED_ALONE[0] + READER_MESSAGES);
     assert!(INBOX_LIMIT <= 8192, "the inbox is memory, too");
     // 2: a block's two jobs, one after the other, and as many of blocks that left the line.
     assert!(

@@ -398,6 +398,12 @@ impl Lookahead {
         self.queue.clear();
     }
 
+    /// As [`Self::new`] sets the memory of blocks.
+    pub(crate) fn set_limit(&mut self, near_bytes: usize) {
+        self.near.set_limit(near_bytes);
+        self.bytes_limit = near_bytes / 2;
+    }
+
     /// Forgets every block.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();

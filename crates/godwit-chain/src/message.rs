@@ -4,7 +4,7 @@ use crossbeam_channel::Sender;
 use godwit_store::StoreError;
 
 use crate::intake::Arrival;
-use crate::{appender, durability, lookahead, reads, recovery, scrub, window};
+use crate::{appender, durability, history, lookahead, reads, recovery, scrub, window};
 
 /// A message to a station.
 pub(crate) enum Message {
@@ -16,6 +16,12 @@ pub(crate) enum Message {
     Lookahead(lookahead::Answer),
     /// All checks of an applied block are done, or the tip was read back.
     Window(window::Answer),
+    /// As [`Self::Lookahead`], of the history below a snapshot.
+    HistoryLookahead(lookahead::Answer),
+    /// As [`Self::Window`], of the history.
+    HistoryWindow(window::Answer),
+    /// The coins at its end are hashed.
+    History(history::Answer),
     /// A commit has returned.
     Durability(durability::Answer),
     /// A block was read back that an earlier process had received and not committed.

@@ -6,13 +6,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use godwit_store::disk::Disk;
+use godwit_store::exec::Executor;
 use godwit_store::utxo::{Manifest, UtxoConfig, UtxoHasher, UtxoStore};
-use godwit_store::{BLOCK_BUFFERS, MAX_BLOCK_FILE_SIZE, NetworkId, Store, StoreOptions};
+use godwit_store::{
+    BLOCK_BUFFERS, HistoryCoins, MAX_BLOCK_FILE_SIZE, NetworkId, Store, StoreOptions,
+};
 use godwit_stream::{PoolLimits, SpanReader};
 
 use crate::chain::Chain;
+use crate::chain::assembly::OpenedCoins;
 use crate::error::ChainError;
-use crate::index::Loading;
+use crate::index::assumed::begin as begin_history;
+use crate::index::{BlockIndex, Loading};
 use crate::options::ChainOptions;
 use crate::reindex::{place_headers, reindex};
 use crate::tree::NodeId;
@@ -65,17 +70,29 @@ impl Chain {
             Ok(())
         })?;
         let hasher = UtxoHasher::new(store.utxo_hash_key());
-        let manifest = match &state.utxo_manifest {
-            Some(bytes) => SpanReader::new(bytes)
-                .get::<Manifest>()
-                .map_err(|error| store.damaged_manifest(error))?,
-            None => Manifest::empty(PARTITION_BITS, &hasher),
-        };
+        if let (Some(assumed), Some(refutation)) = (state.assumed, state.refuted) {
+            return Err(ChainError::SnapshotRefuted { assumed, refutation });
+        }
+        let manifest = manifest(&store, state.utxo_manifest.as_deref())?;
         let budget = options.coins_memory.beside(loading.memory());
         let config = UtxoConfig { budget, minima: options.cache_minima };
         let (disk, executor) = (store.disk(), &options.executor);
         let coins = UtxoStore::open(disk, &store.utxo_dir(), hasher, &manifest, config, executor)?;
         let mut index = loading.finish(state.utxo_tip.as_ref(), state.assumed)?;
+        let history = match options.start.validates_history && index.history().is_some() {
+            true => {
+                let config = UtxoConfig { budget: budget / 8, ..config };
+                Some(open_history(&store, &mut index, state.history, config, executor)?)
+            }
+            false => {
+                // What is validated need not be stored any more, whoever asks.
+                if let Some(coins) = &state.history {
+                    begin_history(&mut index, &coins.tip.hash);
+                }
+                None
+            }
+        };
+        let coins = OpenedCoins { coins, history };
         // Blocks of a download lie in the files in any order, and one is taken only behind its parent.
         place_headers(&mut index, &recovered, now);
         let verified = state.verified_tip.unwrap_or_else(|| index.point(index.tip()));
@@ -133,4 +150,49 @@ impl Chain {
         }
         end
     }
+}
+
+/// A manifest as it was committed, or that of no coins.
+fn manifest(store: &Store, committed: Option<&[u8]>) -> Result<Manifest, ChainError> {
+    Ok(match committed {
+        Some(bytes) => SpanReader::new(bytes)
+            .get::<Manifest>()
+            .map_err(|error| store.damaged_manifest(error))?,
+        None => Manifest::empty(PARTITION_BITS, &UtxoHasher::new(store.utxo_hash_key())),
+    })
+}
+
+/// Opens the coins of the history below a snapshot, from which its validation goes on. It begins with none
+/// where they are not of that history, or damaged.
+fn open_history(
+    store: &Store,
+    index: &mut BlockIndex,
+    committed: Option<HistoryCoins>,
+    config: UtxoConfig,
+    executor: &Arc<dyn Executor>,
+) -> Result<UtxoStore, ChainError> {
+    let hasher = UtxoHasher::new(store.utxo_hash_key());
+    // Before a commit names a file in it.
+    store.disk().create_dir_all(&store.history_dir())?;
+    store.disk().sync_dir(store.dir())?;
+    let open = |manifest: &Manifest| {
+        UtxoStore::open(store.disk(), &store.history_dir(), hasher, manifest, config, executor)
+    };
+    let genesis = index.tree().genesis();
+    let genesis = index.point(genesis).hash;
+    if let Some(HistoryCoins { tip, manifest: bytes }) = committed
+        && begin_history(index, &tip.hash)
+    {
+        match manifest(store, Some(&bytes)).and_then(|manifest| Ok(open(&manifest)?)) {
+            Ok(coins) => return Ok(coins),
+            Err(ChainError::Store(error)) if error.is_rotten() => {
+                log::error!(
+                    "{error}. The history below the snapshot is validated from genesis again."
+                );
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    begin_history(index, &genesis);
+    Ok(open(&manifest(store, None)?)?)
 }

@@ -58,6 +58,9 @@ pub struct StartOptions {
     pub rebuild: Rebuild,
     /// Ends a start that makes the block index from the block files, and is looked at then alone.
     pub stop: Arc<AtomicBool>,
+    /// Whether the history below a loaded snapshot is validated from genesis by coins of its own, beside all
+    /// else: whoever fetches blocks says so. It takes a part of the memory meanwhile.
+    pub validates_history: bool,
     /// Is told how far such a start is.
     pub indexed: Option<Box<dyn FnMut(Indexed) + Send>>,
 }

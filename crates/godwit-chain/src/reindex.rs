@@ -366,7 +366,8 @@ fn fits_block(
 }
 
 fn commit(store: &Store, mut index: BlockIndex, lost: CommittedState) -> Result<(), ChainError> {
-    let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed } = lost;
+    // It is made again for whole histories alone, below which nothing is assumed.
+    let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed, .. } = lost;
     let coins = utxo_tip.zip(utxo_manifest);
     let utxo = coins.map(|(tip, manifest)| UtxoCommit { tip, manifest, assumed });
     // A verified tip whose block is not there any more says nothing; the coins' block is.
@@ -374,5 +375,6 @@ fn commit(store: &Store, mut index: BlockIndex, lost: CommittedState) -> Result<
     let verified_tip = verified_tip.filter(is_known).or(utxo_tip);
     let (appended, blocks) = (store.take_appended(), index.take_changes());
     let pruned = Vec::new();
-    Ok(store.end_reindex(Commit { appended, blocks, pruned, verified_tip, utxo, scrub: None })?)
+    let commit = Commit { appended, blocks, pruned, verified_tip, utxo, ..Commit::default() };
+    Ok(store.end_reindex(commit)?)
 }

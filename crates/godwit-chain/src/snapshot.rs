@@ -21,6 +21,7 @@ use godwit_stream::{DataStream, DecodeError, SpanReader};
 use crate::chain::Chain;
 use crate::coins_view::CoinsView;
 use crate::error::ChainError;
+use crate::reversed::Reversed;
 use crate::stats::{SORT_BYTES, hash_serialized};
 use crate::tree::NodeId;
 
@@ -449,14 +450,6 @@ impl From<ChainError> for SnapshotError {
 impl From<StoreError> for SnapshotError {
     fn from(error: StoreError) -> Self {
         Self::Chain(error.into())
-    }
-}
-
-struct Reversed<'a>(&'a [u8; 32]);
-
-impl fmt::Display for Reversed<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().rev().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

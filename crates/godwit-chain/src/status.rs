@@ -41,6 +41,8 @@ pub struct ChainStatus {
     /// Blocks whose coins were fetched again, because memory ran out after the first time.
     pub refetched: u64,
     pub scrub: ScrubStatus,
+    /// While the history below a snapshot is validated: the last block that is, and the snapshot's.
+    pub history: Option<[ChainPoint; 2]>,
 }
 
 impl ChainStatus {
@@ -62,6 +64,7 @@ impl ChainStatus {
             connected: ConnectedTotals::default(),
             refetched: 0,
             scrub: ScrubStatus::default(),
+            history: None,
         }
     }
 }

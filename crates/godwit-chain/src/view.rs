@@ -14,7 +14,7 @@ use godwit_stream::{BufferPool, DataStream, PooledStream};
 use crate::chain::Chain;
 use crate::coins_view::CoinsView;
 use crate::event::Event;
-use crate::index::operator;
+use crate::index::{HistorySpan, operator};
 use crate::reads::StoredBlock;
 use crate::status::ChainStatus;
 use crate::tree::{HeaderTree, NodeId};
@@ -73,6 +73,27 @@ pub fn scripts_from(chain: &Chain) -> u32 {
         Some(assumed) if skips => tree.node(assumed).height + 1,
         _ => tip + 1,
     }
+}
+
+/// What is being validated of the history below a loaded snapshot, if it is.
+pub fn history(chain: &Chain) -> Option<HistorySpan> {
+    chain.history.as_ref().and_then(|_| chain.index.history())
+}
+
+/// Estimated share of its transactions that are validated, from 0 to 1 (Core
+/// `GetBackgroundVerificationProgress`).
+pub fn history_progress(chain: &Chain) -> f64 {
+    let Some(HistorySpan { tip, base }) = history(chain) else { return 1.0 };
+    let index = &chain.index;
+    let [done, all] = [tip, base].map(|id| index.node(id).chain_tx_count as f64);
+    let [height, end] = [tip, base].map(|id| f64::from(index.height(id)));
+    // The number up to the base is not known where counting starts there.
+    if all > done { done / all } else { height / end.max(1.0) }
+}
+
+/// Bytes of memory that its coins take.
+pub fn history_memory(chain: &Chain) -> usize {
+    chain.history.as_ref().map_or(0, |history| history.coins.memory_used().total())
 }
 
 impl Chain {

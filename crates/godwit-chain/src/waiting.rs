@@ -21,6 +21,9 @@ pub fn wait_with_both<T, U>(
     let mut select = Select::new();
     select.recv(&chain.mailbox.inbox);
     select.recv(chain.coins.events());
+    if let Some(history) = &chain.history {
+        select.recv(history.coins.events());
+    }
     select.recv(one);
     select.recv(two);
     // Whichever it was, the caller looks again.

@@ -159,6 +159,11 @@ impl Window {
         self.applied = applied;
     }
 
+    /// As [`Self::new`] sets it.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// The last applied block and the token of its verification.
     #[cfg(test)]
     pub(crate) fn newest(&self) -> Option<(u64, &Arc<Resolved>)> {

@@ -119,8 +119,9 @@ pub(crate) struct Downloads {
     pending: usize,
     /// The best header's chain, then other chains that peers have, by falling work.
     branches: Vec<Branch>,
-    /// The best header for which the branches were chosen; `None` when they must be chosen again.
-    chosen_for: Option<HeaderId>,
+    /// The best header and the end of the history for which the branches were chosen; `None` when they must
+    /// be chosen again.
+    chosen_for: Option<(HeaderId, Option<HeaderId>)>,
     /// Expected bytes of a block.
     size: f64,
     size_known: bool,

@@ -26,6 +26,15 @@ pub struct HeaderInfo {
     pub connected: bool,
 }
 
+/// Blocks below the one whose coins were loaded from a snapshot, while the driver validates them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistorySpan {
+    /// The last block that is validated.
+    pub tip: HeaderId,
+    /// The snapshot's block, the last that is wanted.
+    pub base: HeaderId,
+}
+
 /// The driver's header tree. Every header has its ancestors in it.
 pub trait HeaderIndex {
     /// The header with this hash.
@@ -45,6 +54,10 @@ pub trait HeaderIndex {
     fn best_header(&self) -> HeaderId;
     /// Lowest height whose block can be served; 0 when nothing was pruned.
     fn prune_height(&self) -> u32;
+    /// Blocks below the tip that are wanted once there is nothing to be asked above it.
+    fn history(&self) -> Option<HistorySpan> {
+        None
+    }
 }
 
 /// Whether `ancestor` is on the chain that ends in `id`.

@@ -37,7 +37,7 @@ pub use bans::{Ban, Bans, HostRange, MAX_BANS};
 pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
 pub use connection_kind::ConnectionKind;
 pub use frame::{Command, FRAME_HEADER_SIZE, Frame, MAX_PAYLOAD};
-pub use index::{HeaderId, HeaderIndex, HeaderInfo};
+pub use index::{HeaderId, HeaderIndex, HeaderInfo, HistorySpan};
 pub use inventory::{Inventory, InventoryKind};
 pub use message::{
     BlockTransactions, BlockTransactionsRequest, CompactBlock, FilterData, FilterQuery,

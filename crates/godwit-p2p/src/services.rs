@@ -41,6 +41,20 @@ impl Services {
         Self(self.0 & !other.0)
     }
 
+    /// What of them a node can offer whose blocks are stored from height `lowest` to `tip`: not all blocks
+    /// while some are not here, and not the last ones while these are not. That is so above a loaded
+    /// snapshot, until its history is validated. (Core announces the last blocks all the same.)
+    pub(crate) fn as_stored(self, lowest: u32, tip: u32) -> Self {
+        if lowest == 0 {
+            return self;
+        }
+        let offered = self.without(Self::NETWORK);
+        match (tip + 1).saturating_sub(lowest) >= NETWORK_LIMITED_MIN_BLOCKS {
+            true => offered,
+            false => offered.without(Self::NETWORK_LIMITED),
+        }
+    }
+
     /// Whether every service of `other` is in it.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0

@@ -53,8 +53,9 @@
 //!    the commit has returned: until the transaction is durable a restart may still need them. A
 //!    crash leaves some of them; they go at open, as in 2.
 //!
-//! 6. *Pruned block and undo files are removed.* The transaction has taken their ends and the
-//!    positions of their blocks out of the index. A crash leaves some of them; they go at open.
+//! 6. *Pruned block and undo files are removed*, and the coins of a history that is validated. The
+//!    transaction has taken their ends and the positions of their blocks out of the index. A crash leaves
+//!    some of them; they go at open.
 //!
 //! There are two kinds. A commit with a UTXO state follows a flush or a merge of the memtable. One
 //! without is cheap and comes often: it bounds what is re-downloaded (block index) and
@@ -72,11 +73,12 @@ use crate::control::Control;
 use crate::db::Batch;
 use crate::error::StoreError;
 use crate::record::{
-    AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, ScrubPass, UtxoState,
+    AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, HistoryCoins, Refutation,
+    ScrubPass, UtxoState,
 };
 use crate::store::{
-    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, DurableEnds, FILE_ENDS, ONLY, REINDEXING, SCRUB,
-    Store, UTXO, VERIFIED_TIP,
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, DurableEnds, FILE_ENDS, HISTORY, ONLY, REFUTED,
+    REINDEXING, SCRUB, Store, UTXO, VERIFIED_TIP, remove_history,
 };
 use crate::undo::AppendedUndo;
 
@@ -89,6 +91,20 @@ pub struct UtxoCommit {
     pub manifest: SerializeData,
     /// Set with the first commit of a UTXO set that was loaded from a snapshot.
     pub assumed: Option<AssumedSnapshot>,
+}
+
+/// What has become known of the history below a loaded snapshot.
+#[derive(Clone, Debug)]
+pub enum HistoryCommit {
+    /// It is validated so far. The run files of these coins and their directory are durable already.
+    Coins(HistoryCoins),
+    /// It is validated from genesis to the snapshot's block, and has the snapshot's coins: these are not
+    /// assumed any more, and the history's own, which nothing may have open, are removed.
+    Validated,
+    /// The snapshot is wrong.
+    Refuted(Refutation),
+    /// Its coins are damaged: it is to be validated from genesis on again.
+    Forgotten,
 }
 
 /// The ends of the block and undo files when [`Store::take_appended`] looked at them.
@@ -119,6 +135,8 @@ pub struct Commit {
     pub verified_tip: Option<ChainPoint>,
     /// The UTXO set; `None` leaves it.
     pub utxo: Option<UtxoCommit>,
+    /// The history below a loaded snapshot; `None` leaves it.
+    pub history: Option<HistoryCommit>,
     /// How far the scrub is; `None` leaves it.
     pub scrub: Option<ScrubPass>,
 }
@@ -198,12 +216,20 @@ impl Store {
         if let Some(utxo) = commit.utxo {
             if let Some(assumed) = &utxo.assumed {
                 batch.put(&ASSUMED, ONLY, assumed)?;
+                // That of another snapshot.
+                if next.state.history.is_none() && control.state.history.is_some() {
+                    batch.remove(&HISTORY, ONLY)?;
+                }
             }
             let state = UtxoState { tip: utxo.tip, manifest: utxo.manifest };
             batch.put(&UTXO, ONLY, &state)?;
         }
         if let Some(pass) = &commit.scrub {
             batch.put(&SCRUB, ONLY, pass)?;
+        }
+        let ends_history = matches!(commit.history, Some(HistoryCommit::Validated));
+        if let Some(history) = commit.history {
+            put_history(&mut batch, history)?;
         }
         more(&mut batch)?;
         batch.commit()?;
@@ -214,7 +240,19 @@ impl Store {
             self.blocks.remove(file)?;
             self.undo.remove(file)?;
         }
-        Ok(())
+        if ends_history { remove_history(&self.disk, &self.dir) } else { Ok(()) }
+    }
+}
+
+fn put_history(batch: &mut Batch<'_>, history: HistoryCommit) -> Result<(), StoreError> {
+    match history {
+        HistoryCommit::Coins(coins) => batch.put(&HISTORY, ONLY, &coins),
+        HistoryCommit::Validated => {
+            batch.remove(&ASSUMED, ONLY)?;
+            batch.remove(&HISTORY, ONLY)
+        }
+        HistoryCommit::Refuted(refutation) => batch.put(&REFUTED, ONLY, &refutation),
+        HistoryCommit::Forgotten => batch.remove(&HISTORY, ONLY),
     }
 }
 
@@ -227,7 +265,17 @@ impl Control {
         if let Some(UtxoCommit { tip, manifest, assumed }) = &commit.utxo {
             next.state.utxo_tip = Some(*tip);
             next.state.utxo_manifest = Some(manifest.clone());
-            next.state.assumed = assumed.or(next.state.assumed);
+            if assumed.is_some() && *assumed != next.state.assumed {
+                next.state.forget_snapshot();
+                next.state.assumed = *assumed;
+            }
+        }
+        match &commit.history {
+            Some(HistoryCommit::Coins(coins)) => next.state.history = Some(coins.clone()),
+            Some(HistoryCommit::Validated) => next.state.forget_snapshot(),
+            Some(HistoryCommit::Refuted(refutation)) => next.state.refuted = Some(*refutation),
+            Some(HistoryCommit::Forgotten) => next.state.history = None,
+            None => {}
         }
         next
     }

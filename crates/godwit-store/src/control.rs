@@ -12,11 +12,13 @@
 //! | 4 | version, 1 |
 //! | 8 | number of the commit, which the database has too; its lowest bit is that of the file's name |
 //! | 56 | the database's `identity` |
-//! | 1 | what follows: 1 a verified tip, 2 coins, 4 the snapshot they grew from; 8: files were pruned |
+//! | 1 | what follows: 1 verified tip, 2 coins, 4 snapshot, 16 its history, 32 what refutes it; 8: pruned |
 //! | 36 | verified tip: block hash and height |
 //! | 36 | the block that the coins are the UTXO set of |
 //! | compact size + n | manifest of their runs |
 //! | 68 | the snapshot: block hash, height, hash of its coins |
+//! | 36, compact size + n | the block up to which its history is validated, manifest of the coins there |
+//! | 33 or 37 | what refutes it: 0 and the hash of the coins that were found, or 1 and the invalid block |
 //! | 32 | SHA-256d of all before |
 //!
 //! The number also tells that a database was rolled back: by its own repair, or by a copy from another
@@ -27,12 +29,14 @@ use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use godwit_primitives::sha256::sha256d;
-use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
+use godwit_stream::{
+    Allocator, DataStream, Decode, DecodeError, Encode, SerializeData, SpanReader,
+};
 
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, StoreError};
 use crate::names::UTXO_DIR;
-use crate::record::{CommittedState, Identity};
+use crate::record::{CommittedState, HistoryCoins, Identity};
 use crate::utxo::{Manifest, UtxoHasher, run_fingerprints};
 
 const MAGIC: [u8; 8] = *b"gdwtctrl";
@@ -47,6 +51,8 @@ const VERIFIED: u8 = 1;
 const COINS: u8 = 2;
 const ASSUMED: u8 = 4;
 const PRUNED: u8 = 8;
+const HISTORY: u8 = 16;
+const REFUTED: u8 = 32;
 
 /// What a commit has left, as the control file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -255,14 +261,17 @@ pub(crate) struct Kept {
 
 impl Encode for Kept {
     fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
-        let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed } = &self.state;
+        let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed, history, refuted } =
+            &self.state;
         let coins = utxo_tip.as_ref().zip(utxo_manifest.as_ref());
         let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
         out.write_u8(
             flag(verified_tip.is_some(), VERIFIED)
                 | flag(coins.is_some(), COINS)
                 | flag(assumed.is_some(), ASSUMED)
-                | flag(self.pruned, PRUNED),
+                | flag(self.pruned, PRUNED)
+                | flag(history.is_some(), HISTORY)
+                | flag(refuted.is_some(), REFUTED),
         );
         if let Some(tip) = verified_tip {
             out.put(tip);
@@ -275,7 +284,20 @@ impl Encode for Kept {
         if let Some(assumed) = assumed {
             out.put(assumed);
         }
+        if let Some(HistoryCoins { tip, manifest }) = history {
+            out.put(tip);
+            out.write_compact_size(manifest.len() as u64);
+            out.write(manifest);
+        }
+        if let Some(refuted) = refuted {
+            out.put(refuted);
+        }
     }
+}
+
+fn manifest(reader: &mut SpanReader<'_>) -> Result<SerializeData, DecodeError> {
+    let len = usize::try_from(reader.compact_size()?).unwrap_or(usize::MAX);
+    Ok(DataStream::from(reader.bytes(len)?).into_vec())
 }
 
 impl Decode for Kept {
@@ -286,11 +308,17 @@ impl Decode for Kept {
         }
         if flags & COINS != 0 {
             state.utxo_tip = Some(reader.get()?);
-            let len = usize::try_from(reader.compact_size()?).unwrap_or(usize::MAX);
-            state.utxo_manifest = Some(DataStream::from(reader.bytes(len)?).into_vec());
+            state.utxo_manifest = Some(manifest(reader)?);
         }
         if flags & ASSUMED != 0 {
             state.assumed = Some(reader.get()?);
+        }
+        if flags & HISTORY != 0 {
+            let tip = reader.get()?;
+            state.history = Some(HistoryCoins { tip, manifest: manifest(reader)? });
+        }
+        if flags & REFUTED != 0 {
+            state.refuted = Some(reader.get()?);
         }
         Ok(Self { pruned: flags & PRUNED != 0, state })
     }
@@ -305,7 +333,7 @@ mod tests {
     use super::*;
     use crate::error::NetworkId;
     use crate::fixtures::{MAGIC as NETWORK_MAGIC, point};
-    use crate::record::AssumedSnapshot;
+    use crate::record::{AssumedSnapshot, Refutation};
 
     const DIR: &str = "/node";
 
@@ -318,6 +346,14 @@ mod tests {
             verified_tip: is_set(VERIFIED).then(|| point(2, 2)),
             assumed: is_set(ASSUMED)
                 .then(|| AssumedSnapshot { base: point(3, 3), utxo_hash: [8; 32] }),
+            history: is_set(HISTORY).then(|| HistoryCoins {
+                tip: point(2, 2),
+                manifest: DataStream::from(&[6; 300][..]).into_vec(),
+            }),
+            refuted: is_set(REFUTED).then(|| match commit % 2 {
+                0 => Refutation::OtherCoins([4; 32]),
+                _ => Refutation::InvalidBlock(point(1, 1)),
+            }),
         };
         let identity = Identity { schema: 2, network, utxo_hash_key: [3; 16] };
         Control { commit, identity, pruned: is_set(PRUNED), state }
@@ -325,7 +361,7 @@ mod tests {
 
     #[test]
     fn whatever_a_commit_has_left_comes_back() {
-        for parts in 0..16 {
+        for parts in 0..64 {
             let control = control(u64::from(parts), parts);
             assert_eq!(Control::parse(control.encoded().as_slice()), Some(control));
         }
@@ -333,7 +369,7 @@ mod tests {
 
     #[test]
     fn no_damaged_byte_passes() {
-        let good = control(7, 15).encoded().as_slice().to_vec();
+        let good = control(7, 63).encoded().as_slice().to_vec();
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 1;

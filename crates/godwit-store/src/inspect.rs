@@ -22,8 +22,8 @@ use crate::names::{BLOCKS_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
 use crate::record::{BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition};
 use crate::scan::read_obfuscation;
 use crate::store::{
-    DATABASE_FILE, FILE_ENDS, OpenedDatabase, SCHEMA_VERSION, commit_manifest, inspect_database,
-    own_controls, refuse_core_directory, visit_blocks, write_zero_obfuscation,
+    DATABASE_FILE, FILE_ENDS, OpenedDatabase, commit_manifest, inspect_database, own_controls,
+    refuse_core_directory, visit_blocks, write_zero_obfuscation,
 };
 use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
 use crate::utxo::{CoinsInspection, CompressedCoins, Manifest, UtxoHasher};
@@ -158,7 +158,7 @@ impl Inspection {
         watch: &mut dyn Watch,
     ) -> Result<(), StoreError> {
         let Some(control) = self.control() else { return Ok(()) };
-        let has_files = control.identity.schema == SCHEMA_VERSION;
+        let has_files = control.identity.schema > 1;
         for (path, slot) in slots {
             // Schema 1 has none.
             let damage = control.damage_of(&slot).filter(|_| has_files || !slot.is_missing());

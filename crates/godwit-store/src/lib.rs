@@ -26,12 +26,12 @@ pub mod utxo;
 pub use block_files::{
     MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, RecoveredBlock, WrittenBlock,
 };
-pub use commit::{Appended, Commit, UtxoCommit};
+pub use commit::{Appended, Commit, HistoryCommit, UtxoCommit};
 pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
 pub use record::{
     AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint,
-    CommittedState, ScrubPass, ScrubPlace, UndoPosition,
+    CommittedState, HistoryCoins, Refutation, ScrubPass, ScrubPlace, UndoPosition,
 };
 pub use scrub::FilesScrubbed;
 pub use store::{

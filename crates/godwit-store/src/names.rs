@@ -4,5 +4,8 @@ pub(crate) const LOCK_FILE: &str = ".lock";
 pub(crate) const BLOCKS_DIR: &str = "blocks";
 pub(crate) const UTXO_DIR: &str = "utxo";
 
+/// The coins of the history below a loaded snapshot, as far as it is validated.
+pub(crate) const HISTORY_DIR: &str = "utxo-history";
+
 /// The file with the obfuscation key, beside the block files (Core 28 and later).
 pub(crate) const XOR_FILE: &str = "xor.dat";

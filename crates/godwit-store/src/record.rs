@@ -122,6 +122,25 @@ pub struct AssumedSnapshot {
     pub utxo_hash: [u8; 32],
 }
 
+/// The coins of the history below a snapshot: they follow from genesis, and from nothing that is assumed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryCoins {
+    /// The block after which the runs are the UTXO set.
+    pub tip: ChainPoint,
+    /// Encoded manifest of the runs.
+    pub manifest: SerializeData,
+}
+
+/// What speaks against a snapshot, as the validation of its history has found. It is final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refutation {
+    /// The coins at its block, as they follow from genesis, have this `hash_serialized_3`, internal byte
+    /// order.
+    OtherCoins([u8; 32]),
+    /// Its block, or this one below it, is invalid.
+    InvalidBlock(ChainPoint),
+}
+
 /// The UTXO set of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UtxoState {
@@ -233,6 +252,47 @@ impl Decode for AssumedSnapshot {
     }
 }
 
+impl Encode for HistoryCoins {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        out.put(&self.tip);
+        out.write(&self.manifest);
+    }
+}
+
+impl Decode for HistoryCoins {
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        let tip = reader.get()?;
+        let manifest = DataStream::from(reader.bytes(reader.remaining())?).into_vec();
+        Ok(HistoryCoins { tip, manifest })
+    }
+}
+
+/// A byte, 0 for other coins and 1 for an invalid block, and their hash or hash and height of the block.
+impl Encode for Refutation {
+    fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
+        match self {
+            Self::OtherCoins(hash) => {
+                out.write_u8(0);
+                out.write(hash);
+            }
+            Self::InvalidBlock(point) => {
+                out.write_u8(1);
+                out.put(point);
+            }
+        }
+    }
+}
+
+impl Decode for Refutation {
+    fn decode(reader: &mut SpanReader<'_>) -> Result<Self, DecodeError> {
+        // A kind that is not known refutes as well, whatever it is.
+        Ok(match reader.u8()? {
+            0 => Self::OtherCoins(reader.array()?),
+            _ => Self::InvalidBlock(reader.get()?),
+        })
+    }
+}
+
 impl Encode for UtxoState {
     fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
         out.put(&self.tip);
@@ -315,11 +375,21 @@ pub struct CommittedState {
     pub verified_tip: Option<ChainPoint>,
     /// Set when the UTXO set grew from a snapshot.
     pub assumed: Option<AssumedSnapshot>,
+    /// How far the history below that snapshot is validated, once something of it is on disk.
+    pub history: Option<HistoryCoins>,
+    /// Set when that validation has failed.
+    pub refuted: Option<Refutation>,
 }
 
 impl CommittedState {
     pub(crate) fn forget_coins(&mut self) {
-        (self.utxo_tip, self.utxo_manifest, self.assumed) = (None, None, None);
+        (self.utxo_tip, self.utxo_manifest) = (None, None);
+        self.forget_snapshot();
+    }
+
+    /// The coins are not assumed any more, or are others.
+    pub(crate) fn forget_snapshot(&mut self) {
+        (self.assumed, self.history, self.refuted) = (None, None, None);
     }
 }
 

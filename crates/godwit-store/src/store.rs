@@ -12,8 +12,8 @@ use godwit_stream::{BufferPool, DecodeError, Obfuscation, PoolLimits, PooledStre
 
 use database::open_database;
 pub(crate) use database::{
-    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, ONLY, REINDEXING, SCRUB, UTXO,
-    VERIFIED_TIP,
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, HISTORY, ONLY, REFUTED, REINDEXING,
+    SCRUB, UTXO, VERIFIED_TIP,
 };
 pub(crate) use database::{
     DATABASE_FILE, OpenedDatabase, commit_manifest, committed_state, inspect_database, own_controls,
@@ -28,7 +28,7 @@ use crate::db::Db;
 use crate::disk::probe::{probe, unless_unsuitable};
 use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
-use crate::names::{BLOCKS_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
+use crate::names::{BLOCKS_DIR, HISTORY_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
 use crate::record::{
     BlockChecksum, BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition,
 };
@@ -37,7 +37,7 @@ use crate::undo::{BlockUndo, MAX_OPEN_UNDO_FILES, UndoFiles, UndoRecord, Written
 use crate::utxo::remove_runs;
 
 /// Version of the database's tables and of every file that they name.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// Idle buffers of blocks and undo records: enough for those on their way to the tip, so
 /// that a sync takes memory from the system once and not for each block.
@@ -49,8 +49,8 @@ pub const BLOCK_BUFFERS: PoolLimits = PoolLimits {
 
 /// Files of a data directory that are open for as long as it is, or for one operation: lock, database,
 /// control file, the runs that are being flushed and merged with their parity, one that is sorted, one
-/// that is repaired with its parity, a directory that is synced.
-const OTHER_OPEN_FILES: usize = 12;
+/// that is repaired with its parity, each twice beside the history of a snapshot, a directory that is synced.
+const OTHER_OPEN_FILES: usize = 18;
 
 /// Most files that a data directory with its coins holds open, however many block files and runs it
 /// has: those kept for reading; those that were appended to since the last commit, and once more
@@ -183,6 +183,9 @@ impl Store {
             remove_block_files(&disk, &blocks_dir)?;
             control.pruned = false;
         }
+        if control.state.history.is_none() {
+            remove_history(&disk, &dir)?;
+        }
         write_zero_obfuscation(&disk, &blocks_dir, network.magic)?;
 
         let mut ends = DurableEnds::default();
@@ -291,6 +294,11 @@ impl Store {
     /// Directory of the UTXO store's runs.
     pub fn utxo_dir(&self) -> PathBuf {
         self.dir.join(UTXO_DIR)
+    }
+
+    /// Directory of the runs of the history's coins.
+    pub fn history_dir(&self) -> PathBuf {
+        self.dir.join(HISTORY_DIR)
     }
 
     /// Key of the UTXO store's hash, random per data directory.
@@ -498,6 +506,16 @@ fn remove_dead(
         }
     }
     Ok(())
+}
+
+/// Removes the coins of a history that nothing names.
+pub(crate) fn remove_history(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    let dir = dir.join(HISTORY_DIR);
+    match disk.list(&dir) {
+        Ok(_) => remove_runs(disk, &dir),
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Removes all block and undo files: those of a pruned data directory whose index is given up.

@@ -92,7 +92,8 @@ impl Fatal for ChainError {
             | ChainError::ChangedCoin(_)
             | ChainError::Spawn(_)
             | ChainError::ForkBelowPruned { .. }
-            | ChainError::ForkBelowSnapshot { .. } => Exit::Failure,
+            | ChainError::ForkBelowSnapshot { .. }
+            | ChainError::SnapshotRefuted { .. } => Exit::Failure,
             ChainError::ThreadPanicked | ChainError::ScriptContradiction(..) => Exit::Bug,
         }
     }

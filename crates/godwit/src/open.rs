@@ -47,7 +47,8 @@ pub(crate) fn start_options(
         }
     };
     let (rebuild, stop) = (config.rebuild, Arc::clone(stop.shared()));
-    StartOptions { rebuild, stop, indexed: Some(Box::new(indexed)) }
+    let validates_history = matches!(config.command, Command::Node(_));
+    StartOptions { rebuild, stop, validates_history, indexed: Some(Box::new(indexed)) }
 }
 
 /// What programs that ask are told meanwhile.
@@ -101,6 +102,12 @@ pub(crate) fn open_chain(
             "The coins up to height {} were loaded from a snapshot and are assumed, not validated.",
             assumed.base.height
         );
+        if let Some(history) = godwit_chain::history(&chain) {
+            log::info!(
+                "The history below is validated in the background, from height {} on.",
+                chain.tree().node(history.tip).height + 1
+            );
+        }
     }
     Ok(chain)
 }

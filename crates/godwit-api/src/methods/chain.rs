@@ -6,6 +6,7 @@ use godwit_rpc::{Json, RpcError, code};
 
 use super::difficulty::{bits, difficulty, target, work};
 use super::{Call, at_height, find, is_active, parse};
+use crate::seam::{HistoryFacts, TipFacts};
 
 pub(super) fn best_block_hash(call: &mut Call<'_>) -> Result<Json, RpcError> {
     Ok(call.node.snapshot().tip.hash.to_string().into())
@@ -43,10 +44,21 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("mediantime", tip.median_time.into()),
         ("verificationprogress", Json::real(snapshot.progress)),
         ("initialblockdownload", snapshot.initial_download.into()),
-        ("chainwork", work(tip.chain_work)),
-        ("size_on_disk", snapshot.bytes_on_disk.into()),
-        ("pruned", snapshot.pruning.is_some().into()),
     ]);
+    if let Some(HistoryFacts { tip, base, progress, .. }) = &snapshot.history {
+        let validation = Json::object([
+            ("snapshotheight", (*base).into()),
+            ("blocks", tip.height.into()),
+            ("bestblockhash", tip.hash.to_string().into()),
+            ("mediantime", tip.median_time.into()),
+            ("chainwork", work(tip.chain_work)),
+            ("verificationprogress", Json::real(*progress)),
+        ]);
+        json.push("backgroundvalidation", validation);
+    }
+    json.push("chainwork", work(tip.chain_work));
+    json.push("size_on_disk", snapshot.bytes_on_disk);
+    json.push("pruned", snapshot.pruning.is_some());
     if let Some(pruning) = snapshot.pruning {
         json.push("pruneheight", pruning.height);
         json.push("automatic_pruning", pruning.target.is_some());
@@ -174,23 +186,34 @@ pub(super) fn states(call: &mut Call<'_>) -> Result<Json, RpcError> {
         let base = chain.assumed().map(|assumed| assumed.base.hash);
         (chain.status().memory.coins.total(), base, seam.snapshot())
     })?;
-    let tip = &snapshot.tip;
-    let mut state = Json::object([
-        ("blocks", tip.height.into()),
-        ("bestblockhash", tip.hash.to_string().into()),
-        ("bits", bits(tip.header.bits)),
-        ("target", target(tip.header.bits)),
-        ("difficulty", Json::real(difficulty(tip.header.bits))),
-        ("verificationprogress", Json::real(snapshot.progress)),
-        ("coins_db_cache_bytes", 0.into()),
-        ("coins_tip_cache_bytes", cache.into()),
-    ]);
+    let history = snapshot.history.as_ref().map(|history| {
+        let mut state = chain_state(&history.tip, history.progress, history.coins);
+        state.push("validated", true);
+        state
+    });
+    let others = snapshot.history.as_ref().map_or(0, |history| history.coins);
+    let cache = (cache as u64).saturating_sub(others);
+    let mut state = chain_state(&snapshot.tip, snapshot.progress, cache);
     if let Some(base) = snapshot_base {
         state.push("snapshot_blockhash", base.to_string());
     }
     state.push("validated", snapshot_base.is_none());
     Ok(Json::object([
         ("headers", snapshot.headers.into()),
-        ("chainstates", Json::List(vec![state])),
+        ("chainstates", Json::List(history.into_iter().chain([state]).collect())),
     ]))
+}
+
+/// What both chains are told of with, that of the tip and the history below a snapshot.
+fn chain_state(tip: &TipFacts, progress: f64, cache: u64) -> Json {
+    Json::object([
+        ("blocks", tip.height.into()),
+        ("bestblockhash", tip.hash.to_string().into()),
+        ("bits", bits(tip.header.bits)),
+        ("target", target(tip.header.bits)),
+        ("difficulty", Json::real(difficulty(tip.header.bits))),
+        ("verificationprogress", Json::real(progress)),
+        ("coins_db_cache_bytes", 0.into()),
+        ("coins_tip_cache_bytes", cache.into()),
+    ])
 }

@@ -7,6 +7,7 @@ use godwit_p2p::{AddressNetwork, NodeCommand, Reachable, Services};
 use godwit_rpc::{Json, RpcError};
 
 use super::Call;
+use crate::seam::NodeState;
 
 /// As Core's release whose answers these are: clients decide by it what they may ask.
 pub(crate) const VERSION: u32 = 310_000;
@@ -24,6 +25,12 @@ pub(super) const NETWORKS: [AddressNetwork; 5] = [
     AddressNetwork::I2p,
     AddressNetwork::Cjdns,
 ];
+
+/// What the node offers, of what it stores now.
+pub(super) fn services(node: &dyn NodeState) -> Services {
+    let chain = node.chain();
+    node.peers().services(chain.prune_height(), chain.tip_point().height)
+}
 
 pub(super) fn services_names(services: Services) -> Json {
     let names = services.to_string();
@@ -68,7 +75,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let seam = call.node.clone();
     let (services, ahead, connected, snapshot) = call.node.ask(move |node| {
         let peers = node.peers();
-        (peers.services(), peers.clock_offset(), peers.summary(), seam.snapshot())
+        (services(node), peers.clock_offset(), peers.summary(), seam.snapshot())
     })?;
     let proxies = call.node.proxies();
     Ok(Json::object([

@@ -14,7 +14,7 @@ use godwit_p2p::{
 use godwit_primitives::Params;
 use godwit_rpc::{Json, RpcError, code, find, help_of};
 
-use super::network::{NETWORKS, network_name, services_hex, services_names};
+use super::network::{NETWORKS, network_name, services, services_hex, services_names};
 use super::{Call, parse};
 use crate::added_names::{Added, AddedNames, named, too_many_nodes};
 use crate::seam::NodeState;
@@ -156,8 +156,7 @@ pub(super) fn add_node(call: &mut Call<'_>) -> Result<Json, RpcError> {
         return Err(RpcError::new(code::MISC_ERROR, help));
     }
     let encrypted = parse::flag(call.arg(2), false)?;
-    let (services, added) =
-        call.node.ask(|node| (node.peers().services(), node.peers().added_nodes()))?;
+    let (services, added) = call.node.ask(|node| (services(node), node.peers().added_nodes()))?;
     if encrypted && !services.contains(Services::P2P_V2) {
         let text = "Error: v2transport requested but not enabled (see -v2transport)";
         return Err(RpcError::new(code::INVALID_PARAMETER, text));

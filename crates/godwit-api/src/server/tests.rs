@@ -43,6 +43,7 @@ fn node() -> (Seam, Node) {
         initial_download: false,
         bytes_on_disk: 0,
         pruning: None,
+        history: None,
         network_active: true,
         warnings: Vec::new(),
         sync: Arc::default(),

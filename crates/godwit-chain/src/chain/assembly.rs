@@ -11,23 +11,33 @@ use godwit_store::{ChainPoint, RecoveredBlock, Store};
 use super::{Chain, Mailbox, Outbox};
 use crate::appender::Appender;
 use crate::durability::Durability;
+use crate::durability::writing::Writing;
 use crate::ending::Ending;
 use crate::environment::{Environment, Memory};
 use crate::error::ChainError;
 use crate::event::Events;
 use crate::goal::Goal;
-use crate::index::BlockIndex;
+use crate::history::History;
+use crate::index::{BlockIndex, HistorySpan};
 use crate::intake::Intake;
 use crate::job_sender::JobSender;
 use crate::limits::{INBOX_LIMIT, QUEUED_ALONE, QUEUED_JOBS};
 use crate::lookahead::Lookahead;
 use crate::message::{Message, send};
-use crate::options::ChainOptions;
+use crate::options::{BlockMemory, ChainOptions, ScriptOptions};
 use crate::reads::Reads;
 use crate::recovery::Recovery;
 use crate::scrub::Scrub;
 use crate::status::ChainStatus;
 use crate::window::Window;
+
+/// The coins of a directory, as they are on disk.
+pub(crate) struct OpenedCoins {
+    /// Those of the tip.
+    pub(crate) coins: UtxoStore,
+    /// Those of the history below a snapshot, if it is to be validated.
+    pub(crate) history: Option<UtxoStore>,
+}
 
 impl Chain {
     /// Builds the stations around an index and coins that were read from disk.
@@ -35,7 +45,7 @@ impl Chain {
         options: &ChainOptions,
         store: Arc<Store>,
         index: BlockIndex,
-        coins: UtxoStore,
+        coins: OpenedCoins,
         verified: ChainPoint,
         recovered: Vec<RecoveredBlock>,
         now: i64,
@@ -47,18 +57,8 @@ impl Chain {
         let (outbox, inbox) = bounded(INBOX_LIMIT);
         let cancelled = Arc::new(AtomicBool::new(false));
         let never_cancelled = Arc::default();
-        let hasher = UtxoHasher::new(store.utxo_hash_key());
-        let (params, executor) = (Arc::clone(&options.params), Arc::clone(&options.executor));
         let memory = options.block_memory;
-        let env = Environment {
-            store,
-            params,
-            hasher,
-            executor,
-            workers: options.workers,
-            memory: Memory { coins: options.coins_memory, importing: memory.importing },
-            cancelled: Arc::clone(&cancelled),
-        };
+        let env = environment(options, store, &cancelled);
         let coins_bytes = options.coins_memory.beside(index.tree().memory());
         let scripts = options.scripts.unless_contradicted(env.store.disk(), env.store.dir())?;
         let intake = job_sender(&workers, &cancelled, &outbox, Message::Intake);
@@ -71,14 +71,24 @@ impl Chain {
         let reads = job_sender(&workers, &cancelled, &outbox, Message::Reads);
         let begun = env.store.scrubbed()?.filter(|_| options.scrub.is_some());
         let status = ChainStatus::at_start(&index, verified);
+        let OpenedCoins { coins, history } = coins;
+        let (mut blocks, history) = (memory, index.history().zip(history));
+        if history.is_some() {
+            // The two share the memory of blocks, and the workers.
+            (blocks.waiting, blocks.window) = (memory.waiting / 2, memory.window / 2);
+        }
+        let links = Links { workers: &workers, cancelled: &cancelled, outbox: &outbox };
+        let of =
+            |(span, coins)| history_of(options, &env, &links, (span, coins), (blocks, scripts));
+        let history = history.map(of).transpose()?;
         Ok(Self {
             mailbox: Mailbox { inbox, outbox },
             goal: Goal::new(options.stop_at_height, options.assume_valid),
             intake: Intake::new(&env, memory.receiving, intake),
             recovery: Recovery::new(&env, recovered, recovery),
             appender: Appender::new(appender),
-            lookahead: Lookahead::new(&env, memory.waiting, coins_bytes, lookahead),
-            window: Window::new(&env, index.tip(), memory.window, scripts, window),
+            lookahead: Lookahead::new(&env, blocks.waiting, coins_bytes, lookahead),
+            window: Window::new(&env, index.tip(), blocks.window, scripts, window),
             durability: Durability::new(
                 &index,
                 verified,
@@ -87,6 +97,7 @@ impl Chain {
                 durability,
             ),
             reads: Reads::new(reads),
+            history,
             env,
             index,
             coins,
@@ -96,6 +107,52 @@ impl Chain {
             now,
         })
     }
+}
+
+fn environment(
+    options: &ChainOptions,
+    store: Arc<Store>,
+    cancelled: &Arc<AtomicBool>,
+) -> Environment {
+    let BlockMemory { importing, waiting, window, .. } = options.block_memory;
+    Environment {
+        hasher: UtxoHasher::new(store.utxo_hash_key()),
+        store,
+        params: Arc::clone(&options.params),
+        executor: Arc::clone(&options.executor),
+        workers: options.workers,
+        memory: Memory { coins: options.coins_memory, importing, waiting, window },
+        cancelled: Arc::clone(cancelled),
+    }
+}
+
+/// What jobs of a station are connected with.
+struct Links<'a> {
+    workers: &'a Arc<Workers>,
+    cancelled: &'a Arc<AtomicBool>,
+    outbox: &'a Outbox,
+}
+
+/// The validation of a history, whose coins up to its tip are given.
+fn history_of(
+    options: &ChainOptions,
+    env: &Environment,
+    links: &Links<'_>,
+    (span, coins): (HistorySpan, UtxoStore),
+    (memory, scripts): (BlockMemory, ScriptOptions),
+) -> Result<Box<History>, ChainError> {
+    let Links { workers, cancelled, outbox } = links;
+    let ahead = job_sender(workers, cancelled, outbox, Message::HistoryLookahead);
+    let checks = job_sender(workers, cancelled, outbox, Message::HistoryWindow);
+    let hasher = pool(options, "godwit-history", 1, QUEUED_ALONE)?;
+    let hash = job_sender(&hasher, cancelled, outbox, Message::History);
+    let stations = (
+        Lookahead::new(env, memory.waiting, options.coins_memory.beside(0) / 2, ahead),
+        Window::new(env, span.tip, memory.window, scripts, checks),
+    );
+    let goal = Goal::new(None, options.assume_valid);
+    let writing = Writing::new(options.coin_writing, options.workers);
+    Ok(Box::new(History::new(span.tip, coins, stations, (goal, writing), hash)))
 }
 
 fn pool(

@@ -3,9 +3,10 @@
 //! Files are deleted with commits that happen anyway, oldest first, while all block and undo files together
 //! exceed the target. A file is kept if it is being appended to, holds a block above the tip less
 //! [`MIN_BLOCKS_TO_KEEP`], or holds a block that a restart would apply or take back: those above the block
-//! whose coins the commit leaves on disk, or holds one that an index has not read. Such files may exceed the
-//! target; no flush is made for its sake. On request ([`Pruning::request`]) the files are deleted that hold
-//! no block above a height, with the next commit.
+//! whose coins the commit leaves on disk, or holds one that an index has not read, or one of the history
+//! below a snapshot that is not validated, or whose coins are not on disk. The validation frees them as it
+//! goes. Such files may exceed the target; no flush is made for its sake. On request ([`Pruning::request`])
+//! the files are deleted that hold no block above a height, with the next commit.
 //!
 //! The commit's transaction removes the positions of the blocks from the index; only after it are
 //! the files deleted. A pruned block keeps its number of transactions, which marks it as received,
@@ -14,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use crate::environment::Environment;
-use crate::index::BlockIndex;
+use crate::index::{BlockIndex, HistorySpan};
 use crate::tree::NodeId;
 
 /// Blocks below the tip that are never deleted, for reorganisations and for peers (Core
@@ -39,6 +40,9 @@ pub(crate) struct Pruning {
     readers: BTreeMap<&'static str, u32>,
     /// The block whose coins are on disk.
     coins: NodeId,
+    /// Heights of a snapshot's history that are not validated: from above the first, whose coins are on disk,
+    /// to the second.
+    history: Option<(u32, u32)>,
     /// Lowest height from which on the active chain's blocks are stored.
     lowest: u32,
     /// Whether there is a new file since the last look.
@@ -60,8 +64,10 @@ impl Pruning {
         let (files, requested, readers) = (BTreeMap::new(), None, BTreeMap::new());
         let coins = index.tip();
         let (lowest, new_file, prunings) = (0, false, 0);
+        let heights = |HistorySpan { tip, base }| (index.height(tip), index.height(base));
+        let history = index.history().map(heights);
         let mut pruning =
-            Self { target, files, requested, readers, coins, lowest, new_file, prunings };
+            Self { target, files, requested, readers, coins, history, lowest, new_file, prunings };
         for place in 0..index.tree().len() as u32 {
             let id = index.tree().at(place);
             let node = index.node(id);
@@ -86,6 +92,20 @@ impl Pruning {
     /// The commit that is being put together holds the coins of this block.
     pub(crate) fn note_coins(&mut self, id: NodeId) {
         self.coins = id;
+    }
+
+    /// The commit that is being put together holds the coins of the history at this height.
+    pub(crate) fn note_history(&mut self, height: u32) {
+        if let Some((validated, _)) = &mut self.history {
+            *validated = height;
+            self.new_file = true;
+        }
+    }
+
+    /// The history is validated.
+    pub(crate) fn end_history(&mut self) {
+        self.history = None;
+        self.new_file = true;
     }
 
     /// The lowest height from which on every block up to the tip can be served: 0 unless blocks were
@@ -195,12 +215,20 @@ impl Pruning {
             if total <= target && !is_requested {
                 continue;
             }
-            if file < open && highest <= limit {
+            if file < open && highest <= limit && !self.is_unvalidated(index, file) {
                 found.push(file);
                 total -= bytes;
             }
         }
         found
+    }
+
+    /// Whether a file has a block of the history that is not validated, or whose coins are not on disk.
+    fn is_unvalidated(&self, index: &BlockIndex, file: u32) -> bool {
+        let (Some((validated, base)), Some(blocks)) = (self.history, self.files.get(&file)) else {
+            return false;
+        };
+        blocks.ids.iter().any(|id| (validated + 1..=base).contains(&index.height(*id)))
     }
 
     /// Files with no block above this height may be deleted.

@@ -95,7 +95,7 @@ impl Writing {
 
     /// Workers have read so many coins in this time. What is slower than before is believed at once, what is
     /// faster by and by, and each the less the fewer coins they are.
-    pub(super) fn note_read(&mut self, coins: usize, took: Duration) {
+    pub(crate) fn note_read(&mut self, coins: usize, took: Duration) {
         let Some(read) = took.checked_div(coins as u32) else { return };
         let read = read.clamp(SHORTEST_READ, LONGEST_READ);
         let weight = ENOUGH_READS.min(coins as u32);
@@ -107,7 +107,7 @@ impl Writing {
     }
 
     /// A block was applied.
-    pub(super) fn note_applied(&mut self, application: Application, now: i64) {
+    pub(crate) fn note_applied(&mut self, application: Application, now: i64) {
         let Application { took, bytes, below } = application;
         let reads = self.read * below as u32 / self.workers;
         let time = took + Duration::from_micros(bytes * 1_000_000 / BYTES_PER_SECOND) + reads;
@@ -115,30 +115,30 @@ impl Writing {
         self.since.get_or_insert(now);
     }
 
-    pub(super) fn note_sealed(&mut self) {
+    pub(crate) fn note_sealed(&mut self) {
         self.sealed.add(std::mem::take(&mut self.unsealed));
         self.since = None;
     }
 
     /// What was sealed will not be committed alone: its blocks were taken back.
-    pub(super) fn note_given_up(&mut self) {
+    pub(crate) fn note_given_up(&mut self) {
         self.unsealed.add(std::mem::take(&mut self.sealed));
     }
 
     /// What was sealed is on disk.
-    pub(super) fn note_committed(&mut self) {
+    pub(crate) fn note_committed(&mut self) {
         self.sealed = Backlog::default();
     }
 
     /// Whether no block may be applied before the coins are sealed; `unsealed` are their bytes, of which
     /// `rate` are written in a second.
-    pub(super) fn must_seal(&self, unsealed: usize, rate: u64) -> bool {
+    pub(crate) fn must_seal(&self, unsealed: usize, rate: u64) -> bool {
         self.unsealed.time >= self.bounds.replay / 2
             || unsealed as u128 * 2_000 >= u128::from(rate) * self.bounds.ending.as_millis()
     }
 
     /// Whether the interval is over. A clock that was set back also ends it.
-    pub(super) fn interval_is_over(&self, now: i64) -> bool {
+    pub(crate) fn interval_is_over(&self, now: i64) -> bool {
         let over = |interval| self.since.is_some_and(|since| now.abs_diff(since) >= interval);
         self.bounds.interval.is_some_and(over)
     }

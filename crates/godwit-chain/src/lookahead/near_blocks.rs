@@ -27,6 +27,11 @@ impl NearBlocks {
         Self { blocks: BTreeMap::new(), limit, memory: 0, permits: 0 }
     }
 
+    /// Changes the limit for blocks that come.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// Keeps a block. Above the limit, of which the blocks in line take `in_line` bytes, the farthest ones
     /// are dropped, perhaps this one.
     pub(crate) fn insert(&mut self, key: HeightKey, block: Arc<Structured>, in_line: usize) {

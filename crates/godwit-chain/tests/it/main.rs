@@ -7,6 +7,7 @@ mod datadir;
 mod feed;
 mod foreign_control;
 mod golden;
+mod history;
 mod inspect;
 mod kernel;
 mod lost_coins;

@@ -269,7 +269,8 @@ fn stopped_after(disk: &FaultDisk, batches: usize, rebuild: Rebuild) -> Option<I
             stop.store(left == 0, Ordering::Relaxed);
         }
     };
-    let options = StartOptions { rebuild, stop, indexed: Some(Box::new(indexed)) };
+    let options =
+        StartOptions { validates_history: false, rebuild, stop, indexed: Some(Box::new(indexed)) };
     match start(disk, FILE_SIZE, options) {
         Err(ChainError::Store(StoreError::Stopped)) => Some(*last.lock().unwrap()),
         Err(error) => panic!("{error}"),

@@ -2,11 +2,17 @@
 //!
 //! `schema1`: regtest, made by two imports of commit f95b8f7, of 60 and of 110 blocks of `godwit-sim generate
 //! --plan small --seed 1`. Its two runs have neither parity nor sums, its blocks no checksums.
+//!
+//! `schema2`: the same 110 blocks and coins, made by commit b9da9e6: the first block was imported, a snapshot
+//! of block 100 loaded, and all blocks imported. So its coins are assumed, and nothing validates the history
+//! below.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use godwit_chain::{Chain, Event, Poll, UtxoStats, Verdict};
 use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_primitives::network::{Network, Params};
 use godwit_store::MAX_BLOCK_FILE_SIZE;
 use godwit_store::disk::Disk;
 
@@ -14,6 +20,7 @@ use crate::datadir::{clock, small_chain, submit};
 use crate::pruning::{DIR, open, try_open};
 
 const SCHEMA_1: &[u8] = include_bytes!("../data/schema1");
+const SCHEMA_2: &[u8] = include_bytes!("../data/schema2");
 
 /// `hash_serialized_3` of its coins, as that version has told it.
 const UTXO_HASH: &str = "8e20f289a8a513156d2b30c7be2b8450365d34dd30ccdce14cb18165e117c919";
@@ -93,14 +100,40 @@ fn a_datadir_of_schema_1_has_the_same_coins_and_goes_on() {
     assert_eq!(whole, crate::pruning::stats_of(&small_chain()));
 }
 
-/// Every operation of the first start fails once, and the power goes at that moment.
+/// A snapshot that was loaded before snapshots were validated is validated now.
+#[test]
+fn a_datadir_of_schema_2_has_the_same_coins_and_its_history_is_validated() {
+    let disk = unpacked(SCHEMA_2);
+    let found = stats(&disk);
+    assert_eq!((hex(&found.hash_serialized), found.tip.height), (UTXO_HASH.to_owned(), HEIGHT));
+    let mut options = crate::datadir::options(Params::new(Network::Regtest));
+    options.start.validates_history = true;
+    let fault = Arc::new(disk.clone());
+    let mut chain = Chain::open(fault, DIR.into(), options, [7; 16], clock()).unwrap();
+    assert_eq!(chain.assumed().unwrap().base.height, 100);
+    while chain.assumed().is_some() {
+        chain.poll(clock()).unwrap();
+        chain.wait_with(&crossbeam_channel::never::<()>(), std::time::Duration::from_millis(1));
+    }
+    chain.close().unwrap();
+    assert_eq!(open_whole(&disk).prune_height(), 0);
+    assert_eq!(stats(&disk), found);
+}
+
 #[test]
 fn an_upgrade_that_is_cut_short_anywhere_is_done_again() {
-    let expected = stats(&unpacked(SCHEMA_1));
+    for schema in [SCHEMA_1, SCHEMA_2] {
+        an_upgrade_is_done_again(schema);
+    }
+}
+
+/// Every operation of the first start fails once, and the power goes at that moment.
+fn an_upgrade_is_done_again(schema: &[u8]) {
+    let expected = stats(&unpacked(schema));
     let mut failures = 0;
     for n in 1.. {
         let survival = [Survival::All, Survival::Nothing, Survival::Part(n)][n as usize % 3];
-        let disk = unpacked(SCHEMA_1);
+        let disk = unpacked(schema);
         disk.fail_change(n);
         let opened = try_open(&disk, None, MAX_BLOCK_FILE_SIZE);
         let closed = opened.and_then(|mut chain| {
@@ -140,7 +173,7 @@ fn read(chain: &mut Chain, height: u32) -> Option<Vec<u8>> {
 #[test]
 fn a_rotted_block_is_sent_to_nobody() {
     let blocks = small_chain();
-    for schema in [1, 2] {
+    for schema in [1, 3] {
         let disk = match schema {
             1 => unpacked(SCHEMA_1),
             _ => {

@@ -27,15 +27,15 @@ const BEFORE: usize = 10;
 const FILE: &str = "/node/coins.dat";
 
 /// A snapshot's bytes and its hash.
-struct Snapshot {
-    bytes: Vec<u8>,
-    hash: [u8; 32],
+pub(crate) struct Snapshot {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) hash: [u8; 32],
 }
 
 static SNAPSHOT: LazyLock<Snapshot> = LazyLock::new(|| Snapshot::of(&BLOCKS[..BASE as usize]));
 
 impl Snapshot {
-    fn of(blocks: &[Vec<u8>]) -> Self {
+    pub(crate) fn of(blocks: &[Vec<u8>]) -> Self {
         let disk = FaultDisk::new();
         let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
         submit_all(&mut chain, blocks);
@@ -44,8 +44,21 @@ impl Snapshot {
         Self { bytes, hash: info.hash_serialized }
     }
 
+    /// One of other coins, with the hash that a user would have to accept; `blocks` end with its block.
+    pub(crate) fn accepted(bytes: Vec<u8>, blocks: &[Vec<u8>]) -> Self {
+        let disk = FaultDisk::new();
+        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        for block in blocks {
+            chain.accept_header(&header(block), hash(block), clock()).expect("a good header");
+        }
+        disk.overwrite(Path::new(FILE), bytes.clone());
+        let refused = chain.load_snapshot(Path::new(FILE), Some([0; 32]));
+        let Err(SnapshotError::WrongHash { found, .. }) = refused else { panic!("{refused:?}") };
+        Self { bytes, hash: found }
+    }
+
     /// As `godwit utxo load` does it.
-    fn load(&self, disk: &FaultDisk) -> Result<(), SnapshotError> {
+    pub(crate) fn load(&self, disk: &FaultDisk) -> Result<(), SnapshotError> {
         disk.overwrite(Path::new(FILE), self.bytes.clone());
         let mut chain = open(disk, None, MAX_BLOCK_FILE_SIZE);
         chain.connect_known_only();

@@ -1,4 +1,4 @@
-//! The window of one chain: the blocks above the tip that may be requested.
+//! The window of one chain: the blocks above the tip that may be requested, or above that of a history.
 
 use std::collections::VecDeque;
 
@@ -79,10 +79,15 @@ impl Branch {
         }
     }
 
-    /// Adapts the window to the index's tip and to `target`. Costs time proportional to what
-    /// changed; to the whole window only when the tip left the target's chain.
-    pub(super) fn follow(&mut self, index: &dyn HeaderIndex, target: HeaderId, limit: usize) {
-        let tip = index.tip();
+    /// Adapts the window to `tip`, the last block that its chain needs no more, and to `target`. Costs time
+    /// proportional to what changed; to the whole window only when the tip left the target's chain.
+    pub(super) fn follow(
+        &mut self,
+        index: &dyn HeaderIndex,
+        tip: HeaderId,
+        target: HeaderId,
+        limit: usize,
+    ) {
         if self.target != target || self.tip.is_none() {
             self.retarget(index, target);
         }

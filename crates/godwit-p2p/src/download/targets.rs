@@ -21,13 +21,14 @@ const UNWANTED_EXPIRY: Duration = Duration::from_secs(60);
 impl Downloads {
     /// Adapts targets, windows and what of them each peer has to the index.
     pub(super) fn choose_targets(&mut self, index: &dyn HeaderIndex, now: Duration) {
-        let best = index.best_header();
+        let (best, history) = (index.best_header(), index.history().map(|span| span.base));
         let tip_work = index.get(index.tip()).chain_work;
         let least = tip_work.max(self.minimum_work);
         let outdone = |branch: &Branch| {
-            index.get(branch.target).chain_work < least || index.get(branch.target).failed
+            Some(branch.target) != history
+                && (index.get(branch.target).chain_work < least || index.get(branch.target).failed)
         };
-        if self.chosen_for != Some(best) || self.branches.iter().any(outdone) {
+        if self.chosen_for != Some((best, history)) || self.branches.iter().any(outdone) {
             let targets = self.targets(index, best, least);
             self.branches.truncate(targets.len());
             for (position, target) in targets.iter().enumerate() {
@@ -35,7 +36,7 @@ impl Downloads {
                     self.branches.push(Branch::new(*target));
                 }
             }
-            self.chosen_for = Some(best);
+            self.chosen_for = Some((best, history));
             self.follow(index, &targets);
             self.measure_reach(index, &targets);
             self.sort_out(index, &targets);
@@ -50,7 +51,8 @@ impl Downloads {
 
     /// The best header, then the best headers of peers on other chains, by falling work. Only
     /// chains with at least the work of ours, as in Core: one with equal work may win if ours turns
-    /// out invalid.
+    /// out invalid. Last the end of the history below a snapshot: of a peer it is asked when nothing of the
+    /// others is left to ask.
     fn targets(&self, index: &dyn HeaderIndex, best: HeaderId, least: Work) -> Vec<HeaderId> {
         let tip = index.tip();
         let useful = |id: HeaderId| {
@@ -73,14 +75,18 @@ impl Downloads {
                 targets.push(id);
             }
         }
+        targets.extend(index.history().map(|span| span.base));
         targets
     }
 
     fn follow(&mut self, index: &dyn HeaderIndex, targets: &[HeaderId]) {
-        let limit = self.window();
+        let (limit, tip, history) = (self.window(), index.tip(), index.history());
         for (position, (branch, target)) in self.branches.iter_mut().zip(targets).enumerate() {
-            let limit = if position == 0 { limit } else { limit.min(SIDE_WINDOW) };
-            branch.follow(index, *target, limit);
+            match history.filter(|span| span.base == *target) {
+                Some(span) => branch.follow(index, span.tip, *target, limit),
+                None if position == 0 => branch.follow(index, tip, *target, limit),
+                None => branch.follow(index, tip, *target, limit.min(SIDE_WINDOW)),
+            }
         }
     }
 
@@ -120,10 +126,12 @@ impl Downloads {
                 peer.queue[position].wanted = wanted;
             }
         }
+        let is_history =
+            |id: HeaderId| index.history().is_some_and(|span| is_ancestor(index, id, span.base));
         let passed = |id: HeaderId, height: u32| {
             index.get(id).stored
                 || index.get(id).failed
-                || height + assign::LIMITED_REQUESTED < tip_height
+                || height + assign::LIMITED_REQUESTED < tip_height && !is_history(id)
         };
         self.blocks.retain(|_, block| !block.is_missing() || !passed(block.id, block.height));
     }

@@ -1,5 +1,6 @@
 mod chains;
 mod conduct;
+mod history;
 mod lost;
 mod requests;
 mod simulation;

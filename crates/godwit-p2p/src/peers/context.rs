@@ -24,7 +24,7 @@ use crate::inventory::{Inventory, InventoryKind};
 use crate::message::Message;
 use crate::net_address::NetAddress;
 use crate::peer_id::PeerId;
-use crate::services::{NETWORK_LIMITED_MIN_BLOCKS, Services};
+use crate::services::Services;
 use crate::time::Now;
 use crate::transport::message_memory;
 use crate::tx_outbox::TxOutbox;
@@ -185,15 +185,10 @@ impl Context<'_> {
         i64::from(self.index.get(self.index.tip()).header.time)
     }
 
-    /// What we offer: what the configuration says, but not the last blocks while they are not all here.
-    /// That is so above a loaded snapshot. (Core announces them all the same.)
+    /// What we offer now.
     pub(super) fn services(&self) -> Services {
-        let lowest = self.index.prune_height();
-        let stored = (self.index.get(self.index.tip()).height + 1).saturating_sub(lowest);
-        match lowest == 0 || stored >= NETWORK_LIMITED_MIN_BLOCKS {
-            true => self.config.services,
-            false => self.config.services.without(Services::NETWORK_LIMITED),
-        }
+        let tip = self.index.get(self.index.tip()).height;
+        self.config.services.as_stored(self.index.prune_height(), tip)
     }
 
     /// Whether an outbound peer with these services is worth a connection (Core

@@ -185,8 +185,8 @@ impl Peers {
         self.parts.serving.upload(self.now.monotonic)
     }
 
-    /// The services that this node offers.
-    pub fn services(&self) -> Services {
-        self.config.services
+    /// The services that this node offers while its blocks are stored from height `lowest` to `tip`.
+    pub fn services(&self, lowest: u32, tip: u32) -> Services {
+        self.config.services.as_stored(lowest, tip)
     }
 }

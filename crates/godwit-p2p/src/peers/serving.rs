@@ -220,7 +220,7 @@ impl Serving {
             return Answer::Disconnect(DisconnectReason::UploadTarget);
         }
         let tip = cx.index.get(cx.index.tip());
-        let pruned = !cx.config.services.contains(Services::NETWORK);
+        let pruned = !cx.services().contains(Services::NETWORK);
         if pruned && tip.height.saturating_sub(block.height) > LIMITED_SERVED {
             // The peer would wait for the block; and it should not learn exactly where we pruned.
             debug!("peer={}: asks for pruned block {}", peer.id.0, block.height);
@@ -473,7 +473,7 @@ pub(super) fn on_getblocks(cx: &mut Context<'_>, id: PeerId, locator: &Locator) 
     if ids.last().is_some_and(|&last| cx.index.get(last).hash == locator.stop) {
         ids.pop();
     }
-    if !cx.config.services.contains(Services::NETWORK) {
+    if !cx.services().contains(Services::NETWORK) {
         let kept = |id: &HeaderId| {
             let block = cx.index.get(*id);
             block.stored && block.height.saturating_add(LIMITED_ANNOUNCED) > tip

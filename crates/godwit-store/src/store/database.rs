@@ -19,8 +19,8 @@ use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::names::BLOCKS_DIR;
 use crate::record::{
-    AssumedSnapshot, BlockRecord, ChainPoint, CommittedState, FileEnds, Identity, ScrubPass,
-    UtxoState,
+    AssumedSnapshot, BlockRecord, ChainPoint, CommittedState, FileEnds, HistoryCoins, Identity,
+    Refutation, ScrubPass, UtxoState,
 };
 use crate::utxo::Manifest;
 
@@ -59,6 +59,10 @@ pub(crate) const FILE_ENDS: Table<u32, FileEnds> = Table::new("file_ends");
 pub(crate) const VERIFIED_TIP: Table<u8, ChainPoint> = Table::new("verified_tip");
 pub(crate) const UTXO: Table<u8, UtxoState> = Table::new("utxo");
 pub(crate) const ASSUMED: Table<u8, AssumedSnapshot> = Table::new("assumed");
+/// How far the history below that snapshot is validated, and what was found against it, from schema 3 on. The
+/// tables are there once something is.
+pub(crate) const HISTORY: Table<u8, HistoryCoins> = Table::new("history");
+pub(crate) const REFUTED: Table<u8, Refutation> = Table::new("refuted");
 /// Number of the last commit, from schema 2 on.
 pub(crate) const COMMIT_NUMBER: Table<u8, u64> = Table::new("commit_number");
 /// What was kept of the database in whose place this one was begun, while its index is being made from the
@@ -73,7 +77,8 @@ pub(crate) fn committed_state(db: &Db) -> Result<CommittedState, StoreError> {
     let (utxo_tip, utxo_manifest) = utxo.map(|UtxoState { tip, manifest }| (tip, manifest)).unzip();
     let verified_tip = db.get(&VERIFIED_TIP, &ONLY)?;
     let assumed = db.get(&ASSUMED, &ONLY)?;
-    Ok(CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed })
+    let (history, refuted) = (db.find(&HISTORY, &ONLY)?, db.find(&REFUTED, &ONLY)?);
+    Ok(CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed, history, refuted })
 }
 
 pub(crate) struct OpenedDatabase {
@@ -430,8 +435,8 @@ fn check_identity(identity: &Identity, path: &Path, network: NetworkId) -> Resul
     Ok(())
 }
 
-/// Brings a directory of an older schema to this one, in one transaction. What schema 2 adds is absent
-/// in what schema 1 has written, so that nothing is written again; what it writes, schema 1 can not read.
+/// Brings a directory of an older schema to this one, in one transaction. What a schema adds is absent in
+/// what the one before has written, so that nothing is written again; what it writes, that one can not read.
 fn upgrade(db: &Db, found: Identity) -> Result<Identity, StoreError> {
     if found.schema == SCHEMA_VERSION {
         return Ok(found);

@@ -111,6 +111,7 @@ fn what_was_committed_is_there_again_on_a_real_disk() {
         utxo_manifest: Some(manifest),
         verified_tip: Some(point(2, 2)),
         assumed: Some(assumed),
+        ..CommittedState::default()
     };
     assert_eq!(store.state().unwrap(), expected);
     let mut found = Vec::new();

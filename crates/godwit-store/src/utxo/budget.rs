@@ -87,6 +87,20 @@ pub struct MemoryUsage {
     pub buffers: usize,
 }
 
+impl std::ops::AddAssign for MemoryUsage {
+    fn add_assign(&mut self, other: Self) {
+        let Self { active, flushing, kept, clean, snapshots, filters, indexes, buffers } = other;
+        self.active += active;
+        self.flushing += flushing;
+        self.kept += kept;
+        self.clean += clean;
+        self.snapshots += snapshots;
+        self.filters += filters;
+        self.indexes += indexes;
+        self.buffers += buffers;
+    }
+}
+
 impl MemoryUsage {
     pub fn total(&self) -> usize {
         self.needed() + self.kept + self.clean

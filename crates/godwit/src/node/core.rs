@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use godwit_api::{BlockOutcome, Pruning, Snapshot, SyncReport, TipFacts};
+use godwit_api::{BlockOutcome, HistoryFacts, Pruning, Snapshot, SyncReport, TipFacts};
 use godwit_chain::{
-    Chain, ChainError, Event, MAX_TIP_AGE, PRUNE_ON_REQUEST, Poll, Source, Verdict, show_blocks,
+    Chain, ChainError, Event, HeaderTree, MAX_TIP_AGE, NodeId, PRUNE_ON_REQUEST, Poll, Source,
+    Verdict, history, history_memory, history_progress, show_blocks,
 };
 use godwit_p2p::{
     Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderIndex, NetCommand, NetEvent, Now,
@@ -106,6 +107,17 @@ struct Operator {
 fn tell_outcome(to: &Sender<BlockOutcome>, outcome: BlockOutcome) {
     if to.try_send(outcome).is_err() {
         log::debug!("nobody waits for the verdict on a block any more");
+    }
+}
+
+fn tip_facts(tree: &HeaderTree, id: NodeId) -> TipFacts {
+    let node = tree.node(id);
+    TipFacts {
+        hash: node.hash,
+        height: node.height,
+        header: node.header,
+        median_time: tree.median_time_past(id),
+        chain_work: tree.chain_work(id),
     }
 }
 
@@ -236,27 +248,30 @@ impl NodeCore {
     /// What is published of the node. `prune_target` is `-prune`.
     pub fn snapshot(&self, now: Now, prune_target: Option<u64>, sync: Arc<SyncReport>) -> Snapshot {
         let (chain, tree) = (&self.chain, self.chain.tree());
-        let tip = tree.node(chain.tip());
         let height = chain.prune_height();
         let misses_blocks = prune_target.is_some() || height > 0;
         let target = prune_target.filter(|target| *target != PRUNE_ON_REQUEST);
         let warning = chain.assumed().map(|assumed| {
             let height = assumed.base.height;
-            format!("The coins up to block {height} come from a snapshot and were not validated by this node.")
+            let validated = history(chain).map_or(0, |span| tree.node(span.tip).height);
+            format!(
+                "The coins up to block {height} come from a snapshot and were not validated by this node \
+                 (in the background: up to block {validated})."
+            )
         });
         Snapshot {
-            tip: TipFacts {
-                hash: tip.hash,
-                height: tip.height,
-                header: tip.header,
-                median_time: tree.median_time_past(chain.tip()),
-                chain_work: tree.chain_work(chain.tip()),
-            },
+            tip: tip_facts(tree, chain.tip()),
             headers: tree.node(tree.best_header()).height,
             progress: chain.verification_progress(chain.tip(), now.unix),
             initial_download: self.initial_download,
             bytes_on_disk: sync.bytes_on_disk,
             pruning: misses_blocks.then_some(Pruning { height, target }),
+            history: history(chain).map(|span| HistoryFacts {
+                tip: tip_facts(tree, span.tip),
+                base: tree.node(span.base).height,
+                progress: history_progress(chain),
+                coins: history_memory(chain) as u64,
+            }),
             network_active: self.operator.network_active,
             warnings: warning.into_iter().collect(),
             sync,

@@ -145,8 +145,9 @@ struct Node<'a> {
 }
 
 /// What is offered to peers, of what there is.
-fn offered(config: &Config, chain: &Chain, indexes: &Opened, all: Services) -> Services {
-    let is_pruned = config.prune_bytes.is_some() || chain.prune_height() > 0;
+fn offered(config: &Config, indexes: &Opened, all: Services) -> Services {
+    // What is not stored although it should be is left out as long as that is so.
+    let is_pruned = config.prune_bytes.is_some();
     let filters = match config.indexes.served && indexes.shared().filters.is_some() {
         true => Services::COMPACT_FILTERS,
         false => Services::NONE,
@@ -254,7 +255,7 @@ impl<'a> Node<'a> {
         let (indexes, now) = (Opened::open(config, &mut chain)?, now(started));
         let mut peers_config = peers_config(options, chain.params(), max_connections, pool, seed);
         peers_config.services =
-            offered(config, &chain, &indexes, peers_config.services) | transport(encrypted);
+            offered(config, &indexes, peers_config.services) | transport(encrypted);
         warn_of_clock(now, &chain);
         let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         peers.call_first(&anchors);

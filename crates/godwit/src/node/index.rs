@@ -1,7 +1,7 @@
 //! The chain's header tree as the peer-to-peer engine reads it.
 
 use godwit_chain::{Chain, NodeId, Validity};
-use godwit_p2p::{HeaderId, HeaderIndex, HeaderInfo};
+use godwit_p2p::{HeaderId, HeaderIndex, HeaderInfo, HistorySpan};
 use godwit_primitives::BlockHash;
 
 /// A view of a chain's headers; a [`HeaderId`] is the place of a header in the tree.
@@ -64,5 +64,10 @@ impl HeaderIndex for ChainIndex<'_> {
 
     fn prune_height(&self) -> u32 {
         self.0.prune_height()
+    }
+
+    fn history(&self) -> Option<HistorySpan> {
+        let span = godwit_chain::history(self.0)?;
+        Some(HistorySpan { tip: Self::header_id(span.tip), base: Self::header_id(span.base) })
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use godwit::exit::Exit;
 use godwit_sim::hostile::reorganisations;
@@ -10,8 +11,11 @@ use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
 use crate::blocks::{small_chain, write_dat};
+use crate::client::ask;
 use crate::import::{real_chain, small_chain_stats};
 use crate::node::Node;
+use crate::running::{Moment, Running};
+use crate::sync::{free_port, serve, wait_until, with_small_chain};
 
 /// Dumps at a height and compares with the file that Core wrote there.
 fn dumps_as_core(chain: &'static str, blocks: &str, height: u32, snapshot: &str) {
@@ -203,4 +207,67 @@ fn a_reorganisation_that_replaces_the_snapshots_block_ends_every_run_and_says_wh
     let mut expected = other.stats();
     expected["assumed_below"] = active.len().into();
     assert_eq!(node.stats(), expected);
+}
+
+/// What a node answers.
+fn answer(node: &Node, port: u16, method: &str) -> Value {
+    let datadir = format!("-datadir={}", node.datadir().display());
+    let port = format!("-rpcport={port}");
+    let said = ask(&["-regtest", &datadir, &port, "-rpcwait", method].map(str::to_owned), "");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    serde_json::from_str(&said.out).expect("JSON")
+}
+
+/// A node whose only peer has all blocks, killed while it validates.
+#[test]
+fn a_node_validates_the_history_of_a_snapshot_and_takes_the_mark_away() {
+    let (node, _) = node_with_headers();
+    let (snapshot, hash) = small_snapshot(&node);
+    load(&node, &snapshot, &hash).expect(Exit::Success);
+    let rpc = free_port();
+    let alone = format!("-rpcport={rpc}");
+    let mut running = Running::start(&node, &[&"-listen=0", &"-connect=0", &alone]);
+    // The first block is stored already, and so may be validated.
+    let states = answer(&node, rpc, "getchainstates");
+    let [history, tip] = &states["chainstates"].as_array().expect("a list")[..] else {
+        panic!("{states}")
+    };
+    assert!(history["blocks"].as_u64() <= Some(1), "{states}");
+    assert_eq!((&history["validated"], &tip["validated"]), (&true.into(), &false.into()));
+    assert_eq!((&history["snapshot_blockhash"], &tip["blocks"]), (&Value::Null, &BASE.into()));
+    assert_eq!(tip["snapshot_blockhash"], tip["bestblockhash"]);
+    let info = answer(&node, rpc, "getblockchaininfo");
+    assert_eq!(info["backgroundvalidation"]["snapshotheight"], BASE);
+    assert!(info["backgroundvalidation"]["blocks"].as_u64() <= Some(1), "{info}");
+    let services = |info: Value| info["localservicesnames"].as_array().expect("a list").clone();
+    let offered = services(answer(&node, rpc, "getnetworkinfo"));
+    assert!(!offered.contains(&"NETWORK".into()), "{offered:?}");
+    running.terminate();
+
+    let donor = with_small_chain();
+    let port = free_port();
+    let _serving = serve(&donor, port);
+    let peer = format!("-connect=127.0.0.1:{port}");
+    let words: [&dyn AsRef<OsStr>; 3] = [&"-listen=0", &peer, &alone];
+    for milliseconds in [50, 200, 300, 400] {
+        let mut running = Running::start(&node, &words);
+        running.wait_for(Moment::After(Duration::from_millis(milliseconds)));
+        running.kill();
+    }
+    let mut running = Running::start(&node, &words);
+    wait_until("the mark is gone", || {
+        answer(&node, rpc, "getchainstates")["chainstates"].as_array().map(Vec::len) == Some(1)
+    });
+    let states = answer(&node, rpc, "getchainstates");
+    assert_eq!(states["chainstates"][0]["validated"], true);
+    assert_eq!(answer(&node, rpc, "getblockchaininfo")["backgroundvalidation"], Value::Null);
+    let offered = services(answer(&node, rpc, "getnetworkinfo"));
+    assert!(offered.contains(&"NETWORK".into()), "{offered:?}");
+    wait_until("the tip is that of the peer", || {
+        answer(&node, rpc, "getblockcount").as_u64() == Some(small_chain().len() as u64)
+    });
+    let (_, status) = running.terminate();
+    assert!(status.success(), "{status}");
+    assert_eq!(node.stats(), small_chain_stats());
+    node.run(&[&"verify"]).expect(Exit::Success);
 }

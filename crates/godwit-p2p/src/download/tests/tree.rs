@@ -3,7 +3,7 @@
 use godwit_primitives::{BlockHash, BlockHeader, MerkleRoot, Work};
 
 use crate::index::last_common_ancestor;
-use crate::{HeaderId, HeaderIndex, HeaderInfo};
+use crate::{HeaderId, HeaderIndex, HeaderInfo, HistorySpan};
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -21,6 +21,7 @@ pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
     pub(super) tip: HeaderId,
     best: HeaderId,
+    pub(super) history: Option<HistorySpan>,
 }
 
 pub(super) const GENESIS: HeaderId = HeaderId(0);
@@ -37,7 +38,7 @@ impl Tree {
     pub(super) fn new() -> Self {
         let (stored, failed) = (true, false);
         let genesis = Node { height: 0, work: 1, up: Vec::new(), size: 285, stored, failed };
-        Self { nodes: vec![genesis], tip: GENESIS, best: GENESIS }
+        Self { nodes: vec![genesis], tip: GENESIS, best: GENESIS, history: None }
     }
 
     pub(super) fn add(&mut self, parent: HeaderId, size: u64, work: u64) -> HeaderId {
@@ -157,6 +158,10 @@ impl HeaderIndex for Tree {
 
     fn parent(&self, id: HeaderId) -> Option<HeaderId> {
         self.node(id).up.first().map(|up| HeaderId(*up))
+    }
+
+    fn history(&self) -> Option<HistorySpan> {
+        self.history
     }
 
     fn tip(&self) -> HeaderId {

@@ -34,13 +34,18 @@ fn an_outbound_connection_says_hello_in_core_s_order() {
 
 /// Block 1 is at height 1; `lowest` is the first height of which the block is here.
 #[test]
-fn the_last_blocks_are_promised_only_when_they_are_here() {
+fn blocks_are_promised_only_when_they_are_here() {
     let limited = Services::WITNESS | Services::NETWORK_LIMITED;
-    for (lowest, promised) in
-        [(0, limited), (113, limited), (114, Services::WITNESS), (401, Services::WITNESS)]
-    {
-        let mut node =
-            Harness::with_chain(PeersConfig { services: limited, ..config() }, &chain(400, 60));
+    for (services, lowest, promised) in [
+        (limited, 0, limited),
+        (limited, 113, limited),
+        (limited, 114, Services::WITNESS),
+        (limited, 401, Services::WITNESS),
+        (FULL, 0, FULL),
+        (FULL, 1, limited),
+        (FULL, 114, Services::WITNESS),
+    ] {
+        let mut node = Harness::with_chain(PeersConfig { services, ..config() }, &chain(400, 60));
         node.index.prune_height = lowest;
         let id = node.outbound(ConnectionKind::OutboundFull);
         let [Sent::Message(Message::Version(version))] = &node.take(id)[..] else {

@@ -1,0 +1,89 @@
+//! Delivers what jobs and threads report to the station that asked for it.
+
+use super::{Chain, history, note_damaged};
+use crate::ending::Ending;
+use crate::error::ChainError;
+use crate::event::Event;
+use crate::lookahead::LookaheadError;
+use crate::message::Message;
+use crate::reads::Read;
+
+impl Chain {
+    /// Delivers every message to its station, and lets the coins store handle what its own jobs
+    /// reported.
+    pub(crate) fn deliver(&mut self) -> Result<(), ChainError> {
+        self.coins.poll()?;
+        if let Some(Err(error)) = self.history.as_mut().map(|station| station.coins.poll()) {
+            history::failed(self, error.into())?;
+        }
+        while let Ok(message) = self.mailbox.inbox.try_recv() {
+            self.deliver_one(message)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn deliver_one(&mut self, message: Message) -> Result<(), ChainError> {
+        let Self { env, index, coins, .. } = self;
+        match message {
+            Message::Intake(arrival) => self.intake.arrived(arrival),
+            Message::Lookahead(answer) => match self.lookahead.answered(index, coins, answer) {
+                Ok(()) => {}
+                Err(LookaheadError::Store(error)) => return Err(error.into()),
+                Err(LookaheadError::Damaged(id)) => self.lose(id),
+            },
+            Message::HistoryLookahead(answer) => {
+                let Some(station) = &mut self.history else { return Ok(()) };
+                match station.lookahead.answered(index, &station.coins, answer) {
+                    Ok(()) => {}
+                    Err(LookaheadError::Store(error)) => history::failed(self, error.into())?,
+                    Err(LookaheadError::Damaged(id)) => self.lose(id),
+                }
+            }
+            Message::HistoryWindow(answer) => {
+                let Some(station) = &mut self.history else { return Ok(()) };
+                let layers = station.coins.layers();
+                if let Some(id) = station.window.answered(env, index, layers, answer)? {
+                    self.lose(id);
+                }
+            }
+            Message::History(answer) => history::hashed(self, answer)?,
+            Message::Appender(answer) => {
+                self.appender.answered(answer)?;
+            }
+            Message::Window(answer) => {
+                if let Some(id) = self.window.answered(env, index, coins.layers(), answer)? {
+                    self.lose(id);
+                }
+            }
+            Message::Durability(answer) => {
+                self.durability.answered(coins, answer)?;
+                history::committed(self)?;
+            }
+            Message::Recovery(answer) => self.recovery.answered(answer)?,
+            Message::Reads(answer) => {
+                let Read { ticket, bytes, damaged } = self.reads.answered(env, index, answer);
+                self.events.push_back(Event::Read { ticket, bytes });
+                if let Some(id) = damaged {
+                    note_damaged(self, id);
+                }
+            }
+            Message::Scrub(answer) => {
+                for id in self.durability.scrub.answered(env, index, answer)? {
+                    match self.goal.copies_come() {
+                        true => self.lose(id),
+                        false => log::error!(
+                            "Scrub: block {} is damaged, and nobody fetches it.",
+                            self.index.node(id).hash
+                        ),
+                    }
+                }
+            }
+            Message::Import(error) => return Err(error.into()),
+            Message::Panicked => {
+                self.ending = Ending::Panicked;
+                return self.ending.check_threads();
+            }
+        }
+        Ok(())
+    }
+}

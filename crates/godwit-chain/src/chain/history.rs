@@ -1,0 +1,133 @@
+//! What becomes of the history below a snapshot in a turn of the chain.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use godwit_store::exec::Priority;
+use godwit_store::{HistoryCommit, Refutation};
+
+use super::{Chain, rests};
+use crate::coins_view::CoinsView;
+use crate::ending::Ending;
+use crate::error::ChainError;
+use crate::history::{Answer, Shared, Turn, share};
+use crate::index::assumed;
+use crate::stats::{CoinsHash, VIEW_SORT_BYTES};
+
+/// Lets the history advance, where nothing can be applied to the chain. Returns whether that did anything.
+pub(super) fn validate(chain: &mut Chain) -> Result<bool, ChainError> {
+    let chain_rests = rests(chain);
+    let Chain { env, index, appender, durability, history, now, .. } = chain;
+    let Some(history) = history else { return Ok(false) };
+    let mut shared = Shared { env, index, appender, durability, now: *now, chain_rests };
+    match history.advance(&mut shared) {
+        Ok(Turn::Moved(any)) => return Ok(any),
+        Ok(Turn::Validated) => {
+            log::info!("The coins of the history are those of the snapshot.");
+            // Closed on the thread that commits: that may wait for a merge.
+            let coins = chain.history.take().map(|history| history.coins);
+            chain.durability.commit_history(HistoryCommit::Validated, coins);
+        }
+        Ok(Turn::Ended) => hash(chain),
+        Ok(Turn::Refuted(refutation)) => refute(chain, refutation),
+        Err(error) => failed(chain, error)?,
+    }
+    Ok(true)
+}
+
+/// Has the coins at the snapshot's block hashed as they lie on disk.
+fn hash(chain: &mut Chain) {
+    let (Some(station), Some([_, base])) = (&mut chain.history, assumed::points(&chain.index))
+    else {
+        return;
+    };
+    log::info!(
+        "The history is validated up to the snapshot's block {} at height {}: its coins are hashed.",
+        base.hash,
+        base.height
+    );
+    let (layers, job_sender) = station.begin_hashing();
+    let (view, cancelled) = (CoinsView::new(base, &layers), Arc::clone(&chain.env.cancelled));
+    job_sender.run(Priority::Urgent, "hash", move || {
+        let is_over = || cancelled.load(Ordering::Relaxed);
+        let stats = view.stats(CoinsHash::Serialized, VIEW_SORT_BYTES, &is_over);
+        Answer(stats.map(|stats| stats.hash))
+    });
+}
+
+/// Ends for good: the snapshot is wrong.
+pub(super) fn refute(chain: &mut Chain, refutation: Refutation) {
+    let Some(assumed) = chain.index.assumed().copied() else { return };
+    let error = ChainError::SnapshotRefuted { assumed, refutation };
+    log::error!("{error}.");
+    chain.history = None;
+    chain.durability.commit_history(HistoryCommit::Refuted(refutation), None);
+    chain.ending = Ending::AfterCommit(error);
+}
+
+/// Ends with an error of the history. Where its coins are damaged, they are forgotten.
+pub(super) fn failed(chain: &mut Chain, error: ChainError) -> Result<(), ChainError> {
+    let is_rotten = match &error {
+        ChainError::Store(error) => error.is_rotten(),
+        ChainError::DamagedCoin(_) => true,
+        _ => false,
+    };
+    if !is_rotten {
+        return Err(error);
+    }
+    log::error!(
+        "{error}. These coins are those of the history below the snapshot, which is validated from genesis \
+         again at the next start, without scripts that ran."
+    );
+    chain.history = None;
+    chain.durability.commit_history(HistoryCommit::Forgotten, None);
+    chain.ending = Ending::AfterCommit(error);
+    Ok(())
+}
+
+/// A job has hashed its coins.
+pub(super) fn hashed(chain: &mut Chain, answer: Answer) -> Result<(), ChainError> {
+    let Some(history) = &mut chain.history else { return Ok(()) };
+    match history.hashed(answer) {
+        Ok(()) => Ok(()),
+        Err(error) => failed(chain, error),
+    }
+}
+
+/// A commit has returned: if it was that of something about the history, that is in force.
+pub(super) fn committed(chain: &mut Chain) -> Result<(), ChainError> {
+    let Some(committed) = chain.durability.take_committed_history() else { return Ok(()) };
+    if let Some(history) = &mut chain.history {
+        return Ok(history.committed(&chain.index)?);
+    }
+    if !committed.is_validated {
+        return Ok(());
+    }
+    let Some([_, base]) = assumed::points(&chain.index) else { return Ok(()) };
+    assumed::end(&mut chain.index);
+    chain.durability.find_prune_height(&chain.index);
+    let memory = chain.env.memory;
+    chain.lookahead.set_limit(memory.waiting);
+    chain.window.set_limit(memory.window);
+    log::info!(
+        "The chain is validated from genesis: the snapshot of block {} at height {} was right, and nothing is \
+         assumed any more.",
+        base.hash,
+        base.height
+    );
+    Ok(())
+}
+
+/// Divides the coins' memory, and adds to the status what the history holds.
+pub(super) fn share_memory(chain: &mut Chain, coins: u64) {
+    let (status, history) = (&mut chain.status, &mut chain.history);
+    let behind = status.best_header.height.saturating_sub(status.tip.height);
+    let share = history.as_ref().map_or(0, |_| share(coins, behind));
+    chain.coins.set_budget(coins - share);
+    status.memory.coins = chain.coins.memory_used();
+    status.history = assumed::points(&chain.index).filter(|_| history.is_some());
+    if let Some(history) = history {
+        history.coins.set_budget(share);
+        history.status(status);
+    }
+}

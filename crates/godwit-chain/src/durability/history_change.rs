@@ -1,0 +1,74 @@
+//! What has become known of the history below a snapshot, on its way into a commit.
+
+use godwit_store::HistoryCommit;
+use godwit_store::utxo::UtxoStore;
+
+use super::Durability;
+use crate::durability::pruning::Pruning;
+
+/// One at a time: the history waits for each.
+#[derive(Default)]
+pub(super) enum HistoryChange {
+    #[default]
+    None,
+    /// The next commit takes it along, and closes these coins before.
+    Waiting(HistoryCommit, Option<Box<UtxoStore>>),
+    /// A commit is under way with it.
+    Committing(CommittedHistory),
+    Committed(CommittedHistory),
+}
+
+/// What a commit has said of the history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommittedHistory {
+    /// That it is validated.
+    pub(crate) is_validated: bool,
+}
+
+impl HistoryChange {
+    /// What the commit that is put together has to say, and coins to be closed before it.
+    pub(super) fn begin(
+        &mut self,
+        pruning: &mut Pruning,
+    ) -> Option<(HistoryCommit, Option<Box<UtxoStore>>)> {
+        match std::mem::take(self) {
+            Self::Waiting(commit, coins) => {
+                let is_validated = matches!(commit, HistoryCommit::Validated);
+                *self = Self::Committing(CommittedHistory { is_validated });
+                if let HistoryCommit::Coins(coins) = &commit {
+                    pruning.note_history(coins.tip.height);
+                }
+                Some((commit, coins))
+            }
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// A commit has returned.
+    pub(super) fn end(&mut self) {
+        if let Self::Committing(committed) = *self {
+            *self = Self::Committed(committed);
+        }
+    }
+}
+
+impl Durability {
+    /// Has something said of the history in the next commit, which closes `coins` first.
+    pub(crate) fn commit_history(&mut self, commit: HistoryCommit, coins: Option<UtxoStore>) {
+        self.history = HistoryChange::Waiting(commit, coins.map(Box::new));
+        self.want_commit();
+    }
+
+    /// What a commit has said since the last call, once it has returned.
+    pub(crate) fn take_committed_history(&mut self) -> Option<CommittedHistory> {
+        let HistoryChange::Committed(committed) = self.history else { return None };
+        self.history = HistoryChange::None;
+        if committed.is_validated {
+            self.pruning.end_history();
+        }
+        Some(committed)
+    }
+}

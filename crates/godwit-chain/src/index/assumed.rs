@@ -1,0 +1,154 @@
+//! The snapshot that the coins were loaded from, and how far the history below its block is validated.
+//!
+//! ```text
+//!   genesis        history            base: the snapshot's block              tip
+//!   ───┤ validated ──┤ not validated ───┤ on coins that are assumed at base ───┤
+//! ```
+
+use godwit_primitives::BlockHash;
+use godwit_store::{AssumedSnapshot, ChainPoint};
+
+use super::BlockIndex;
+use super::candidates::Candidates;
+use crate::error::ChainError;
+use crate::tree::{NodeId, Validity};
+use crate::verify::Recorded;
+
+/// The blocks below a snapshot's that are not validated yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistorySpan {
+    /// The last block that is validated.
+    pub tip: NodeId,
+    /// The snapshot's block.
+    pub base: NodeId,
+}
+
+impl BlockIndex {
+    pub(crate) fn assumed(&self) -> Option<&AssumedSnapshot> {
+        self.assumed.as_ref()
+    }
+
+    /// What is not validated of the history, while something is assumed.
+    pub(crate) fn history(&self) -> Option<HistorySpan> {
+        self.history
+    }
+
+    /// Whether the block is the snapshot's or below it, and so of the history.
+    pub(crate) fn is_history(&self, id: NodeId) -> bool {
+        self.history.is_some_and(|span| self.tree.is_ancestor(id, span.base))
+    }
+
+    /// Makes the block of a snapshot the tip, assumed to be valid.
+    pub(crate) fn assume(&mut self, base: NodeId, utxo_hash: [u8; 32]) {
+        self.assumed = Some(AssumedSnapshot { base: self.point(base), utxo_hash });
+        self.history = Some(HistorySpan { tip: self.tree.genesis(), base });
+        self.tip = base;
+        adopt_base(self, base);
+        link_above(self, base);
+    }
+}
+
+/// Whether the block is one of the history that is not validated yet.
+pub(super) fn is_unvalidated(index: &BlockIndex, id: NodeId) -> bool {
+    index.is_history(id)
+        && index.history.is_some_and(|span| index.height(id) > index.height(span.tip))
+}
+
+/// The coins on disk, which follow from genesis, are those of `tip`. Returns whether that is a block of
+/// the history: otherwise they are of no use.
+pub(crate) fn begin(index: &mut BlockIndex, tip: &BlockHash) -> bool {
+    let (Some(span), Some(tip)) = (&mut index.history, index.tree.find(tip)) else {
+        return false;
+    };
+    let is_below = index.tree.is_ancestor(tip, span.base);
+    if is_below {
+        span.tip = tip;
+    }
+    is_below
+}
+
+/// Makes a verified block on top of the history's tip, whose undo record is written, its new tip.
+pub(crate) fn connect(index: &mut BlockIndex, recorded: &Recorded) {
+    let id = recorded.id();
+    let span = index.history.as_mut().expect("the history is validated while it is assumed");
+    assert_eq!(index.tree.node(id).parent(), Some(span.tip), "blocks are connected to its tip");
+    span.tip = id;
+    index.tree.update(id, |node| {
+        node.undo = recorded.undo().or(node.undo);
+        assert!(node.undo.is_some(), "a connected block can be disconnected");
+        node.validity = Validity::Scripts;
+    });
+    index.damaged.rotted_undo.remove(&id);
+}
+
+/// The history is validated, and has the coins of the snapshot: the chain is as if it had come from genesis.
+pub(crate) fn end(index: &mut BlockIndex) {
+    let Some(HistorySpan { base, .. }) = index.history.take() else { return };
+    index.assumed = None;
+    // Where the number of the snapshot's transactions was not known, counting had started there.
+    let height = index.height(base);
+    for place in base.index() + 1..index.tree.len() as u32 {
+        let id = index.tree.at(place);
+        let node = index.tree.node(id);
+        let Some(parent) = node.parent().filter(|_| node.has_chain() && node.height > height)
+        else {
+            continue;
+        };
+        let count = index.tree.node(parent).chain_tx_count + u64::from(node.tx_count);
+        if count != node.chain_tx_count && index.tree.is_ancestor(base, id) {
+            index.tree.update(id, |node| node.chain_tx_count = count);
+        }
+    }
+    index.candidates = Candidates::of(&index.tree, index.tip);
+}
+
+/// The nodes of a snapshot that was loaded by an earlier process.
+pub(super) fn find_base(index: &mut BlockIndex) -> Result<Option<NodeId>, ChainError> {
+    let base = index.assumed.map(|assumed| index.find(&assumed.base.hash)).transpose()?;
+    let tip = index.tree.genesis();
+    index.history = base.map(|base| HistorySpan { tip, base });
+    Ok(base)
+}
+
+/// Whether a branch leaves the chain that ends in an assumed snapshot's block between `parent`
+/// and `id`. Blocks below the snapshot's are not waited for. Such a branch is a candidate like
+/// any other, so that one with more work than the tip is noticed. It cannot become the tip
+/// ([`ChainError::ForkBelowSnapshot`]), because the coins at its fork are not known.
+pub(super) fn leaves_history(index: &BlockIndex, parent: NodeId, id: NodeId) -> bool {
+    index.history.is_some_and(|HistorySpan { base, .. }| {
+        index.tree.is_ancestor(parent, base) && !index.tree.is_ancestor(id, base)
+    })
+}
+
+/// Lets chains start at the block of an assumed snapshot: its descendants need nothing below.
+pub(super) fn adopt_base(index: &mut BlockIndex, base: NodeId) {
+    let hash = index.tree.node(base).hash;
+    let compiled_in = index.params.assumeutxo.iter().find(|known| known.blockhash == hash);
+    // If the number of transactions is not known, counting starts at the base.
+    let chain_tx_count = compiled_in.map_or(1, |known| known.chain_tx_count);
+    // Its place among the candidates depends on its sequence.
+    index.candidates.remove(&index.tree, base);
+    index.tree.update(base, |node| {
+        node.chain_tx_count = node.chain_tx_count.max(chain_tx_count);
+        // It is the tip before its block arrives, so no branch of equal work was first.
+        node.sequence = 0;
+    });
+    index.candidates.prune(&index.tree, index.tip);
+    index.candidates.add(&index.tree, base, index.tip);
+}
+
+/// Links the stored blocks that waited for the block of an assumed snapshot or for one below it.
+pub(super) fn link_above(index: &mut BlockIndex, base: NodeId) {
+    let parents = index.unlinked.keys().filter(|parent| index.tree.is_ancestor(**parent, base));
+    let parents: Vec<NodeId> = parents.copied().collect();
+    for parent in parents {
+        for child in index.unlinked.remove(&parent).unwrap_or_default() {
+            index.link(child);
+        }
+    }
+}
+
+/// The span of the history as points, for who has no tree.
+pub(crate) fn points(index: &BlockIndex) -> Option<[ChainPoint; 2]> {
+    index.history.map(|HistorySpan { tip, base }| [index.point(tip), index.point(base)])
+}

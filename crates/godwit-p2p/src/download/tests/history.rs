@@ -1,0 +1,60 @@
+//! Blocks below a loaded snapshot's.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use godwit_primitives::Work;
+use godwit_primitives::network::{Network, Params};
+
+use super::super::{Downloads, PeerTraits, Receipt};
+use super::simulation::HONEST;
+use super::tree::{GENESIS, Tree};
+use crate::{HeaderId, HistorySpan, Now, PeerId};
+
+const FULL: PeerId = PeerId(1);
+const LIMITED: PeerId = PeerId(2);
+/// The snapshot's block, and the best one.
+const BASE: u32 = 900;
+const BEST: u32 = 1_000;
+
+#[test]
+fn the_history_is_asked_of_whoever_has_it_when_nothing_above_is_left_to_ask() {
+    let mut tree = Tree::new();
+    let best = tree.grow(GENESIS, BEST, 1_000);
+    (tree.tip, tree.history) =
+        (HeaderId(BASE), Some(HistorySpan { tip: GENESIS, base: HeaderId(BASE) }));
+    let mut downloads = Downloads::new(&Params::new(Network::Regtest), Work::ZERO);
+    let at = |milliseconds| Now { monotonic: Duration::from_millis(milliseconds), unix: 0 };
+    for peer in [FULL, LIMITED] {
+        let traits = PeerTraits { limited: peer == LIMITED, ..HONEST };
+        downloads.add_peer(peer, traits, at(0));
+        downloads.set_best_known(peer, best);
+    }
+    let mut asked = BTreeSet::new();
+    for time in 1..20_000 {
+        for (peer, id, hash) in downloads.schedule(at(time), &tree, 100_000_000) {
+            if id.0 <= BASE {
+                assert!((BASE + 1..=BEST).all(|above| asked.contains(&above)), "{id:?} came first");
+                // Of the last 288 a limited peer has some.
+                assert!(peer == FULL || id.0 + 288 > BEST, "{id:?} of {peer:?}");
+            }
+            asked.insert(id.0);
+            let receipt = downloads.received(peer, hash, 1_000, at(time));
+            if receipt == Receipt::Requested {
+                tree.nodes[id.0 as usize].stored = true;
+                downloads.judged(hash, true);
+            }
+        }
+        tree.connect();
+        let Some(span) = &mut tree.history else { break };
+        let next = |tip: HeaderId| HeaderId(tip.0 + 1);
+        while span.tip != span.base && tree.nodes[next(span.tip).0 as usize].stored {
+            span.tip = next(span.tip);
+        }
+        if span.tip == span.base {
+            tree.history = None;
+        }
+    }
+    assert_eq!((asked.len() as u32, tree.history, tree.tip), (BEST, None, best));
+    assert_eq!(downloads.schedule(at(30_000), &tree, 100_000_000), []);
+}

@@ -252,14 +252,18 @@ impl Chain {
                     Acceptance::Known => Verdict::Duplicate,
                     Acceptance::Refused { reject, id } => {
                         log::debug!("block {hash} was not accepted: {reject}");
-                        if let Some(id) = id.filter(|id| self.index.is_history(*id))
-                            && reject.class != ResultClass::Mutated
-                        {
-                            let point = self.index.point(id);
-                            history::refute(self, Refutation::InvalidBlock(point));
+                        let of_history = id.filter(|id| self.index.is_history(*id));
+                        match of_history.filter(|_| reject.class != ResultClass::Mutated) {
+                            // Not marked: it is judged once more before the snapshot is refuted.
+                            Some(id) => {
+                                let point = self.index.point(id);
+                                history::refute(self, Refutation::InvalidBlock(point));
+                            }
+                            None => {
+                                let failed = id.map(|id| self.index.fail(id, reject));
+                                self.lookahead.forget(&self.index, &failed.unwrap_or_default());
+                            }
                         }
-                        let failed = id.map(|id| self.index.fail(id, reject)).unwrap_or_default();
-                        self.lookahead.forget(&self.index, &failed);
                         Verdict::Rejected(reject)
                     }
                 };

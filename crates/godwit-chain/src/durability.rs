@@ -194,6 +194,12 @@ impl Durability {
         self.pruning.find_lowest(index);
     }
 
+    /// A snapshot was loaded.
+    pub(crate) fn begin_history(&mut self, index: &BlockIndex) {
+        self.pruning.begin_history(index);
+        self.pruning.find_lowest(index);
+    }
+
     pub(crate) fn note_stored(&mut self, index: &BlockIndex, stored: &Stored) {
         let id = stored.id();
         self.pruning.note_stored(id, index.height(id), stored.position().file);

@@ -59,7 +59,10 @@ pub enum ChainError {
         /// The snapshot's block.
         base: ChainPoint,
     },
-    /// A loaded snapshot is wrong, as the validation of its history has found. It is said at every start.
+    /// The validation of a loaded snapshot's history has ended against it for the first time. A bit that
+    /// flips in memory ends it so too, and a start validates it again.
+    SnapshotDoubted { assumed: AssumedSnapshot, refutation: Refutation },
+    /// A loaded snapshot is wrong, as the validation of its history has found twice: said at every start.
     SnapshotRefuted { assumed: AssumedSnapshot, refutation: Refutation },
     /// The block index names a tip or a parent that it does not hold.
     DamagedIndex(BlockHash),
@@ -119,7 +122,18 @@ impl fmt::Display for ChainError {
                  from a snapshot of block {hash} at height {height}, which cannot be disconnected: \
                  load a snapshot of the other chain, or synchronise again into an empty data directory"
             ),
-            Self::SnapshotRefuted { assumed, refutation } => fmt_refuted(f, assumed, refutation),
+            Self::SnapshotDoubted { assumed, refutation } => {
+                fmt_against(f, assumed, refutation)?;
+                f.write_str(". Start again: the blocks below it are then validated once more from genesis, and if that \
+                             ends so too, it is believed")
+            }
+            Self::SnapshotRefuted { assumed, refutation } => {
+                fmt_against(f, assumed, refutation)?;
+                f.write_str(
+                    ", which was found twice. Nothing of this data directory's coins can be believed; start with \
+                     -reindex, which validates all blocks from genesis, or into an empty data directory",
+                )
+            }
             Self::DamagedIndex(hash) => {
                 write!(f, "the block index refers to block {hash} but does not hold it")
             }
@@ -127,7 +141,7 @@ impl fmt::Display for ChainError {
     }
 }
 
-fn fmt_refuted(
+fn fmt_against(
     f: &mut fmt::Formatter<'_>,
     assumed: &AssumedSnapshot,
     refutation: &Refutation,
@@ -140,15 +154,11 @@ fn fmt_refuted(
             "its coins hash to {}, and those that follow from genesis to {}",
             Reversed(&assumed.utxo_hash),
             Reversed(found)
-        )?,
+        ),
         Refutation::InvalidBlock(ChainPoint { hash, height }) => {
-            write!(f, "block {hash} at height {height} of its chain is invalid")?;
+            write!(f, "block {hash} at height {height} of its chain is invalid")
         }
     }
-    f.write_str(
-        ". Nothing of this data directory's coins can be believed; start with -reindex, which validates all blocks \
-         from genesis, or into an empty data directory",
-    )
 }
 
 impl std::error::Error for ChainError {}

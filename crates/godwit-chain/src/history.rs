@@ -14,11 +14,13 @@
 //!    were connected are applied again without scripts, and within the same bound as those of the chain.
 //! 4. At the snapshot's block the coins are hashed, from runs alone. If the hash is the snapshot's, one
 //!    commit takes the assumption away with these coins; what lies above has then been validated, too.
-//!    Otherwise, or when a block of the history is invalid, one commit says so, and no later start goes on.
+//!    Otherwise, or when a block of the history is invalid, one commit says so and forgets these coins, and
+//!    the process ends; the next start validates it again. If that ends so too, no later start goes on.
 //! 5. Damage to these coins is no reason to disbelieve a snapshot: they are forgotten, and the next start
-//!    begins again, without scripts up to where they ran.
+//!    begins again, without scripts up to where they ran. This process goes on without.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use godwit_consensus::Reject;
 use godwit_store::utxo::{Layers, ManifestId, Rotation, SealId, UtxoStore};
@@ -105,6 +107,8 @@ pub(crate) struct History {
     /// The block whose coins are on disk.
     durable: NodeId,
     stage: Stage,
+    /// Tells the job that hashes its coins that nobody waits for it any more.
+    pub(crate) given_up: Arc<AtomicBool>,
     job_sender: JobSender<Answer>,
 }
 
@@ -128,6 +132,7 @@ impl History {
             committing: None,
             durable: tip,
             stage: Stage::Connecting,
+            given_up: Arc::default(),
             job_sender,
         }
     }
@@ -322,9 +327,9 @@ impl History {
     }
 
     /// The coins at the snapshot's block, as they lie on disk, and where the job runs that hashes them.
-    pub(crate) fn begin_hashing(&mut self) -> (Arc<Layers>, &JobSender<Answer>) {
+    pub(crate) fn begin_hashing(&mut self) -> (Arc<Layers>, &JobSender<Answer>, Arc<AtomicBool>) {
         self.stage = Stage::Hashing;
-        (self.coins.layers(), &self.job_sender)
+        (self.coins.layers(), &self.job_sender, Arc::clone(&self.given_up))
     }
 
     /// A job has hashed the coins.

@@ -102,6 +102,8 @@ pub(crate) struct BlockIndex {
     assumed: Option<AssumedSnapshot>,
     /// What is not validated of the chain below its block.
     history: Option<HistorySpan>,
+    /// Its validation has ended against the snapshot once.
+    pub(crate) doubted: bool,
     /// The last connected block.
     tip: NodeId,
 }
@@ -121,6 +123,7 @@ impl BlockIndex {
             wanted_again: BTreeSet::new(),
             assumed: None,
             history: None,
+            doubted: false,
             tip,
         }
     }

@@ -9,7 +9,8 @@ use godwit_store::disk::Disk;
 use godwit_store::exec::Executor;
 use godwit_store::utxo::{Manifest, UtxoConfig, UtxoHasher, UtxoStore};
 use godwit_store::{
-    BLOCK_BUFFERS, HistoryCoins, MAX_BLOCK_FILE_SIZE, NetworkId, Store, StoreOptions,
+    BLOCK_BUFFERS, Commit, HistoryCoins, HistoryCommit, MAX_BLOCK_FILE_SIZE, NetworkId, Store,
+    StoreOptions,
 };
 use godwit_stream::{PoolLimits, SpanReader};
 
@@ -79,6 +80,7 @@ impl Chain {
         let (disk, executor) = (store.disk(), &options.executor);
         let coins = UtxoStore::open(disk, &store.utxo_dir(), hasher, &manifest, config, executor)?;
         let mut index = loading.finish(state.utxo_tip.as_ref(), state.assumed)?;
+        index.doubted = state.doubted.is_some();
         let history = match options.start.validates_history && index.history().is_some() {
             true => {
                 let config = UtxoConfig { budget: budget / 8, ..config };
@@ -189,6 +191,11 @@ fn open_history(
                 log::error!(
                     "{error}. The history below the snapshot is validated from genesis again."
                 );
+                // Before others take their place: both together may not fit on the disk.
+                store.commit(Commit {
+                    history: Some(HistoryCommit::Forgotten),
+                    ..Commit::default()
+                })?;
             }
             Err(error) => return Err(error),
         }

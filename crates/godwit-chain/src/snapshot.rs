@@ -244,7 +244,7 @@ impl Chain {
         self.goal.set_replay(None);
         self.index.assume(base, utxo_hash);
         self.window.set_applied(base);
-        self.durability.find_prune_height(&self.index);
+        self.durability.begin_history(&self.index);
     }
 }
 

@@ -53,9 +53,9 @@
 //!    the commit has returned: until the transaction is durable a restart may still need them. A
 //!    crash leaves some of them; they go at open, as in 2.
 //!
-//! 6. *Pruned block and undo files are removed*, and the coins of a history that is validated. The
-//!    transaction has taken their ends and the positions of their blocks out of the index. A crash leaves
-//!    some of them; they go at open.
+//! 6. *Pruned block and undo files are removed*, and the coins of a history that is validated or begun
+//!    again. The transaction has taken their ends and the positions of their blocks out of the index. A
+//!    crash leaves some of them; they go at open.
 //!
 //! There are two kinds. A commit with a UTXO state follows a flush or a merge of the memtable. One
 //! without is cheap and comes often: it bounds what is re-downloaded (block index) and
@@ -77,8 +77,8 @@ use crate::record::{
     ScrubPass, UtxoState,
 };
 use crate::store::{
-    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, DurableEnds, FILE_ENDS, HISTORY, ONLY, REFUTED,
-    REINDEXING, SCRUB, Store, UTXO, VERIFIED_TIP, remove_history,
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, DOUBTED, DurableEnds, FILE_ENDS, HISTORY, ONLY,
+    REFUTED, REINDEXING, SCRUB, Store, UTXO, VERIFIED_TIP, remove_history,
 };
 use crate::undo::AppendedUndo;
 
@@ -101,9 +101,12 @@ pub enum HistoryCommit {
     /// It is validated from genesis to the snapshot's block, and has the snapshot's coins: these are not
     /// assumed any more, and the history's own, which nothing may have open, are removed.
     Validated,
-    /// The snapshot is wrong.
+    /// It has ended against the snapshot for the first time, and is to be validated from genesis on again.
+    /// Its coins are removed, as with [`Self::Forgotten`].
+    Doubted(Refutation),
+    /// It has ended so again: the snapshot is wrong.
     Refuted(Refutation),
-    /// Its coins are damaged: it is to be validated from genesis on again.
+    /// Its coins are damaged: they are removed, and it is to be validated from genesis on again.
     Forgotten,
 }
 
@@ -216,9 +219,12 @@ impl Store {
         if let Some(utxo) = commit.utxo {
             if let Some(assumed) = &utxo.assumed {
                 batch.put(&ASSUMED, ONLY, assumed)?;
-                // That of another snapshot.
+                // Those of another snapshot.
                 if next.state.history.is_none() && control.state.history.is_some() {
                     batch.remove(&HISTORY, ONLY)?;
+                }
+                if next.state.doubted.is_none() && control.state.doubted.is_some() {
+                    batch.remove(&DOUBTED, ONLY)?;
                 }
             }
             let state = UtxoState { tip: utxo.tip, manifest: utxo.manifest };
@@ -227,7 +233,10 @@ impl Store {
         if let Some(pass) = &commit.scrub {
             batch.put(&SCRUB, ONLY, pass)?;
         }
-        let ends_history = matches!(commit.history, Some(HistoryCommit::Validated));
+        let ends_history = matches!(
+            commit.history,
+            Some(HistoryCommit::Validated | HistoryCommit::Doubted(_) | HistoryCommit::Forgotten)
+        );
         if let Some(history) = commit.history {
             put_history(&mut batch, history)?;
         }
@@ -249,6 +258,11 @@ fn put_history(batch: &mut Batch<'_>, history: HistoryCommit) -> Result<(), Stor
         HistoryCommit::Coins(coins) => batch.put(&HISTORY, ONLY, &coins),
         HistoryCommit::Validated => {
             batch.remove(&ASSUMED, ONLY)?;
+            batch.remove(&DOUBTED, ONLY)?;
+            batch.remove(&HISTORY, ONLY)
+        }
+        HistoryCommit::Doubted(refutation) => {
+            batch.put(&DOUBTED, ONLY, &refutation)?;
             batch.remove(&HISTORY, ONLY)
         }
         HistoryCommit::Refuted(refutation) => batch.put(&REFUTED, ONLY, &refutation),
@@ -273,6 +287,9 @@ impl Control {
         match &commit.history {
             Some(HistoryCommit::Coins(coins)) => next.state.history = Some(coins.clone()),
             Some(HistoryCommit::Validated) => next.state.forget_snapshot(),
+            Some(HistoryCommit::Doubted(refutation)) => {
+                (next.state.doubted, next.state.history) = (Some(*refutation), None);
+            }
             Some(HistoryCommit::Refuted(refutation)) => next.state.refuted = Some(*refutation),
             Some(HistoryCommit::Forgotten) => next.state.history = None,
             None => {}

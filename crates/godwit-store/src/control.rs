@@ -12,13 +12,13 @@
 //! | 4 | version, 1 |
 //! | 8 | number of the commit, which the database has too; its lowest bit is that of the file's name |
 //! | 56 | the database's `identity` |
-//! | 1 | what follows: 1 verified tip, 2 coins, 4 snapshot, 16 its history, 32 what refutes it; 8: pruned |
+//! | 1 | follows: 1 verified tip, 2 coins, 4 snapshot, 16 history, 64 doubt, 32 refutation; 8: pruned |
 //! | 36 | verified tip: block hash and height |
 //! | 36 | the block that the coins are the UTXO set of |
 //! | compact size + n | manifest of their runs |
 //! | 68 | the snapshot: block hash, height, hash of its coins |
 //! | 36, compact size + n | the block up to which its history is validated, manifest of the coins there |
-//! | 33 or 37 | what refutes it: 0 and the hash of the coins that were found, or 1 and the invalid block |
+//! | 33 or 37, twice | what was against it first and at last: 0 and found coins' hash, or 1 and a bad block |
 //! | 32 | SHA-256d of all before |
 //!
 //! The number also tells that a database was rolled back: by its own repair, or by a copy from another
@@ -53,6 +53,7 @@ const ASSUMED: u8 = 4;
 const PRUNED: u8 = 8;
 const HISTORY: u8 = 16;
 const REFUTED: u8 = 32;
+const DOUBTED: u8 = 64;
 
 /// What a commit has left, as the control file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,8 +262,8 @@ pub(crate) struct Kept {
 
 impl Encode for Kept {
     fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
-        let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed, history, refuted } =
-            &self.state;
+        let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed, .. } = &self.state;
+        let CommittedState { history, doubted, refuted, .. } = &self.state;
         let coins = utxo_tip.as_ref().zip(utxo_manifest.as_ref());
         let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
         out.write_u8(
@@ -271,6 +272,7 @@ impl Encode for Kept {
                 | flag(assumed.is_some(), ASSUMED)
                 | flag(self.pruned, PRUNED)
                 | flag(history.is_some(), HISTORY)
+                | flag(doubted.is_some(), DOUBTED)
                 | flag(refuted.is_some(), REFUTED),
         );
         if let Some(tip) = verified_tip {
@@ -289,8 +291,8 @@ impl Encode for Kept {
             out.write_compact_size(manifest.len() as u64);
             out.write(manifest);
         }
-        if let Some(refuted) = refuted {
-            out.put(refuted);
+        for refutation in [doubted, refuted].into_iter().flatten() {
+            out.put(refutation);
         }
     }
 }
@@ -316,6 +318,9 @@ impl Decode for Kept {
         if flags & HISTORY != 0 {
             let tip = reader.get()?;
             state.history = Some(HistoryCoins { tip, manifest: manifest(reader)? });
+        }
+        if flags & DOUBTED != 0 {
+            state.doubted = Some(reader.get()?);
         }
         if flags & REFUTED != 0 {
             state.refuted = Some(reader.get()?);
@@ -350,6 +355,7 @@ mod tests {
                 tip: point(2, 2),
                 manifest: DataStream::from(&[6; 300][..]).into_vec(),
             }),
+            doubted: is_set(DOUBTED).then(|| Refutation::InvalidBlock(point(4, 4))),
             refuted: is_set(REFUTED).then(|| match commit % 2 {
                 0 => Refutation::OtherCoins([4; 32]),
                 _ => Refutation::InvalidBlock(point(1, 1)),
@@ -361,7 +367,7 @@ mod tests {
 
     #[test]
     fn whatever_a_commit_has_left_comes_back() {
-        for parts in 0..64 {
+        for parts in 0..128 {
             let control = control(u64::from(parts), parts);
             assert_eq!(Control::parse(control.encoded().as_slice()), Some(control));
         }
@@ -369,7 +375,7 @@ mod tests {
 
     #[test]
     fn no_damaged_byte_passes() {
-        let good = control(7, 63).encoded().as_slice().to_vec();
+        let good = control(7, 127).encoded().as_slice().to_vec();
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 1;

@@ -131,7 +131,7 @@ pub struct HistoryCoins {
     pub manifest: SerializeData,
 }
 
-/// What speaks against a snapshot, as the validation of its history has found. It is final.
+/// What speaks against a snapshot, as the validation of its history has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refutation {
     /// The coins at its block, as they follow from genesis, have this `hash_serialized_3`, internal byte
@@ -377,7 +377,10 @@ pub struct CommittedState {
     pub assumed: Option<AssumedSnapshot>,
     /// How far the history below that snapshot is validated, once something of it is on disk.
     pub history: Option<HistoryCoins>,
-    /// Set when that validation has failed.
+    /// Set when that validation has ended against the snapshot once: it is done again from genesis, because a
+    /// bit that flips in memory would end it so too.
+    pub doubted: Option<Refutation>,
+    /// Set when it has ended so twice.
     pub refuted: Option<Refutation>,
 }
 
@@ -389,7 +392,8 @@ impl CommittedState {
 
     /// The coins are not assumed any more, or are others.
     pub(crate) fn forget_snapshot(&mut self) {
-        (self.assumed, self.history, self.refuted) = (None, None, None);
+        (self.assumed, self.history) = (None, None);
+        (self.doubted, self.refuted) = (None, None);
     }
 }
 

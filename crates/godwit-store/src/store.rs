@@ -12,8 +12,8 @@ use godwit_stream::{BufferPool, DecodeError, Obfuscation, PoolLimits, PooledStre
 
 use database::open_database;
 pub(crate) use database::{
-    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, FILE_ENDS, HISTORY, ONLY, REFUTED, REINDEXING,
-    SCRUB, UTXO, VERIFIED_TIP,
+    ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, DOUBTED, FILE_ENDS, HISTORY, ONLY, REFUTED,
+    REINDEXING, SCRUB, UTXO, VERIFIED_TIP,
 };
 pub(crate) use database::{
     DATABASE_FILE, OpenedDatabase, commit_manifest, committed_state, inspect_database, own_controls,

@@ -86,6 +86,7 @@ impl Fatal for ChainError {
             | ChainError::DamagedUndo(_)
             | ChainError::LostUndo { .. }
             | ChainError::DamagedCoin(_)
+            | ChainError::SnapshotRefuted { .. }
             | ChainError::DamagedIndex(_) => Exit::Damaged,
             ChainError::Engine(_)
             | ChainError::ChangedInMemory(_)
@@ -93,7 +94,7 @@ impl Fatal for ChainError {
             | ChainError::Spawn(_)
             | ChainError::ForkBelowPruned { .. }
             | ChainError::ForkBelowSnapshot { .. }
-            | ChainError::SnapshotRefuted { .. } => Exit::Failure,
+            | ChainError::SnapshotDoubted { .. } => Exit::Failure,
             ChainError::ThreadPanicked | ChainError::ScriptContradiction(..) => Exit::Bug,
         }
     }

@@ -42,8 +42,10 @@ impl Chain {
             Message::HistoryWindow(answer) => {
                 let Some(station) = &mut self.history else { return Ok(()) };
                 let layers = station.coins.layers();
-                if let Some(id) = station.window.answered(env, index, layers, answer)? {
-                    self.lose(id);
+                match station.window.answered(env, index, layers, answer) {
+                    Ok(Some(id)) => self.lose(id),
+                    Ok(None) => {}
+                    Err(error) => history::failed(self, error)?,
                 }
             }
             Message::History(answer) => history::hashed(self, answer)?,

@@ -25,8 +25,7 @@ pub(super) fn validate(chain: &mut Chain) -> Result<bool, ChainError> {
         Ok(Turn::Validated) => {
             log::info!("The coins of the history are those of the snapshot.");
             // Closed on the thread that commits: that may wait for a merge.
-            let coins = chain.history.take().map(|history| history.coins);
-            chain.durability.commit_history(HistoryCommit::Validated, coins);
+            end(chain, HistoryCommit::Validated);
         }
         Ok(Turn::Ended) => hash(chain),
         Ok(Turn::Refuted(refutation)) => refute(chain, refutation),
@@ -46,42 +45,63 @@ fn hash(chain: &mut Chain) {
         base.hash,
         base.height
     );
-    let (layers, job_sender) = station.begin_hashing();
+    let (layers, job_sender, given_up) = station.begin_hashing();
     let (view, cancelled) = (CoinsView::new(base, &layers), Arc::clone(&chain.env.cancelled));
     job_sender.run(Priority::Urgent, "hash", move || {
-        let is_over = || cancelled.load(Ordering::Relaxed);
+        let is_over = || cancelled.load(Ordering::Relaxed) || given_up.load(Ordering::Relaxed);
         let stats = view.stats(CoinsHash::Serialized, VIEW_SORT_BYTES, &is_over);
         Answer(stats.map(|stats| stats.hash))
     });
 }
 
-/// Ends for good: the snapshot is wrong.
+/// Nothing more of the history is validated in this process. Its coins are closed on the thread that commits:
+/// that may wait for a merge.
+fn end(chain: &mut Chain, commit: HistoryCommit) {
+    let coins = chain.history.take().map(|history| {
+        history.given_up.store(true, Ordering::Relaxed);
+        history.coins
+    });
+    chain.durability.commit_history(commit, coins);
+}
+
+/// Ends: the snapshot is wrong, or the memory of this machine. Only the second time is it the snapshot, and
+/// that is final.
 pub(super) fn refute(chain: &mut Chain, refutation: Refutation) {
     let Some(assumed) = chain.index.assumed().copied() else { return };
-    let error = ChainError::SnapshotRefuted { assumed, refutation };
+    let (error, commit) = match chain.index.doubted {
+        true => (
+            ChainError::SnapshotRefuted { assumed, refutation },
+            HistoryCommit::Refuted(refutation),
+        ),
+        false => (
+            ChainError::SnapshotDoubted { assumed, refutation },
+            HistoryCommit::Doubted(refutation),
+        ),
+    };
     log::error!("{error}.");
-    chain.history = None;
-    chain.durability.commit_history(HistoryCommit::Refuted(refutation), None);
+    end(chain, commit);
     chain.ending = Ending::AfterCommit(error);
 }
 
-/// Ends with an error of the history. Where its coins are damaged, they are forgotten.
+/// An error of the history. Where its coins are damaged, or nothing but wrong ones explain it, they are
+/// forgotten, and the chain goes on: nothing of it depends on them.
 pub(super) fn failed(chain: &mut Chain, error: ChainError) -> Result<(), ChainError> {
-    let is_rotten = match &error {
+    let is_of_its_coins = match &error {
         ChainError::Store(error) => error.is_rotten(),
-        ChainError::DamagedCoin(_) => true,
+        ChainError::DamagedCoin(_)
+        | ChainError::ChangedCoin(_)
+        | ChainError::Contradiction(..)
+        | ChainError::DamagedUndo(_) => true,
         _ => false,
     };
-    if !is_rotten {
+    if !is_of_its_coins {
         return Err(error);
     }
     log::error!(
-        "{error}. These coins are those of the history below the snapshot, which is validated from genesis \
+        "{error}. This was found in the coins of the history below the snapshot, which is validated from genesis \
          again at the next start, without scripts that ran."
     );
-    chain.history = None;
-    chain.durability.commit_history(HistoryCommit::Forgotten, None);
-    chain.ending = Ending::AfterCommit(error);
+    end(chain, HistoryCommit::Forgotten);
     Ok(())
 }
 

@@ -35,8 +35,10 @@ impl HistoryChange {
             Self::Waiting(commit, coins) => {
                 let is_validated = matches!(commit, HistoryCommit::Validated);
                 *self = Self::Committing(CommittedHistory { is_validated });
-                if let HistoryCommit::Coins(coins) = &commit {
-                    pruning.note_history(coins.tip.height);
+                match &commit {
+                    HistoryCommit::Coins(coins) => pruning.note_history(coins.tip.height),
+                    HistoryCommit::Forgotten | HistoryCommit::Doubted(_) => pruning.note_history(0),
+                    HistoryCommit::Validated | HistoryCommit::Refuted(_) => {}
                 }
                 Some((commit, coins))
             }

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use crate::environment::Environment;
-use crate::index::{BlockIndex, HistorySpan};
+use crate::index::BlockIndex;
 use crate::tree::NodeId;
 
 /// Blocks below the tip that are never deleted, for reorganisations and for peers (Core
@@ -64,10 +64,10 @@ impl Pruning {
         let (files, requested, readers) = (BTreeMap::new(), None, BTreeMap::new());
         let coins = index.tip();
         let (lowest, new_file, prunings) = (0, false, 0);
-        let heights = |HistorySpan { tip, base }| (index.height(tip), index.height(base));
-        let history = index.history().map(heights);
+        let history = None;
         let mut pruning =
             Self { target, files, requested, readers, coins, history, lowest, new_file, prunings };
+        pruning.begin_history(index);
         for place in 0..index.tree().len() as u32 {
             let id = index.tree().at(place);
             let node = index.node(id);
@@ -100,6 +100,12 @@ impl Pruning {
             *validated = height;
             self.new_file = true;
         }
+    }
+
+    /// A snapshot was loaded: of the history below it nothing is validated.
+    pub(crate) fn begin_history(&mut self, index: &BlockIndex) {
+        self.history =
+            index.history().map(|span| (index.height(span.tip), index.height(span.base)));
     }
 
     /// The history is validated.
@@ -143,10 +149,12 @@ impl Pruning {
         self.requested.is_some()
     }
 
-    /// Finds the lowest stored block of the active chain.
+    /// Finds the lowest stored block of the active chain. What is below a snapshot is promised to nobody
+    /// before it is validated, and has no undo records.
     pub(crate) fn find_lowest(&mut self, index: &BlockIndex) {
         let (mut walk, genesis) = (index.tip(), index.tree().genesis());
-        while walk != genesis && index.node(walk).position.is_some() {
+        let end = index.history().map_or(genesis, |span| span.base);
+        while walk != genesis && walk != end && index.node(walk).position.is_some() {
             walk = index.node(walk).parent().expect("above genesis");
         }
         let missing = walk != genesis;

@@ -182,7 +182,7 @@ fn a_crash_at_any_operation_of_a_load_leaves_the_old_coins_or_the_loaded_ones() 
 }
 
 /// Commits something to a datadir that nobody has open.
-fn commit(disk: &FaultDisk, commit: Commit) {
+pub(crate) fn commit(disk: &FaultDisk, commit: Commit) {
     let params = Params::new(Network::Regtest);
     let network = NetworkId { magic: params.magic, genesis: params.genesis_hash.to_bytes() };
     let store_options = StoreOptions {

@@ -139,6 +139,7 @@ fn work(store: &Store, first: u32, progress: &mut Progress) -> Result<(), StoreE
             pruned,
             verified_tip: Some(tip),
             utxo,
+            history: None,
             scrub: None,
         })?;
         progress.committed = next;

@@ -62,6 +62,7 @@ pub(crate) const ASSUMED: Table<u8, AssumedSnapshot> = Table::new("assumed");
 /// How far the history below that snapshot is validated, and what was found against it, from schema 3 on. The
 /// tables are there once something is.
 pub(crate) const HISTORY: Table<u8, HistoryCoins> = Table::new("history");
+pub(crate) const DOUBTED: Table<u8, Refutation> = Table::new("doubted");
 pub(crate) const REFUTED: Table<u8, Refutation> = Table::new("refuted");
 /// Number of the last commit, from schema 2 on.
 pub(crate) const COMMIT_NUMBER: Table<u8, u64> = Table::new("commit_number");
@@ -77,8 +78,9 @@ pub(crate) fn committed_state(db: &Db) -> Result<CommittedState, StoreError> {
     let (utxo_tip, utxo_manifest) = utxo.map(|UtxoState { tip, manifest }| (tip, manifest)).unzip();
     let verified_tip = db.get(&VERIFIED_TIP, &ONLY)?;
     let assumed = db.get(&ASSUMED, &ONLY)?;
-    let (history, refuted) = (db.find(&HISTORY, &ONLY)?, db.find(&REFUTED, &ONLY)?);
-    Ok(CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed, history, refuted })
+    let history = db.find(&HISTORY, &ONLY)?;
+    let (doubted, refuted) = (db.find(&DOUBTED, &ONLY)?, db.find(&REFUTED, &ONLY)?);
+    Ok(CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed, history, doubted, refuted })
 }
 
 pub(crate) struct OpenedDatabase {

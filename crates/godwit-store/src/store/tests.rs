@@ -50,6 +50,7 @@ fn filled() -> FaultDisk {
             pruned: Vec::new(),
             verified_tip: Some(point(2, 2)),
             utxo: None,
+            history: None,
             scrub: None,
         })
         .unwrap();
@@ -90,6 +91,7 @@ fn what_was_committed_is_there_again_on_a_real_disk() {
         pruned: Vec::new(),
         verified_tip: Some(point(2, 2)),
         utxo: Some(utxo),
+        history: None,
         scrub: None,
     };
     store.commit(commit).unwrap();

@@ -101,14 +101,10 @@ pub(crate) fn every_method(node: &Node) {
     calls.end();
 }
 
-/// On a node with `-prune=1`.
+/// On a node with `-prune=1` and 1,200 blocks.
 pub(crate) fn of_a_pruned_node(node: &Node) {
     let calls = Calls::default();
     let client = client(node);
-    // A few at a time, so that no call takes long on a busy machine.
-    for _ in 0..48 {
-        model!(calls, "generatetoaddress", client.generate_to_address(25, &somebody(1)));
-    }
     let info = model!(calls, "getblockchaininfo", client.get_blockchain_info()).expect("an answer");
     assert!(info.pruned);
     typed!(calls, "pruneblockchain", client.prune_blockchain(800));

@@ -28,9 +28,9 @@ fuzz: setup
 ifma: setup
 	@tools/test-ifma
 
-# godwit beside bitcoind and three versions of btcd, heard by pyzmq, read by Prometheus and asked by btcd's and
-# btcwallet's clients, and its signer beside a wallet of Bitcoin Core, all of which it gets first; once they are in the
-# cache, `make test` runs these tests too.
+# godwit beside bitcoind and three versions of btcd, heard by pyzmq, read by Prometheus, asked by the clients of btcd,
+# btcwallet, corepc and BDK, and under two lnds, and its signer beside a wallet of Bitcoin Core, all of which it gets
+# first; once they are in the cache, `make test` runs these tests too.
 interop: setup
 	@tools/build-bitcoind
 	@tools/build-bitcoind 28.99
@@ -38,6 +38,8 @@ interop: setup
 	@tools/build-pyzmq
 	@tools/build-prometheus
 	@tools/build-btcsuite
+	@tools/build-rpc-clients
+	@tools/build-lnd
 	cargo test --release --locked -p godwit --test it interop:: -- --nocapture
 	cargo test --release --locked -p godwit-signer --test it core:: -- --nocapture
 

@@ -42,6 +42,8 @@ const RIVALS: &str = "godwit-rivals";
 const VERIFY: &str = "godwit-verify";
 /// A workspace of its own.
 const FUZZ: &str = "fuzz";
+/// Another one: clients of others, which `tools/build-rpc-clients` builds.
+const RPC_CLIENTS: &str = "rpc-clients";
 
 const ROOMS: &[Room] = &[
     Room { name: STREAM, may_use: &[], tests_may_use: &[] },
@@ -122,6 +124,7 @@ const ROOMS: &[Room] = &[
         ],
         tests_may_use: &[],
     },
+    Room { name: RPC_CLIENTS, may_use: &[], tests_may_use: &[] },
     Room { name: "xtask", may_use: &[], tests_may_use: &[] },
 ];
 
@@ -129,7 +132,7 @@ const ROOMS: &[Room] = &[
 const WALLS: &[(&str, &[&str])] = &[
     ("bitcoinkernel", &[ENGINE, RIVALS]),
     ("libbitcoinkernel-sys", &[ENGINE, HANDOVER]),
-    ("bitcoin", &[SIM, RIVALS, KEYS, SIGNER, FUZZ]),
+    ("bitcoin", &[SIM, RIVALS, KEYS, SIGNER, FUZZ, RPC_CLIENTS]),
     ("hyper", &[API]),
     ("tokio", &[API]),
     ("redb", &[STORE, RIVALS, FUZZ]),

@@ -1,6 +1,8 @@
 //! What the tools that people run on a node find on godwit, through reorganisations and restarts.
 
 mod btcsuite;
+mod clients;
+mod lnd;
 mod prometheus;
 mod replayed;
 

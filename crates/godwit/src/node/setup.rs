@@ -174,17 +174,17 @@ mod tests {
         assert!(possible < u32::MAX as usize);
         let programs = OfPrograms { least: 8, most: 128 };
         assert_eq!(raise_descriptors(u32::MAX, programs), possible - 8);
-        assert_eq!(connections_within(268 + 125, 125), 125);
-        assert_eq!(connections_within(268 + 124, 125), 124);
+        assert_eq!(connections_within(274 + 125, 125), 125);
+        assert_eq!(connections_within(274 + 124, 125), 124);
         assert_eq!(connections_within(u64::MAX, u32::MAX), u32::MAX);
     }
 
     #[test]
     fn few_descriptors_leave_the_outbound_connections() {
-        for descriptors in [0, 63, 268, 278] {
+        for descriptors in [0, 63, 274, 284] {
             assert_eq!(connections_within(descriptors, 125), 10, "{descriptors}");
         }
-        assert_eq!(connections_within(279, 125), 11);
+        assert_eq!(connections_within(285, 125), 11);
         assert_eq!(connections_within(0, 3), 3, "no more than asked for");
     }
 }

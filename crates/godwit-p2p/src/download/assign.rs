@@ -96,7 +96,12 @@ impl Downloads {
             self.settle(branch);
             self.fill(branch, &plan, index, true, &mut requests);
             self.fill(branch, &plan, index, false, &mut requests);
-            self.hedge(branch, &plan, index, &mut requests);
+            // The history waits for all else, its first block too.
+            let is_history =
+                index.history().is_some_and(|span| span.base == self.branches[branch].target);
+            if !is_history || self.peers.values().any(|peer| self.is_done_with_first(peer)) {
+                self.hedge(branch, &plan, index, &mut requests);
+            }
         }
         requests
     }

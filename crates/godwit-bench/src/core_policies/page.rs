@@ -37,7 +37,7 @@ fn markdown(report: &Report) -> Result<String, fmt::Error> {
     for core in &report.cores {
         write_core(&mut out, core)?;
     }
-    Ok(out)
+    Ok(out.trim_end().to_owned() + "\n")
 }
 
 fn write_core(out: &mut String, core: &CoreReport) -> fmt::Result {
@@ -247,5 +247,6 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
+        assert!(text.ends_with('\n') && !text.ends_with("\n\n"));
     }
 }

@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak fuzz ifma interop bench bench-import bench-sync bench-ibd bench-core bench-verify bench-worst setup
+.PHONY: demo test soak fuzz ifma interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-verify bench-worst setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -70,6 +70,13 @@ bench-sync: setup
 # machine for an hour. Options of ibd-policies go in OPTIONS.
 bench-ibd: setup
 	@tools/bench-ibd $(OPTIONS)
+
+# What wiping freed memory costs Bitcoin Core itself, in whole syncs and in the benchmarks of bitcoin/bitcoin#30987: builds two
+# versions of it in five ways (half an hour), and wants a quiet machine for some hours, or for MINUTES with each version.
+# CORES names the versions; options of core-policies -sync go in OPTIONS.
+bench-core-policies: setup
+	cargo build --release --locked -p godwit-sim -p godwit -p godwit-bench --bin godwit-sim --bin godwit --bin core-policies
+	@tools/bench-core-policies $(CARGO_TARGET_DIR)/release $(OPTIONS)
 
 # Microseconds per signature check in lanes, beside libsecp256k1; wants a quiet machine for a minute or two.
 bench-verify: setup

@@ -197,7 +197,19 @@ impl Contest<'_> {
         terms: Terms<'_>,
         look: bool,
     ) -> Result<(Run, Option<UtxoSet>), Failure> {
-        let Terms { scripts, dbcache, assumevalid, prune, servers, wipes } = terms;
+        let (run, datadir) = self.run_kept(node, terms)?;
+        if !self.chain.ran_scripts(terms.scripts, &run.log) {
+            return Err(Failure::Scripts(node, log_of(&datadir)));
+        }
+        let set = if look { Some(self.programs.utxo_set(node, &datadir)?) } else { None };
+        datadir::remove(&datadir)?;
+        Ok((run, set))
+    }
+
+    /// One run, and the data directory that it leaves. Whether it ran scripts where it should is for the
+    /// caller to look up in its log.
+    pub(crate) fn run_kept(&self, node: Node, terms: Terms<'_>) -> Result<(Run, PathBuf), Failure> {
+        let Terms { scripts: _, dbcache, assumevalid, prune, servers, wipes } = terms;
         let datadir = self.work.fresh(&node.to_string())?;
         let settings = NodeSettings { datadir: &datadir, dbcache, assumevalid };
         let mut command = match servers {
@@ -215,15 +227,9 @@ impl Contest<'_> {
         measured.others_seconds =
             (measured.others_seconds - server_seconds.unwrap_or_default()).max(0.0);
         let sync_seconds = self.work.sync()?;
-        let path = Node::network_dir(&datadir).join("debug.log");
-        let log = LogFacts::read(&path)?;
-        if !self.chain.ran_scripts(scripts, &log) {
-            return Err(Failure::Scripts(node, path));
-        }
+        let log = LogFacts::read(&log_of(&datadir))?;
         let disk = DiskUse::of(node, &datadir)?;
-        let set = if look { Some(self.programs.utxo_set(node, &datadir)?) } else { None };
-        datadir::remove(&datadir)?;
-        Ok((Run { measured, sync_seconds, server_seconds, disk, log }, set))
+        Ok((Run { measured, sync_seconds, server_seconds, disk, log }, datadir))
     }
 
     /// Measures a command that has to succeed.
@@ -242,4 +248,9 @@ impl Contest<'_> {
             false => Err(Failure::Exit(self.programs.path(node).to_owned(), status, words)),
         }
     }
+}
+
+/// The log in a data directory.
+pub(crate) fn log_of(datadir: &Path) -> PathBuf {
+    Node::network_dir(datadir).join("debug.log")
 }

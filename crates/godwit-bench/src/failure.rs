@@ -31,6 +31,10 @@ pub enum Failure {
     Scripts(Node, PathBuf),
     /// A file of call paths that has another form.
     Folded(PathBuf),
+    /// A journal that runs with other programs or another chain were written to.
+    OtherRun(PathBuf),
+    /// A benchmark that did not print what it should.
+    Benchmark(PathBuf),
     /// The programs ended with different coins.
     Disagree(Box<(UtxoSet, UtxoSet)>),
     /// The programs agree, but not with the generator's count of coins.
@@ -65,11 +69,21 @@ impl fmt::Display for Failure {
             Self::Folded(path) => {
                 write!(f, "{}: not lines of call paths with their counts", path.display())
             }
+            Self::OtherRun(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "{path} is of other programs or another chain; move it away to begin anew"
+                )
+            }
+            Self::Benchmark(path) => {
+                write!(f, "{} did not print its times", path.display())
+            }
             Self::Disagree(sets) => {
                 write!(f, "the programs disagree: godwit {}, bitcoind {}", sets.0, sets.1)
             }
             Self::NotTheChain(set) => {
-                write!(f, "both programs ended with {set}, which the summary does not say")
+                write!(f, "a program ended with {set}, which the summary does not say")
             }
         }
     }

@@ -19,6 +19,7 @@ pub mod chain_summary;
 pub mod command;
 pub mod contenders;
 pub mod contest;
+pub mod core_policies;
 mod daemon;
 pub mod datadir;
 mod duration;

@@ -48,7 +48,8 @@ pub struct UtxoSet {
     pub txouts: u64,
     /// Size that does not depend on a database.
     pub bogosize: u64,
-    /// Their MuHash.
+    /// Their MuHash, or the hash of them all one after the other where that was asked for.
+    #[serde(alias = "hash_serialized_3")]
     pub muhash: String,
     /// Their value in bitcoin, with eight places.
     pub total_amount: serde_json::Number,

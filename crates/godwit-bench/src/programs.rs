@@ -157,11 +157,16 @@ impl Programs {
                 command.args(["utxo", "stats", "-chain=regtest"]);
                 answer(command.arg(option("datadir", datadir)), datadir)
             }
-            Node::Bitcoind => self.ask_bitcoind(datadir),
+            Node::Bitcoind => self.ask_bitcoind(datadir, "muhash"),
         }
     }
 
-    fn ask_bitcoind(&self, datadir: &Path) -> Result<UtxoSet, Failure> {
+    /// The coins in a data directory of `bitcoind`, with the hash that it computes fastest.
+    pub fn serialized_set(&self, datadir: &Path) -> Result<UtxoSet, Failure> {
+        self.ask_bitcoind(datadir, "hash_serialized_3")
+    }
+
+    fn ask_bitcoind(&self, datadir: &Path, hash: &str) -> Result<UtxoSet, Failure> {
         let port = free_port().map_err(|error| Failure::Start(self.bitcoind.clone(), error))?;
         let cli = |words: &[&str]| {
             let mut command = Command::new(self.bitcoind.with_file_name("bitcoin-cli"));
@@ -175,7 +180,7 @@ impl Programs {
         command.args(["-server=1", "-checkblockindex=0"]);
         command.arg(format!("-rpcport={port}")).arg(option("datadir", datadir));
         let server = Daemon::spawn(&mut command)?;
-        let set = answer(&mut cli(&["gettxoutsetinfo", "muhash"]), datadir)?;
+        let set = answer(&mut cli(&["gettxoutsetinfo", hash]), datadir)?;
         finish(&mut cli(&["stop"]), datadir)?;
         server.wait()?;
         Ok(set)

@@ -15,7 +15,8 @@ use godwit_sim::restamp::restamp;
 use godwit_sim::summary::Summary;
 
 const USAGE: &str = "\
-usage: godwit-sim generate --plan small|demo|kills|benchmark|aged [--seed N] [--end-time now|N] --out FILE
+usage: godwit-sim generate --plan small|demo|kills|benchmark|aged|third [--seed N]
+         [--end-time now|N] --out FILE
        godwit-sim restamp --chain FILE --end-time now|N --out FILE
        godwit-sim extend --chain FILE --empty N --out FILE
 

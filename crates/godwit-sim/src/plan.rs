@@ -161,6 +161,28 @@ impl ChainPlan {
         }
     }
 
+    /// A third of the benchmark's chain in the same proportions, for comparisons that need many rounds
+    /// more than long ones.
+    pub fn third(seed: u64) -> ChainPlan {
+        let fan_out =
+            |locks, bare, giant| Stretch::FanOut(FanOut { blocks: 5, locks, bare, giant });
+        ChainPlan {
+            name: "third",
+            maturing: 160,
+            stretches: vec![
+                fan_out(OLD_COINS, 500, 970_000),
+                Stretch::Mix(&PRE_SEGWIT, 41),
+                fan_out(SEGWIT_COINS, 0, 0),
+                Stretch::Mix(&SEGWIT, 85),
+                fan_out(MODERN_COINS, 0, 0),
+                Stretch::Mix(&MODERN, 57),
+                Stretch::Mix(&SWEEP, 1),
+                Stretch::Mix(&GIANT_INSCRIPTIONS, 1),
+            ],
+            ..ChainPlan::benchmark(seed)
+        }
+    }
+
     /// The benchmark's chain with 1,100 empty blocks before the last era, so that this one spends coins
     /// older than a week as well, as blocks of the main chain do.
     pub fn aged(seed: u64) -> ChainPlan {
@@ -198,6 +220,7 @@ impl ChainPlan {
             "kills" => Some(ChainPlan::kills(seed)),
             "benchmark" => Some(ChainPlan::benchmark(seed)),
             "aged" => Some(ChainPlan::aged(seed)),
+            "third" => Some(ChainPlan::third(seed)),
             _ => None,
         }
     }
@@ -362,3 +385,25 @@ const MODERN_COINS: &[(u32, Lock)] = &[
     (30, Lock::P2trScript),
     (20, Lock::P2wshMultisig),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_third_has_the_benchmarks_stretches_each_a_third_as_long() {
+        let blocks = |plan: ChainPlan| {
+            let of = |stretch: &Stretch| match stretch {
+                Stretch::FanOut(fan_out) => ("fan-out", fan_out.blocks),
+                Stretch::Mix(recipe, blocks) => (recipe.name, *blocks),
+            };
+            plan.stretches.iter().map(of).collect::<Vec<_>>()
+        };
+        let (third, whole) = (blocks(ChainPlan::third(1)), blocks(ChainPlan::benchmark(1)));
+        assert_eq!(third.len(), whole.len());
+        for ((name, short), (of, long)) in third.into_iter().zip(whole) {
+            assert_eq!(name, of);
+            assert!(short == long || short.abs_diff(long / 3) <= 1, "{name}: {short} of {long}");
+        }
+    }
+}

@@ -10,8 +10,7 @@ mod block;
 mod record;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use godwit_consensus::connect::block_subsidy;
 use godwit_consensus::is_bip30_unspendable;
@@ -24,6 +23,7 @@ use crate::error::IndexError;
 use crate::follow::Index;
 use crate::position::Position;
 use crate::records::{Layout, Records};
+use crate::shared::{Shared, load_or_begin};
 use crate::status::Status;
 use block::{Moved, Place};
 pub use record::{BlockAmounts, SetTotals, Unspendables};
@@ -74,25 +74,15 @@ struct State {
 
 /// The index as whoever asks sees it.
 pub struct CoinStatsIndex {
-    state: RwLock<State>,
-    status: Status,
-    damaged: AtomicBool,
+    state: Shared<State>,
     disk: StoreDisk,
     dir: PathBuf,
 }
 
 impl CoinStatsIndex {
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How far it is.
     pub fn status(&self) -> &Status {
-        &self.status
+        self.state.status()
     }
 
     /// What there is after a block, also one that was left in a reorganisation; `None` where the block has
@@ -102,15 +92,11 @@ impl CoinStatsIndex {
     ///
     /// The index cannot be read. If it is damaged, it will be built again.
     pub fn stats(&self, block: ChainPoint) -> Result<Option<CoinStats>, IndexError> {
-        let found = self.try_stats(block);
-        if found.as_ref().is_err_and(IndexError::is_damage) {
-            self.damaged.store(true, Ordering::Relaxed);
-        }
-        found
+        self.state.noted(self.try_stats(block))
     }
 
     fn try_stats(&self, block: ChainPoint) -> Result<Option<CoinStats>, IndexError> {
-        let state = self.read();
+        let state = self.state.read();
         if let Some(pending) = state.pending.iter().find(|pending| pending.point == block) {
             let Pending { totals, block, .. } = *pending;
             let set = pending.set.clone();
@@ -157,22 +143,10 @@ impl CoinStatsIndexWriter {
         let (dir, disk) = (indexes.join(DIR), disk.apart());
         disk.create_dir_all(&dir)?;
         let layout = Layout { magic: MAGIC, genesis: params.genesis_hash, size: RECORD_SIZE };
-        let state = match load(&disk, &dir, layout) {
-            Err(error) if error.is_damage() => {
-                log::error!("The coinstatsindex: {error}. It is built again from the beginning.");
-                begin(&disk, &dir, layout)
-            }
-            loaded => loaded,
-        }?;
+        let load = || load(&disk, &dir, layout);
+        let state = load_or_begin("coinstatsindex", &disk, &dir, load)?;
         let best = state.position.best();
-        let shared = CoinStatsIndex {
-            state: RwLock::new(state),
-            status: Status::default(),
-            damaged: AtomicBool::new(false),
-            disk,
-            dir,
-        };
-        shared.status.set_best(best);
+        let shared = CoinStatsIndex { state: Shared::new(state, best), disk, dir };
         Ok(Self { shared: Arc::new(shared), layout, params: Arc::clone(params) })
     }
 
@@ -200,31 +174,25 @@ fn at(
     Ok((MuHash3072::from(&record.set), record.totals))
 }
 
-/// Removes what is there, and begins anew.
-fn begin(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<State, IndexError> {
-    Records::remove_all(disk, dir)?;
-    load(disk, dir, layout)
-}
-
 impl Index for CoinStatsIndexWriter {
     const NAME: &'static str = "coinstatsindex";
     const WANTS_SPENT: bool = true;
 
     fn status(&self) -> &Status {
-        &self.shared.status
+        self.shared.state.status()
     }
 
     fn position(&self) -> Position {
-        self.shared.read().position.clone()
+        self.shared.state.read().position.clone()
     }
 
     fn durable_height(&self) -> u32 {
-        self.shared.read().records.durable().saturating_sub(1)
+        self.shared.state.read().records.durable().saturating_sub(1)
     }
 
     fn go_back(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
         self.commit()?;
-        let mut state = self.shared.write();
+        let mut state = self.shared.state.write();
         state.records.cut(to.map_or(0, |to| to.height + 1))?;
         state.position = state.records.position()?;
         (state.set, state.totals) = at(&state.records, &self.shared.dir, to)?;
@@ -237,7 +205,7 @@ impl Index for CoinStatsIndexWriter {
         block: &Block,
         spent: &BlockUndo,
     ) -> Result<(), IndexError> {
-        if self.shared.read().pending.len() >= PENDING_BLOCKS {
+        if self.shared.state.read().pending.len() >= PENDING_BLOCKS {
             self.commit()?;
         }
         let place = Place {
@@ -246,12 +214,12 @@ impl Index for CoinStatsIndexWriter {
             is_overwritten: is_bip30_unspendable(point.height, &point.hash),
         };
         let (set, before) = {
-            let state = self.shared.read();
+            let state = self.shared.state.read();
             (state.set.clone(), state.totals)
         };
         let moved = Moved::by(place, block.view(), spent, set);
         let totals = moved.totals(before);
-        let mut state = self.shared.write();
+        let mut state = self.shared.state.write();
         let pending = Pending { point, set: moved.set.clone(), totals, block: moved.amounts };
         state.pending.push(pending);
         state.position.push(point);
@@ -261,7 +229,7 @@ impl Index for CoinStatsIndexWriter {
 
     fn tend(&mut self) -> Result<bool, IndexError> {
         // With -prune the blocks are kept until then.
-        if self.shared.read().pending.len() >= PENDING_BLOCKS {
+        if self.shared.state.read().pending.len() >= PENDING_BLOCKS {
             self.commit()?;
         }
         Ok(false)
@@ -269,10 +237,10 @@ impl Index for CoinStatsIndexWriter {
 
     fn commit(&mut self) -> Result<(), IndexError> {
         let sets: Vec<MuHash3072> =
-            self.shared.read().pending.iter().map(|pending| pending.set.clone()).collect();
+            self.shared.state.read().pending.iter().map(|pending| pending.set.clone()).collect();
         let quotients = MuHash3072::quotients(&sets);
         {
-            let mut state = self.shared.write();
+            let mut state = self.shared.state.write();
             let State { records, pending, set, .. } = &mut *state;
             for (Pending { point, totals, block, .. }, set) in pending.drain(..).zip(&quotients) {
                 let record = Record { block: point.hash, set: *set, totals, amounts: block };
@@ -283,19 +251,20 @@ impl Index for CoinStatsIndexWriter {
             }
         }
         // Held across I/O: nobody but this thread changes the state.
-        self.shared.read().records.write()?;
-        self.shared.write().records.note_written();
+        self.shared.state.read().records.write()?;
+        self.shared.state.write().records.note_written();
         Ok(())
     }
 
     fn is_damaged(&self) -> bool {
-        self.shared.damaged.load(Ordering::Relaxed)
+        self.shared.state.is_damaged()
     }
 
     fn clear(&mut self) -> Result<(), IndexError> {
         let CoinStatsIndex { disk, dir, .. } = &*self.shared;
-        *self.shared.write() = begin(disk, dir, self.layout)?;
-        self.shared.damaged.store(false, Ordering::Relaxed);
+        Records::remove_all(disk, dir)?;
+        *self.shared.state.write() = load(disk, dir, self.layout)?;
+        self.shared.state.note_cleared();
         Ok(())
     }
 }

@@ -4,8 +4,7 @@
 mod golomb;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{Block, BlockHash};
@@ -17,6 +16,7 @@ use crate::error::IndexError;
 use crate::follow::Index;
 use crate::position::Position;
 use crate::records::{Layout, PART, Records};
+use crate::shared::{Shared, load_or_begin};
 use crate::status::Status;
 use golomb::{basic_filter, matches_any};
 
@@ -109,9 +109,7 @@ struct State {
 
 /// The index as whoever asks sees it.
 pub struct FilterIndex {
-    state: RwLock<State>,
-    status: Status,
-    damaged: AtomicBool,
+    state: Shared<State>,
     disk: StoreDisk,
     dir: PathBuf,
 }
@@ -126,29 +124,13 @@ fn decoded(record: Option<Vec<u8>>, path: &Path) -> Result<Option<Record>, Index
 }
 
 impl FilterIndex {
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How far it is.
     pub fn status(&self) -> &Status {
-        &self.status
-    }
-
-    /// Remembers that what was read is damaged: then it is built again.
-    fn noted<T>(&self, read: Result<T, IndexError>) -> Result<T, IndexError> {
-        if read.as_ref().is_err_and(IndexError::is_damage) {
-            self.damaged.store(true, Ordering::Relaxed);
-        }
-        read
+        self.state.status()
     }
 
     fn record(&self, block: ChainPoint) -> Result<Option<Record>, IndexError> {
-        decoded(self.read().records.find(block)?, &self.dir)
+        decoded(self.state.read().records.find(block)?, &self.dir)
     }
 
     /// The filter of a block, also of one that was left in a reorganisation.
@@ -157,7 +139,7 @@ impl FilterIndex {
     ///
     /// The index cannot be read. If it is damaged, it will be built again.
     pub fn filter(&self, block: ChainPoint) -> Result<Option<BlockFilter>, IndexError> {
-        self.noted(self.try_filter(block))
+        self.state.noted(self.try_filter(block))
     }
 
     fn try_filter(&self, block: ChainPoint) -> Result<Option<BlockFilter>, IndexError> {
@@ -188,7 +170,7 @@ impl FilterIndex {
     ) -> Result<Option<bool>, IndexError> {
         let Some(filter) = self.filter(block)? else { return Ok(None) };
         let found = matches_any(&block.hash, &filter.bytes, scripts, room);
-        self.noted(found.map(Some).ok_or_else(|| IndexError::damaged(&self.dir, 0)))
+        self.state.noted(found.map(Some).ok_or_else(|| IndexError::damaged(&self.dir, 0)))
     }
 
     /// Hash and header of the filter of a block.
@@ -197,7 +179,7 @@ impl FilterIndex {
     ///
     /// As [`filter`](Self::filter).
     pub fn hashes(&self, block: ChainPoint) -> Result<Option<FilterHashes>, IndexError> {
-        let record = self.noted(self.record(block))?;
+        let record = self.state.noted(self.record(block))?;
         Ok(record.map(|Record { hash, header, .. }| FilterHashes { hash, header }))
     }
 }
@@ -221,22 +203,10 @@ impl FilterIndexWriter {
         let (dir, disk) = (indexes.join(DIR), disk.apart());
         disk.create_dir_all(&dir)?;
         let layout = Layout { magic: MAGIC, genesis, size: Record::SIZE };
-        let state = match load(&disk, &dir, layout) {
-            Err(error) if error.is_damage() => {
-                log::error!("The blockfilterindex: {error}. It is built again from the beginning.");
-                begin(&disk, &dir, layout)
-            }
-            loaded => loaded,
-        }?;
+        let load = || load(&disk, &dir, layout);
+        let state = load_or_begin("blockfilterindex", &disk, &dir, load)?;
         let best = state.position.best();
-        let shared = FilterIndex {
-            state: RwLock::new(state),
-            status: Status::default(),
-            damaged: AtomicBool::new(false),
-            disk,
-            dir,
-        };
-        shared.status.set_best(best);
+        let shared = FilterIndex { state: Shared::new(state, best), disk, dir };
         Ok(Self { shared: Arc::new(shared), layout, open: None })
     }
 
@@ -252,7 +222,7 @@ impl FilterIndexWriter {
         entry.write_compact_size(filter.len() as u64);
         let before = entry.as_slice().len() as u32;
         entry.write(filter);
-        let (mut file, mut offset) = self.shared.read().next;
+        let (mut file, mut offset) = self.shared.state.read().next;
         if offset + entry.as_slice().len() as u32 > MAX_FILE && offset > 0 {
             self.sync()?;
             (file, offset) = (file + 1, 0);
@@ -293,31 +263,25 @@ fn load(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<State, IndexErro
     Ok(State { records, position, next, header })
 }
 
-/// Removes what is there, and begins anew.
-fn begin(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<State, IndexError> {
-    Records::remove_all(disk, dir)?;
-    load(disk, dir, layout)
-}
-
 impl Index for FilterIndexWriter {
     const NAME: &'static str = "basic block filter index";
     const WANTS_SPENT: bool = true;
 
     fn status(&self) -> &Status {
-        &self.shared.status
+        self.shared.state.status()
     }
 
     fn position(&self) -> Position {
-        self.shared.read().position.clone()
+        self.shared.state.read().position.clone()
     }
 
     fn durable_height(&self) -> u32 {
-        self.shared.read().records.durable().saturating_sub(1)
+        self.shared.state.read().records.durable().saturating_sub(1)
     }
 
     fn go_back(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
         self.commit()?;
-        let mut state = self.shared.write();
+        let mut state = self.shared.state.write();
         state.records.cut(to.map_or(0, |to| to.height + 1))?;
         state.position = state.records.position()?;
         state.header = match to {
@@ -336,13 +300,13 @@ impl Index for FilterIndexWriter {
         block: &Block,
         spent: &BlockUndo,
     ) -> Result<(), IndexError> {
-        if self.shared.read().records.pending_len() >= PART {
+        if self.shared.state.read().records.pending_len() >= PART {
             self.commit()?;
         }
         let filter = basic_filter(block, spent.coins());
         let (file, offset) = self.append(point.hash, &filter)?;
         let hash = sha256d(&filter);
-        let mut state = self.shared.write();
+        let mut state = self.shared.state.write();
         let header = sha256d(&[hash, state.header].concat());
         let len = filter.len() as u32;
         let record = Record { block: point.hash, hash, header, file, offset, len };
@@ -354,7 +318,7 @@ impl Index for FilterIndexWriter {
 
     fn tend(&mut self) -> Result<bool, IndexError> {
         // With -prune the blocks are kept until then.
-        if self.shared.read().records.pending_len() >= PENDING_BLOCKS {
+        if self.shared.state.read().records.pending_len() >= PENDING_BLOCKS {
             self.commit()?;
         }
         Ok(false)
@@ -363,20 +327,21 @@ impl Index for FilterIndexWriter {
     fn commit(&mut self) -> Result<(), IndexError> {
         self.sync()?;
         // Held across I/O: nobody but this thread changes the state.
-        self.shared.read().records.write()?;
-        self.shared.write().records.note_written();
+        self.shared.state.read().records.write()?;
+        self.shared.state.write().records.note_written();
         Ok(())
     }
 
     fn is_damaged(&self) -> bool {
-        self.shared.damaged.load(Ordering::Relaxed)
+        self.shared.state.is_damaged()
     }
 
     fn clear(&mut self) -> Result<(), IndexError> {
         self.open = None;
         let FilterIndex { disk, dir, .. } = &*self.shared;
-        *self.shared.write() = begin(disk, dir, self.layout)?;
-        self.shared.damaged.store(false, Ordering::Relaxed);
+        Records::remove_all(disk, dir)?;
+        *self.shared.state.write() = load(disk, dir, self.layout)?;
+        self.shared.state.note_cleared();
         Ok(())
     }
 }

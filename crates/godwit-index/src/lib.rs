@@ -17,6 +17,7 @@ mod filters;
 mod follow;
 mod position;
 mod records;
+mod shared;
 mod status;
 mod txindex;
 

@@ -14,8 +14,7 @@ mod run;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use godwit_primitives::{Block, BlockHash, Txid};
 use godwit_store::disk::StoreDisk;
@@ -24,6 +23,7 @@ use godwit_store::{BlockUndo, ChainPoint};
 use crate::error::IndexError;
 use crate::follow::Index;
 use crate::position::Position;
+use crate::shared::Shared;
 use crate::status::Status;
 use entry::{Entry, Key, MAX_FIELD};
 use manifest::Manifest;
@@ -94,23 +94,13 @@ impl State {
 
 /// The index as whoever asks sees it.
 pub struct TxIndex {
-    state: RwLock<State>,
-    status: Status,
-    damaged: AtomicBool,
+    state: Shared<State>,
 }
 
 impl TxIndex {
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How far it is.
     pub fn status(&self) -> &Status {
-        &self.status
+        self.state.status()
     }
 
     /// Where a transaction may be, the highest block first: whoever asks compares the txid, and takes the
@@ -121,7 +111,7 @@ impl TxIndex {
     /// The index cannot be read. If it is damaged, it will be built again.
     pub fn find(&self, txid: &Txid) -> Result<Vec<TxPlace>, IndexError> {
         let (key, runs, mut found) = {
-            let state = self.read();
+            let state = self.state.read();
             let key = Key::of(txid, &state.secret);
             let (least, most) = (
                 Entry { key, height: 0, offset: 0 },
@@ -131,16 +121,11 @@ impl TxIndex {
             (key, state.runs.clone(), pending)
         };
         for run in runs {
-            if let Err(error) = run.find(key, &mut found) {
-                if error.is_damage() {
-                    self.damaged.store(true, Ordering::Relaxed);
-                }
-                return Err(error);
-            }
+            self.state.noted(run.find(key, &mut found))?;
         }
         found.sort_unstable();
         found.dedup();
-        let state = self.read();
+        let state = self.state.read();
         let place = |entry: &Entry| {
             let left = state.stale.iter().rev().filter(|block| block.height == entry.height);
             let others = left.map(|block| block.hash).chain(state.position.hash_at(entry.height));
@@ -202,12 +187,7 @@ impl TxIndexWriter {
         };
         let state = state.unwrap_or_else(|| State::new(secret));
         let written = state.position.clone();
-        let shared = TxIndex {
-            state: RwLock::new(state),
-            status: Status::default(),
-            damaged: AtomicBool::new(false),
-        };
-        shared.status.set_best(written.best());
+        let shared = TxIndex { state: Shared::new(state, written.best()) };
         let mut writer = Self {
             shared: Arc::new(shared),
             disk,
@@ -230,24 +210,24 @@ impl TxIndexWriter {
     }
 
     fn manifest(&self) -> Manifest {
-        self.shared.read().manifest(self.genesis)
+        self.shared.state.read().manifest(self.genesis)
     }
 
     fn take_id(&self) -> u64 {
-        let mut state = self.shared.write();
+        let mut state = self.shared.state.write();
         state.next_id += 1;
         state.next_id - 1
     }
 
     /// Writes what is in memory as a run.
     fn write_pending(&mut self) -> Result<Option<Run>, IndexError> {
-        if self.shared.read().pending.is_empty() {
+        if self.shared.state.read().pending.is_empty() {
             return Ok(None);
         }
         let id = self.take_id();
         let mut writer = RunWriter::create(&self.disk, &self.dir, id)?;
         // Held across I/O: nobody but this thread changes the state.
-        for entry in &self.shared.read().pending {
+        for entry in &self.shared.state.read().pending {
             writer.add(*entry)?;
         }
         let facts = writer.finish()?;
@@ -257,7 +237,7 @@ impl TxIndexWriter {
     /// Puts a merged run in the place of those that it has all entries of.
     fn replace(&mut self, facts: RunFacts, replaces: &[u64]) -> Result<(), IndexError> {
         let run = Arc::new(Run::open(&self.disk, &self.dir, facts)?);
-        let mut runs = self.shared.read().runs.clone();
+        let mut runs = self.shared.state.read().runs.clone();
         let is_replaced = |run: &Arc<Run>| replaces.contains(&run.facts.id);
         let first = runs.iter().position(is_replaced).expect("nothing else takes runs away");
         let old: Vec<_> = runs.splice(first..first + replaces.len(), [run]).collect();
@@ -268,7 +248,7 @@ impl TxIndexWriter {
             ..self.manifest()
         };
         manifest.write(&self.disk, &self.dir)?;
-        self.shared.write().runs = runs;
+        self.shared.state.write().runs = runs;
         for run in old {
             self.disk.remove(&run.facts.path(&self.dir))?;
         }
@@ -293,11 +273,11 @@ impl Index for TxIndexWriter {
     const WANTS_SPENT: bool = false;
 
     fn status(&self) -> &Status {
-        &self.shared.status
+        self.shared.state.status()
     }
 
     fn position(&self) -> Position {
-        self.shared.read().position.clone()
+        self.shared.state.read().position.clone()
     }
 
     fn durable_height(&self) -> u32 {
@@ -305,7 +285,7 @@ impl Index for TxIndexWriter {
     }
 
     fn go_back(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
-        let mut state = self.shared.write();
+        let mut state = self.shared.state.write();
         let mut left = state.position.go_back(to);
         left.reverse();
         state.stale.retain(|block| !left.contains(block));
@@ -325,10 +305,10 @@ impl Index for TxIndexWriter {
         if height > MAX_FIELD {
             return Err(IndexError::TooHigh { height });
         }
-        if self.shared.read().pending.len() >= self.run_entries {
+        if self.shared.state.read().pending.len() >= self.run_entries {
             self.commit()?;
         }
-        let mut state = self.shared.write();
+        let mut state = self.shared.state.write();
         // The transaction of genesis is none, as in Core.
         if height > 0 {
             let (view, secret) = (block.view(), state.secret);
@@ -346,7 +326,7 @@ impl Index for TxIndexWriter {
 
     fn tend(&mut self) -> Result<bool, IndexError> {
         if self.merge.is_none() {
-            let runs = self.shared.read().runs.clone();
+            let runs = self.shared.state.read().runs.clone();
             let sizes: Vec<u64> = runs.iter().map(|run| run.facts.entries).collect();
             let Some(range) = merge::due(&sizes, self.run_entries as u64) else { return Ok(false) };
             let merge = Merge::begin(&self.disk, &self.dir, &runs[range], self.take_id())?;
@@ -369,27 +349,27 @@ impl Index for TxIndexWriter {
         manifest.runs.extend(run.iter().map(|run| run.facts));
         manifest.write(&self.disk, &self.dir)?;
         self.written = manifest.position;
-        let mut state = self.shared.write();
+        let mut state = self.shared.state.write();
         state.pending.clear();
         state.runs.extend(run);
         Ok(())
     }
 
     fn is_damaged(&self) -> bool {
-        self.shared.damaged.load(Ordering::Relaxed)
+        self.shared.state.is_damaged()
     }
 
     fn clear(&mut self) -> Result<(), IndexError> {
         self.merge = None;
         let fresh = {
-            let mut state = self.shared.write();
+            let mut state = self.shared.state.write();
             let fresh = State { next_id: state.next_id, ..State::new(state.secret) };
             *state = fresh;
             state.manifest(self.genesis)
         };
         fresh.write(&self.disk, &self.dir)?;
         self.written = Position::default();
-        self.shared.damaged.store(false, Ordering::Relaxed);
+        self.shared.state.note_cleared();
         Ok(fresh.sweep(&self.disk, &self.dir)?)
     }
 }

@@ -7,7 +7,7 @@ use godwit_chain::{
     BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, PUSH_BYTES, ScriptOptions,
     StartOptions, Verdict, structure,
 };
-use godwit_fault_disk::FaultDisk;
+use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_index::{Follower, Index, IndexError, Outcome, next};
 use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{
@@ -155,6 +155,54 @@ pub(crate) fn follow<I: Index>(
         let step = next(chain, &follower.position());
         if follower.take(step, &|| false)? != Outcome::GoesOn {
             return Ok(());
+        }
+    }
+}
+
+/// Each operation of an index's disk fails, from what `start` has on, and then the process dies or the power
+/// goes: `is_whole` opens what is left and lets it follow the chain. Returns how many operations failed.
+pub(crate) fn kill_at_any_operation<I: Index>(
+    start: &FaultDisk,
+    chain: &Chain,
+    index: impl Fn(&FaultDisk) -> Result<I, IndexError>,
+    is_whole: impl Fn(&FaultDisk, &str),
+) -> u64 {
+    for n in 1.. {
+        let disk = start.copy();
+        disk.fail_change(n);
+        let taken = index(&disk).and_then(|writer| {
+            let mut follower = Follower::new(writer);
+            follow(chain, &mut follower)?;
+            follower.close()
+        });
+        let finished = !disk.has_failed();
+        assert_eq!(taken.is_ok(), finished, "operation {n}: {taken:?}");
+        for survival in [Survival::All, Survival::Nothing, Survival::Part(n), Survival::Part(!n)] {
+            let disk = disk.copy();
+            disk.crash(survival);
+            is_whole(&disk, &format!("operation {n}, {survival:?}"));
+        }
+        if finished {
+            println!("{} operations failed", n - 1);
+            return n - 1;
+        }
+    }
+    unreachable!("an index has an end")
+}
+
+/// A bit flips at the beginning, in the middle or at the end of each of the index's `files` files.
+pub(crate) fn flip_in_each_file(start: &FaultDisk, files: usize, check: impl Fn(&FaultDisk, &str)) {
+    let is_file = |path: &std::path::PathBuf| start.contents(path).is_some();
+    let paths: Vec<_> = start.paths().into_iter().filter(is_file).collect();
+    assert_eq!(paths.len(), files, "{paths:?}");
+    for path in &paths {
+        let bytes = start.contents(path).expect("a file");
+        for at in [0, bytes.len() / 3, bytes.len() - 1] {
+            let disk = start.copy();
+            let mut harmed = bytes.clone();
+            harmed[at] ^= 4;
+            disk.overwrite(path, harmed);
+            check(&disk, &format!("{} at {at}", path.display()));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use godwit_chain::Chain;
-use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_fault_disk::FaultDisk;
 use godwit_index::{
     CoinStats, CoinStatsIndex, CoinStatsIndexWriter, Follower, INDEXES_DIR, IndexError,
 };
@@ -14,7 +14,10 @@ use godwit_store::disk::StoreDisk;
 use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
-use crate::beside::{BLOCKS, DIR, branch, follow, hash, open, open_on, records, settle, submit};
+use crate::beside::{
+    BLOCKS, DIR, branch, flip_in_each_file, follow, hash, kill_at_any_operation, open, open_on,
+    records, settle, submit,
+};
 
 fn index(disk: &FaultDisk, chain: &Chain) -> Result<CoinStatsIndexWriter, IndexError> {
     let store = StoreDisk::new(Arc::new(disk.clone()));
@@ -157,31 +160,13 @@ fn a_statistics_index_that_was_killed_at_any_operation_is_as_a_fresh_one() {
     settle(&mut chain);
     let blocks = [&BLOCKS[..140], &end[..]].concat();
     let fresh = expected(&blocks);
-    let mut failed = 0;
-    for n in 1.. {
-        let disk = start.copy();
-        disk.fail_change(n);
-        let taken = index(&disk, &chain).and_then(|writer| {
-            let mut follower = Follower::new(writer);
-            follow(&chain, &mut follower)?;
-            follower.close()
-        });
-        let finished = !disk.has_failed();
-        assert_eq!(taken.is_ok(), finished, "operation {n}: {taken:?}");
-        failed += u64::from(!finished);
-        for survival in [Survival::All, Survival::Nothing, Survival::Part(n), Survival::Part(!n)] {
-            let disk = disk.copy();
-            disk.crash(survival);
-            let (mut again, shared) = follower(&disk, &chain);
-            follow(&chain, &mut again).expect("no fault any more");
-            assert_eq!(stats(&shared, 1, &blocks), fresh, "operation {n}, {survival:?}");
-            assert_eq!(shared.status().best(), Some(chain.tip_point()));
-        }
-        if finished {
-            break;
-        }
-    }
-    println!("{failed} operations failed");
+    let is_whole = |disk: &FaultDisk, moment: &str| {
+        let (mut again, shared) = follower(disk, &chain);
+        follow(&chain, &mut again).expect("no fault any more");
+        assert_eq!(stats(&shared, 1, &blocks), fresh, "{moment}");
+        assert_eq!(shared.status().best(), Some(chain.tip_point()));
+    };
+    let failed = kill_at_any_operation(&start, &chain, |disk| index(disk, &chain), is_whole);
     assert!(failed >= 6, "{failed}");
     chain.close().expect("no fault");
 }
@@ -194,28 +179,18 @@ fn a_damaged_statistics_index_is_built_again() {
     let (mut first, _) = follower(&start, &chain);
     follow(&chain, &mut first).expect("no fault");
     first.close().expect("no fault");
-    let files: Vec<_> =
-        start.paths().into_iter().filter(|path| start.contents(path).is_some()).collect();
-    assert_eq!(files.len(), 2, "{files:?}");
-    for path in &files {
-        let bytes = start.contents(path).expect("a file");
-        for at in [0, bytes.len() / 3, bytes.len() - 1] {
-            let disk = start.copy();
-            let mut harmed = bytes.clone();
-            harmed[at] ^= 4;
-            disk.overwrite(path, harmed);
-            let (mut again, shared) = follower(&disk, &chain);
-            for (height, block) in (1..).zip(BLOCKS.iter()) {
-                // Never other figures than there were.
-                match shared.stats(ChainPoint { hash: hash(block), height }) {
-                    Ok(Some(found)) => assert_eq!(found, fresh[height as usize - 1]),
-                    Ok(None) => {}
-                    Err(error) => assert!(error.is_damage(), "{error}"),
-                }
+    flip_in_each_file(&start, 2, |disk, place| {
+        let (mut again, shared) = follower(disk, &chain);
+        for (height, block) in (1..).zip(BLOCKS.iter()) {
+            // Never other figures than there were.
+            match shared.stats(ChainPoint { hash: hash(block), height }) {
+                Ok(Some(found)) => assert_eq!(found, fresh[height as usize - 1]),
+                Ok(None) => {}
+                Err(error) => assert!(error.is_damage(), "{error}"),
             }
-            follow(&chain, &mut again).expect("it is built again");
-            assert_eq!(stats(&shared, 1, &BLOCKS), fresh, "{} at {at}", path.display());
         }
-    }
+        follow(&chain, &mut again).expect("it is built again");
+        assert_eq!(stats(&shared, 1, &BLOCKS), fresh, "{place}");
+    });
     chain.close().expect("no fault");
 }

@@ -13,7 +13,9 @@ use godwit_index::{
 use godwit_primitives::{Block, BlockHash, Txid};
 use godwit_store::disk::StoreDisk;
 
-use crate::beside::{BLOCKS, DIR, branch, follow, hash, open, settle, small_block, submit};
+use crate::beside::{
+    BLOCKS, DIR, branch, follow, hash, kill_at_any_operation, open, settle, small_block, submit,
+};
 
 /// So few that the chain's transactions make many runs.
 const RUN: usize = 150;
@@ -227,32 +229,13 @@ fn an_index_that_was_killed_at_any_operation_is_as_a_fresh_one() {
     first.close().expect("no fault");
     BLOCKS[130..].iter().for_each(|block| _ = submit(&mut chain, block));
     settle(&mut chain);
-    let mut failed = 0;
-    for n in 1.. {
-        let disk = start.copy();
-        disk.fail_change(n);
-        let taken = index(&disk, &chain).and_then(|writer| {
-            let mut follower = Follower::new(writer);
-            follow(&chain, &mut follower)?;
-            follower.close()
-        });
-        let finished = !disk.has_failed();
-        assert_eq!(taken.is_ok(), finished, "operation {n}: {taken:?}");
-        failed += u64::from(!finished);
-        for survival in [Survival::All, Survival::Nothing, Survival::Part(n), Survival::Part(!n)] {
-            let disk = disk.copy();
-            disk.crash(survival);
-            let moment = format!("operation {n}, {survival:?}");
-            let (mut again, shared) = follower(&disk, &chain);
-            follow(&chain, &mut again).expect("no fault any more");
-            is_as(&chain, &shared, &BLOCKS, &moment);
-            assert_eq!(shared.status().best(), Some(chain.tip_point()), "{moment}");
-        }
-        if finished {
-            break;
-        }
-    }
-    println!("{failed} operations failed");
+    let is_whole = |disk: &FaultDisk, moment: &str| {
+        let (mut again, shared) = follower(disk, &chain);
+        follow(&chain, &mut again).expect("no fault any more");
+        is_as(&chain, &shared, &BLOCKS, moment);
+        assert_eq!(shared.status().best(), Some(chain.tip_point()), "{moment}");
+    };
+    let failed = kill_at_any_operation(&start, &chain, |disk| index(disk, &chain), is_whole);
     assert!(failed > 30, "{failed}");
     chain.close().expect("no fault");
 }

@@ -1,0 +1,76 @@
+//! What the thread of an index shares with whoever asks: its state, how far it is, and whether somebody has
+//! read damage.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use godwit_store::ChainPoint;
+use godwit_store::disk::StoreDisk;
+
+use crate::error::IndexError;
+use crate::records::Records;
+use crate::status::Status;
+
+/// The state of an index, which its thread alone changes.
+pub(crate) struct Shared<S> {
+    state: RwLock<S>,
+    status: Status,
+    /// Damage was read: it is to be built again.
+    damaged: AtomicBool,
+}
+
+impl<S> Shared<S> {
+    /// Of an index that is at this block.
+    pub(crate) fn new(state: S, best: Option<ChainPoint>) -> Self {
+        let status = Status::default();
+        status.set_best(best);
+        Self { state: RwLock::new(state), status, damaged: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, S> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, S> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Remembers it if what was read is damaged.
+    pub(crate) fn noted<T>(&self, read: Result<T, IndexError>) -> Result<T, IndexError> {
+        if read.as_ref().is_err_and(IndexError::is_damage) {
+            self.damaged.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Relaxed)
+    }
+
+    /// It is built again: what was read before says nothing.
+    pub(crate) fn note_cleared(&self) {
+        self.damaged.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Loads an index that is made of records, or begins it anew where it is damaged.
+pub(crate) fn load_or_begin<S>(
+    name: &str,
+    disk: &StoreDisk,
+    dir: &Path,
+    load: impl Fn() -> Result<S, IndexError>,
+) -> Result<S, IndexError> {
+    match load() {
+        Err(error) if error.is_damage() => {
+            log::error!("The {name}: {error}. It is built again from the beginning.");
+            Records::remove_all(disk, dir)?;
+            load()
+        }
+        loaded => loaded,
+    }
+}

@@ -377,19 +377,21 @@ fn blocks_of_a_history_count_as_absent_until_it_is_validated() {
     is_whole(&disk, &BLOCKS[..TOP]);
 }
 
-/// The coins of the history are no reason to disbelieve a snapshot.
-#[test]
-fn damaged_coins_of_the_history_are_made_again() {
-    let disk = loaded(&SNAPSHOT, &BLOCKS[..TOP]);
+/// A chain with all of the history but its last block, the coins of which are on disk.
+fn nearly_validated(disk: &FaultDisk) -> Chain {
     let mut options = opening();
     options.coin_writing = CoinWriting { interval: Some(0), ..CoinWriting::PRODUCT };
-    let mut chain = try_open(&disk, options, MAX_BLOCK_FILE_SIZE).expect("a datadir");
+    let mut chain = try_open(disk, options, MAX_BLOCK_FILE_SIZE).expect("a datadir");
     give_all(&mut chain, &BLOCKS[..BASE - 1]).expect("no local fault");
     run_until(&mut chain, |chain| {
         history(chain).is_some_and(|span| chain.tree().node(span.tip).height as usize == BASE - 1)
     })
     .expect("no local fault");
-    chain.close().expect("no local fault");
+    chain
+}
+
+/// Beyond parity.
+fn rot_coins_of_history(disk: &FaultDisk) {
     let dir = Path::new(DIR).join("utxo-history");
     let files = disk.list(&dir).expect("it is there");
     assert!(!files.is_empty());
@@ -398,9 +400,40 @@ fn damaged_coins_of_the_history_are_made_again() {
         let len = disk.contents(&path).expect("a file").len();
         disk.overwrite(&path, vec![7; len]);
     }
+}
+
+/// The coins of the history are no reason to disbelieve a snapshot.
+#[test]
+fn damaged_coins_of_the_history_are_made_again() {
+    let disk = loaded(&SNAPSHOT, &BLOCKS[..TOP]);
+    nearly_validated(&disk).close().expect("no local fault");
+    rot_coins_of_history(&disk);
     let mut chain = open(&disk);
     assert_eq!(chain.tree().node(history(&chain).expect("begun again").tip).height, 0);
     give_all(&mut chain, &BLOCKS[BASE - 1..TOP]).expect("no local fault");
+    validate(&mut chain).expect("the snapshot is right");
+    chain.close().expect("no local fault");
+    is_whole(&disk, &BLOCKS[..TOP]);
+}
+
+/// Nothing of the chain depends on them.
+#[test]
+fn a_chain_goes_on_when_the_coins_of_its_history_rot_under_it() {
+    let disk = loaded(&SNAPSHOT, &BLOCKS[..TOP]);
+    let mut chain = nearly_validated(&disk);
+    let durable = |chain: &mut Chain| chain.flush().expect("no local fault");
+    durable(&mut chain);
+    rot_coins_of_history(&disk);
+    give_all(&mut chain, &BLOCKS[BASE - 1..BASE]).expect("no local fault");
+    run_until(&mut chain, |chain| chain.status().history.is_none()).expect("no local fault");
+    assert!(chain.assumed().is_some(), "nothing has validated it");
+    give_all(&mut chain, &BLOCKS[BASE..TOP]).expect("no local fault");
+    assert_eq!(chain.tip_point().height as usize, TOP);
+    durable(&mut chain);
+    assert_eq!(history_files(&disk), 0, "they are removed at once");
+    chain.close().expect("no local fault");
+    let mut chain = open(&disk);
+    assert_eq!(chain.tree().node(history(&chain).expect("begun again").tip).height, 0);
     validate(&mut chain).expect("the snapshot is right");
     chain.close().expect("no local fault");
     is_whole(&disk, &BLOCKS[..TOP]);

@@ -16,6 +16,7 @@ use godwit_primitives::{
 };
 use godwit_sim::chain::generate;
 use godwit_sim::plan::ChainPlan;
+use godwit_store::ChainPoint;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
 use godwit_stream::{DataStream, SpanReader};
@@ -66,6 +67,19 @@ pub(crate) fn submit(chain: &mut Chain, block: &[u8]) -> Verdict {
     let verdict = chain.submit(received, NOW).expect("no local fault");
     chain.take_events();
     verdict
+}
+
+/// A chain of these blocks.
+pub(crate) fn chain_of(disk: &FaultDisk, blocks: &[Vec<u8>]) -> Chain {
+    let mut chain = open(disk);
+    blocks.iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    chain
+}
+
+/// Where blocks of a chain are, from a height on.
+pub(crate) fn points(first: u32, blocks: &[Vec<u8>]) -> impl Iterator<Item = ChainPoint> {
+    (first..).zip(blocks).map(|(height, block)| ChainPoint { hash: hash(block), height })
 }
 
 /// The blocks of a file in Core's framing.

@@ -15,8 +15,8 @@ use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
 use crate::beside::{
-    BLOCKS, DIR, branch, flip_in_each_file, follow, hash, kill_at_any_operation, open, open_on,
-    records, settle, submit,
+    BLOCKS, DIR, branch, chain_of, flip_in_each_file, follow, hash, kill_at_any_operation, open_on,
+    points, records, settle, submit,
 };
 
 fn index(disk: &FaultDisk, chain: &Chain) -> Result<CoinStatsIndexWriter, IndexError> {
@@ -33,21 +33,10 @@ fn follower(
     (Follower::new(writer), shared)
 }
 
-fn chain_of(disk: &FaultDisk, blocks: &[Vec<u8>]) -> Chain {
-    let mut chain = open(disk);
-    blocks.iter().for_each(|block| _ = submit(&mut chain, block));
-    settle(&mut chain);
-    chain
-}
-
 /// What the index has of blocks from a height on, all there.
 fn stats(index: &CoinStatsIndex, first: u32, blocks: &[Vec<u8>]) -> Vec<CoinStats> {
-    let point = |(height, block): (u32, &Vec<u8>)| ChainPoint { hash: hash(block), height };
-    (first..)
-        .zip(blocks)
-        .map(point)
-        .map(|block| index.stats(block).expect("it can be read").expect("it is there"))
-        .collect()
+    let read = |block| index.stats(block).expect("it can be read").expect("it is there");
+    points(first, blocks).map(read).collect()
 }
 
 /// That of an index that nothing has disturbed.

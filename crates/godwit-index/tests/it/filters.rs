@@ -15,8 +15,8 @@ use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
 use crate::beside::{
-    BLOCKS, DIR, branch, flip_in_each_file, follow, hash, kill_at_any_operation, open, open_on,
-    records, settle, submit,
+    BLOCKS, DIR, branch, chain_of, flip_in_each_file, follow, hash, kill_at_any_operation, open_on,
+    points, records, settle, submit,
 };
 
 fn index(disk: &FaultDisk, chain: &Chain) -> Result<FilterIndexWriter, IndexError> {
@@ -30,21 +30,10 @@ fn follower(disk: &FaultDisk, chain: &Chain) -> (Follower<FilterIndexWriter>, Ar
     (Follower::new(writer), shared)
 }
 
-fn chain_of(disk: &FaultDisk, blocks: &[Vec<u8>]) -> Chain {
-    let mut chain = open(disk);
-    blocks.iter().for_each(|block| _ = submit(&mut chain, block));
-    settle(&mut chain);
-    chain
-}
-
 /// The filters of blocks from a height on, all there.
 fn filters(index: &FilterIndex, first: u32, blocks: &[Vec<u8>]) -> Vec<BlockFilter> {
-    let point = |(height, block): (u32, &Vec<u8>)| ChainPoint { hash: hash(block), height };
-    (first..)
-        .zip(blocks)
-        .map(point)
-        .map(|block| index.filter(block).expect("it can be read").expect("it is there"))
-        .collect()
+    let read = |block| index.filter(block).expect("it can be read").expect("it is there");
+    points(first, blocks).map(read).collect()
 }
 
 /// Those of an index that nothing has disturbed.

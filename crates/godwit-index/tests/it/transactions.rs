@@ -14,7 +14,8 @@ use godwit_primitives::{Block, BlockHash, Txid};
 use godwit_store::disk::StoreDisk;
 
 use crate::beside::{
-    BLOCKS, DIR, branch, follow, hash, kill_at_any_operation, open, settle, small_block, submit,
+    BLOCKS, DIR, branch, chain_of, follow, hash, kill_at_any_operation, open, settle, small_block,
+    submit,
 };
 
 /// So few that the chain's transactions make many runs.
@@ -77,15 +78,6 @@ fn is_as(chain: &Chain, index: &TxIndex, blocks: &[Vec<u8>], moment: &str) {
     assert_eq!(look_up(chain, index, &unknown), None, "{moment}");
     let genesis = Txid::from_bytes(chain.params().genesis.merkle_root.to_bytes());
     assert_eq!(look_up(chain, index, &genesis), None, "{moment}");
-}
-
-fn chain_of(disk: &FaultDisk, blocks: &[Vec<u8>]) -> Chain {
-    let mut chain = open(disk);
-    for block in blocks {
-        submit(&mut chain, block);
-    }
-    settle(&mut chain);
-    chain
 }
 
 #[test]

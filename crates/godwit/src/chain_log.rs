@@ -10,6 +10,8 @@ use crate::log_format::UpdateTip;
 use crate::process::peak_memory;
 
 const MIB: f64 = 1_048_576.0;
+/// Bytes of connected blocks from which on a rate is told.
+const LEAST_BYTES: u64 = 1_000_000;
 
 /// Core's line for a new best block. `now` is in seconds since 1970.
 pub(crate) fn update_tip(chain: &Chain, hash: BlockHash, now: i64) -> UpdateTip {
@@ -54,25 +56,28 @@ pub(crate) fn cost_lines(status: &ChainStatus, closing: Duration) -> Vec<String>
             times.wait.as_secs_f64(),
             closing.as_secs_f64()
         ),
-        serial_line(status),
         format!("Blocks and undo records written in {:.1} s.", times.append.as_secs_f64()),
         format!("BIP30 probes: {:.2} s.", times.bip30.as_secs_f64()),
     ];
+    lines.extend(serial_line(status));
     lines.extend(script_lines(scripts));
     lines.extend(peak_memory().map(|peak| format!("Peak memory {:.1} MiB.", peak as f64 / MIB)));
     lines
 }
 
-/// The stages of the connector for each gigabyte: what no further processor makes shorter.
-fn serial_line(status: &ChainStatus) -> String {
+/// The stages of the connector for each gigabyte: what no further processor makes shorter. Of a few blocks
+/// it says nothing.
+fn serial_line(status: &ChainStatus) -> Option<String> {
     let ChainStatus { times, connected, .. } = status;
-    let each = |time: Duration| time.as_secs_f64() * 1e9 / connected.bytes.max(1) as f64;
-    format!(
-        "Serial seconds for each GB of blocks: accept {:.2}, apply {:.2}, flush {:.2}.",
-        each(times.accept),
-        each(times.apply),
-        each(times.flush)
-    )
+    let each = |time: Duration| time.as_secs_f64() * 1e9 / connected.bytes as f64;
+    (connected.bytes >= LEAST_BYTES).then(|| {
+        format!(
+            "Serial seconds for each GB of blocks: accept {:.2}, apply {:.2}, flush {:.2}.",
+            each(times.accept),
+            each(times.apply),
+            each(times.flush)
+        )
+    })
 }
 
 /// How scripts were verified, if any were.

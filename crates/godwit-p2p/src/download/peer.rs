@@ -101,7 +101,7 @@ pub(super) struct Peer {
     pub(super) rate: Rate,
     /// Average seconds from a request to its first byte, of requests with none in flight before
     /// them.
-    latency: Option<f64>,
+    pub(super) latency: Option<f64>,
     probe: Option<Duration>,
     /// When bytes last arrived, or when a request was sent with none in flight.
     pub(super) last_bytes: Duration,

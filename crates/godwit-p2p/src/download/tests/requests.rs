@@ -310,3 +310,36 @@ fn a_call_costs_no_more_than_the_window() {
         assert!(downloads.blocks.len() < 600);
     }
 }
+
+/// The second at which A, which never answers, is let go, while B begins each answer after `wait` seconds.
+fn silent_peer_is_let_go_after(wait: u64) -> u64 {
+    let (mut tree, mut downloads) = tree_and_downloads(1_000, &[A, B]);
+    let mut due = Vec::new();
+    for second in 0..1_000 {
+        let now = at(second * 1_000);
+        let (answered, waiting) = due.into_iter().partition(|(_, then)| *then <= second);
+        due = waiting;
+        for (n, _) in answered {
+            downloads.bytes_received(B, now, 1_000);
+            downloads.received(B, block(n), 1_000, now);
+            tree.nodes[n as usize].stored = true;
+            downloads.judged(block(n), true);
+        }
+        if let [one] = downloads.overdue(now)[..] {
+            assert_eq!(one.peer, A);
+            return second;
+        }
+        let requests = asked(&mut downloads, &tree, second * 1_000);
+        due.extend(
+            requests.iter().filter(|(peer, _)| *peer == B).map(|(_, n)| (*n, second + wait)),
+        );
+    }
+    panic!("nobody was let go");
+}
+
+/// As on a slow line that somebody else floods: its queue delays everybody's answers.
+#[test]
+fn b5_where_all_answers_are_late_silence_is_forgiven_longer() {
+    let (quick, late) = (silent_peer_is_let_go_after(1), silent_peer_is_let_go_after(9));
+    assert!(quick <= 61 && (70..=75).contains(&late), "{quick} {late}");
+}

@@ -1,10 +1,12 @@
-//! The register of memory classes: every use of `DataStream` and `SecretStream` and every call that
-//! reveals a secret stands, classified, in the tables of `docs/memory-policy.md`, and the tables hold
-//! nothing that the source does not. It is no proof of where a secret goes: it makes somebody look.
+//! The register of memory classes: every use of `DataStream` and `SecretStream`, every call that reveals a
+//! secret, and whatever lets something out of the closure that it is revealed to, stands, classified, in the
+//! tables of `docs/memory-policy.md`, and the tables hold nothing that the source does not. It is no proof
+//! of where a secret goes: it makes somebody look.
 //!
 //! Streams are counted by file: what a file serialises is of one kind. Calls that reveal are counted by
 //! function, because each needs its own argument, and each row has a hash of the function's tokens, so
-//! that another body asks for another look. Which functions reveal follows from what they take and return
+//! that another body asks for another look; so has the row of a type that is `Releasable`, of its definition.
+//! Which functions reveal follows from what they take and return
 //! (`revealing`), whatever they are called and wherever they are. Tests among the sources are left out, and
 //! files of tests and tools have one row each: their secrets are invented.
 
@@ -30,10 +32,15 @@ pub(crate) enum Kind {
     SecretStream,
     /// A call that shows a secret to its caller.
     Reveal,
+    /// A value that was made of a secret and is said to be none.
+    Declassified,
+    /// A type that a closure may return that was shown a secret.
+    Releasable,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::DataStream, Self::SecretStream, Self::Reveal];
+    const ALL: [Self; 5] =
+        [Self::DataStream, Self::SecretStream, Self::Reveal, Self::Declassified, Self::Releasable];
 
     /// As the table calls it.
     fn name(self) -> &'static str {
@@ -41,14 +48,18 @@ impl Kind {
             Self::DataStream => "DataStream",
             Self::SecretStream => "SecretStream",
             Self::Reveal => "reveals",
+            Self::Declassified => "Declassified",
+            Self::Releasable => "Releasable",
         }
     }
 
-    /// The kind of an identifier of the source, where these functions reveal.
+    /// The kind of an identifier of the source, where these functions reveal. That `Releasable` is a bound
+    /// lets nothing out: its implementations do.
     fn of(identifier: &str, revealing: &BTreeSet<String>) -> Option<Self> {
         match identifier {
             "DataStream" => Some(Self::DataStream),
             "SecretStream" => Some(Self::SecretStream),
+            "Declassified" => Some(Self::Declassified),
             name => revealing.contains(name).then_some(Self::Reveal),
         }
     }
@@ -172,6 +183,49 @@ mod tests {
     }
 
     #[test]
+    fn what_leaves_a_closure_is_found() {
+        let text = "
+            use godwit_secret::{Declassified, Releasable, SecretArray};
+            fn f(key: &Key) -> Point { key.expose_secret(|k| Declassified(point(k))).0 }
+            fn g<R: Releasable>(key: &Key, f: impl FnOnce(&[u8]) -> R) -> R { key.expose_secret(f) }
+            struct Pair { key: Key }
+            impl godwit_secret::Releasable for Pair {}
+            impl Releasable for elsewhere::Pair {}
+            macro_rules! more { ($t:ty) => { impl Releasable for $t {} } }
+            #[cfg(test)]
+            mod tests { struct T; impl Releasable for T {} fn f() { Declassified(1); } }
+        ";
+        let found = times(&uses("a.rs", text));
+        let row = |function: &str, kind, times| (function.to_owned(), kind, times);
+        let expected = [
+            row("-", Kind::Releasable, 2),
+            row("Pair", Kind::Releasable, 1),
+            row("f", Kind::Reveal, 1),
+            row("f", Kind::Declassified, 1),
+            // Its own name as well, since it reveals in its turn.
+            row("g", Kind::Reveal, 2),
+        ];
+        assert_eq!(found, expected);
+        // Under another name.
+        let text =
+            "use godwit_secret::{Declassified as D, Releasable as R}; type E<T> = Declassified<T>;";
+        let expected = [row("-", Kind::Declassified, 2), row("-", Kind::Releasable, 1)];
+        assert_eq!(times(&uses("a.rs", text)), expected);
+    }
+
+    #[test]
+    fn another_field_asks_for_another_look() {
+        let tokens = |fields: &str| {
+            let text = format!("struct Pair {{ {fields} }} impl Releasable for Pair {{}}");
+            uses("a.rs", &text).into_values().next().expect("it is one").tokens
+        };
+        let first = tokens("key: SecretBytes");
+        assert_eq!(first.len(), 8);
+        assert_eq!(first, tokens("/// What for.\n #[cfg(unix)] key: SecretBytes"));
+        assert_ne!(first, tokens("key: SecretBytes, text: String"));
+    }
+
+    #[test]
     fn another_body_asks_for_another_look() {
         let row = |body: &str| {
             let text = format!("/// What for.\nfn f(key: &Key) {{ {body} }}");
@@ -278,6 +332,7 @@ mod tests {
             (format!("{stream}{}", reveal.replace("secret", "public")), "must be secret"),
             (format!("{stream}{}", reveal.replace("to the cipher", " ")), "no reason"),
             (format!("{}{reveal}", stream.replace("public", "secret")), "may not be secret"),
+            (reveal.replace("reveals", "Declassified"), "may not be secret"),
         ] {
             let findings = compare(&source, &page(&rows));
             assert!(findings.iter().any(|line| line.contains(finding)), "{finding}: {findings:?}");

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 
 use data_encoding::{BASE64, HEXLOWER};
-use godwit_secret::{SecretArray, cleanse};
+use godwit_secret::{Releasable, SecretArray, cleanse};
 use hmac::{Hmac, KeyInit, Mac};
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
@@ -150,12 +150,12 @@ const PASSWORD_LEN: usize = 64;
 /// # Errors
 ///
 /// The system gives no random bytes.
-pub(crate) fn with_random_password<R>(with: impl FnOnce(&str) -> R) -> io::Result<R> {
+pub(crate) fn with_random_password<R: Releasable>(with: impl FnOnce(&str) -> R) -> io::Result<R> {
     let text =
         |hex: &[u8; PASSWORD_LEN]| with(str::from_utf8(hex).expect("hexadecimal digits are text"));
     match SecretArray::<PASSWORD_LEN>::zeroed() {
         Ok(mut hex) => {
-            hex.expose_secret_mut(fill_with_password)?;
+            hex.expose_secret_mut(|hex| fill_with_password(hex).map_err(|error| error.kind()))?;
             Ok(hex.expose_secret(text))
         }
         Err(error) => {
@@ -194,6 +194,8 @@ fn fill_random(mut target: &mut [u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use godwit_secret::Declassified;
+
     use super::*;
 
     /// Of Core's `share/rpcauth`: user `rt`, password `cA773lm788buwYe4g4WT+05pKyNruVKjQ25x3n0DQcM=`.
@@ -229,7 +231,8 @@ mod tests {
 
     #[test]
     fn random_passwords_are_digits_that_differ() {
-        let password = || with_random_password(str::to_owned).expect("random bytes");
+        let copy = |password: &str| Declassified(password.to_owned());
+        let password = || with_random_password(copy).expect("random bytes").0;
         let (a, b) = (password(), password());
         assert_ne!(a, b);
         for part in a.as_bytes().chunks(16).zip(b.as_bytes().chunks(16)) {

@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use godwit_secret::{Declassified, Releasable};
 use rustix::fs::{Mode, OFlags};
 
 use crate::auth::{RpcAuth, with_random_password};
@@ -67,6 +68,8 @@ pub enum CookieError {
     /// Another node with this directory has written one.
     InUse(PathBuf),
 }
+
+impl Releasable for CookieError {}
 
 impl fmt::Display for CookieError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,9 +131,9 @@ pub(crate) fn write(cookie: &CookieFile) -> Result<(Cookie, RpcAuth), CookieErro
     let lock = lock(&cookie.of)?;
     let written = with_random_password(|password| {
         let auth = RpcAuth::of_password(USER, password).map_err(CookieError::Random)?;
-        Ok((write_password(cookie, password)?, auth))
+        Ok(Declassified((write_password(cookie, password)?, auth)))
     });
-    let (file, auth) = written.map_err(CookieError::Random)??;
+    let Declassified((file, auth)) = written.map_err(CookieError::Random)??;
     log::info!("Generated RPC authentication cookie {}", cookie.path.display());
     Ok((Cookie { path: cookie.path.clone(), file, _lock: lock }, auth))
 }

@@ -56,22 +56,24 @@ pub(crate) fn decode_check(text: SecretSlice<'_>) -> Result<SecretBytes, KeyErro
         if text.len() > MAX_DIGITS {
             return Err(TextError::Length.into());
         }
-        // Least significant byte first.
-        let mut bytes = [0u8; MAX_BYTES + 1];
-        let zeros = text.expose_secret(|text| decode_number(text, &mut bytes))?;
-        let count = bytes.len() - bytes.iter().rev().take_while(|byte| **byte == 0).count();
-        let size = zeros + count;
-        if !(CHECKSUM_SIZE..=MAX_BYTES).contains(&size) {
-            return Err(TextError::Length.into());
-        }
-        let number = &mut bytes[..size];
-        number.reverse();
-        between_steps("a key is read from base58");
-        let (payload, sum) = number.split_at(size - CHECKSUM_SIZE);
-        if !bool::from(checksum(payload).ct_eq(sum)) {
-            return Err(TextError::Checksum.into());
-        }
-        Ok(SecretBytes::from_fn_in_place(payload.len(), |copy| copy.copy_from_slice(payload))?)
+        text.expose_secret(|text| {
+            // Least significant byte first.
+            let mut bytes = [0u8; MAX_BYTES + 1];
+            let zeros = decode_number(text, &mut bytes)?;
+            let count = bytes.len() - bytes.iter().rev().take_while(|byte| **byte == 0).count();
+            let size = zeros + count;
+            if !(CHECKSUM_SIZE..=MAX_BYTES).contains(&size) {
+                return Err(TextError::Length.into());
+            }
+            let number = &mut bytes[..size];
+            number.reverse();
+            between_steps("a key is read from base58");
+            let (payload, sum) = number.split_at(size - CHECKSUM_SIZE);
+            if !bool::from(checksum(payload).ct_eq(sum)) {
+                return Err(TextError::Checksum.into());
+            }
+            Ok(SecretBytes::from_fn_in_place(payload.len(), |copy| copy.copy_from_slice(payload))?)
+        })
     })
 }
 

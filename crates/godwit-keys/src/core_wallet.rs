@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use bitcoin::Network;
-use godwit_secret::{SecretString, run_on_secret_stack};
+use godwit_secret::{Releasable, SecretString, run_on_secret_stack};
 
 use crate::StoredKey;
 use crate::descriptors::split::{Parts, UniqueKeys};
@@ -90,6 +90,8 @@ struct Loaded {
     split: Vec<(DescriptorRecord, Result<Parts, DescriptorError>)>,
     active: BTreeMap<records::DescriptorId, bool>,
 }
+
+impl Releasable for Loaded {}
 
 /// Reads a wallet that no other program has open. If its keys are encrypted, the passphrase is
 /// needed ([`CoreWalletError::PassphraseNeeded`]); otherwise it is ignored.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use bitcoin::NetworkKind;
 use bitcoin::bip32::{ChildNumber, DerivationPath, Fingerprint, KeySource};
-use godwit_secret::{LockError, SecretArray, SecretBytes, SecretSlice};
+use godwit_secret::{LockError, Releasable, SecretArray, SecretBytes, SecretSlice};
 use godwit_stream::{DataStream, DecodeError, SpanReader};
 use sha2::{Digest, Sha256};
 
@@ -254,6 +254,16 @@ impl From<KeyError> for Wrong {
     }
 }
 
+/// What the content of a key file says. What is secret in its entries lies in locked memory.
+struct Content {
+    mark: Option<Mark>,
+    entries: Vec<Entry>,
+}
+
+impl Releasable for Content {}
+
+impl Releasable for Wrong {}
+
 /// What a content has, by the version of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -276,11 +286,11 @@ pub(crate) fn decode(
             let has_mark = form != Form::WithoutMark;
             let mark = has_mark.then(|| mark(&mut reader)).transpose()?;
             let entries = list(&mut reader, |reader| entry(reader, form))?;
-            if reader.is_empty() { Ok((mark, entries)) } else { Err(Wrong::Form) }
+            if reader.is_empty() { Ok(Content { mark, entries }) } else { Err(Wrong::Form) }
         }))
     });
     match read {
-        Ok(Ok(content)) => Ok(content),
+        Ok(Ok(Content { mark, entries })) => Ok((mark, entries)),
         Ok(Err(Wrong::Memory(error))) | Err(KeyError::Memory(error)) => Err(error.into()),
         Ok(Err(Wrong::Form)) | Err(_) => Err(KeyFileError::Content),
     }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use godwit_secret::{LockError, RandomError};
+use godwit_secret::{LockError, RandomError, Releasable};
 
 /// Why an operation on keys failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,12 @@ pub enum MnemonicError {
     /// The words are all in the list, but one is wrong or their order is.
     Checksum,
 }
+
+impl Releasable for KeyError {}
+
+impl Releasable for TextError {}
+
+impl Releasable for MnemonicError {}
 
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

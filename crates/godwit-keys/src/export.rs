@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use bitcoin::NetworkKind;
-use godwit_secret::{SecretSlice, between_steps};
+use godwit_secret::{Releasable, SecretSlice, between_steps};
 use rustix::io::Errno;
 
 use crate::accounts::{account_descriptors, account_descriptors_of, single_descriptors};
@@ -37,6 +37,8 @@ impl fmt::Display for ExportError {
 }
 
 impl Error for ExportError {}
+
+impl Releasable for ExportError {}
 
 impl From<KeyError> for ExportError {
     fn from(error: KeyError) -> Self {

@@ -6,7 +6,8 @@ use bitcoin::NetworkKind;
 use bitcoin::bip32::{ChainCode, ChildNumber, Fingerprint, KeySource, Xpub};
 use bitcoin::secp256k1::{PublicKey, Scalar, SecretKey};
 use godwit_secret::{
-    LockError, SecretArray, SecretBytes, SecretSlice, SecretString, between_steps,
+    Declassified, LockError, Releasable, SecretArray, SecretBytes, SecretSlice, SecretString,
+    between_steps,
 };
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha512};
@@ -47,16 +48,18 @@ impl ExtendedPrivateKey {
     /// The root of the tree that `seed` stands for; of 16 to 64 bytes, says BIP32, but this takes any.
     pub fn from_seed(seed: &SecretBytes, network: NetworkKind) -> Result<Self, KeyError> {
         guarded(|| {
-            let hash = seed.expose_secret(|seed| hmac_sha512(b"Bitcoin seed", &[seed]));
-            between_steps("the root's HMAC is computed");
-            let (key, chain_code) = halves(&hash);
-            Ok(Self {
-                key: secret_key(key).ok_or(KeyError::NoSuchChild).and_then(into_private)?,
-                chain_code: SecretArray::from_fn_in_place(|code| *code = *chain_code)?,
-                depth: 0,
-                parent: Fingerprint::default(),
-                child_number: ChildNumber::Normal { index: 0 },
-                network,
+            seed.expose_secret(|seed| {
+                let hash = hmac_sha512(b"Bitcoin seed", &[seed]);
+                between_steps("the root's HMAC is computed");
+                let (key, chain_code) = halves(&hash);
+                Ok(Self {
+                    key: secret_key(key).ok_or(KeyError::NoSuchChild).and_then(into_private)?,
+                    chain_code: SecretArray::from_fn_in_place(|code| *code = *chain_code)?,
+                    depth: 0,
+                    parent: Fingerprint::default(),
+                    child_number: ChildNumber::Normal { index: 0 },
+                    network,
+                })
             })
         })
     }
@@ -91,11 +94,11 @@ impl ExtendedPrivateKey {
             Some(b'[') => {
                 let end = text.iter().position(|byte| *byte == b']').ok_or(TextError::Origin)?;
                 let origin = parse_origin(text, 1..end).ok_or(TextError::Origin)?;
-                Ok(Some((origin.to_source(), end + 1)))
+                Ok(Some(Declassified((origin.to_source(), end + 1))))
             }
             _ => Ok::<_, TextError>(None),
         })?;
-        let Some(((fingerprint, path), from)) = origin else {
+        let Some(Declassified(((fingerprint, path), from))) = origin else {
             return Ok((Self::parse(text)?, None));
         };
         let key = Self::parse(text.get(from..text.len()).ok_or(TextError::Origin)?)?;
@@ -156,21 +159,23 @@ impl ExtendedPrivateKey {
         self.key.use_key(|key| {
             let public = key.public_key(curve());
             let index = u32::from(number).to_be_bytes();
-            let hash = self.chain_code.expose_secret(|code| match number.is_hardened() {
-                true => hmac_sha512(code, &[&[0], &key.secret_bytes(), &index]),
-                false => hmac_sha512(code, &[&public.serialize(), &index]),
-            });
-            between_steps("a child's HMAC is computed");
-            let (tweak, chain_code) = halves(&hash);
-            let tweak = Scalar::from_be_bytes(*tweak).map_err(|_| KeyError::NoSuchChild)?;
-            let child = key.add_tweak(&tweak).map_err(|_| KeyError::NoSuchChild)?;
-            Ok(Self {
-                key: into_private(child)?,
-                chain_code: SecretArray::from_fn_in_place(|code| *code = *chain_code)?,
-                depth,
-                parent: self.xpub_of(public).fingerprint(),
-                child_number: number,
-                network: self.network,
+            self.chain_code.expose_secret(|code| {
+                let hash = match number.is_hardened() {
+                    true => hmac_sha512(code, &[&[0], &key.secret_bytes(), &index]),
+                    false => hmac_sha512(code, &[&public.serialize(), &index]),
+                };
+                between_steps("a child's HMAC is computed");
+                let (tweak, chain_code) = halves(&hash);
+                let tweak = Scalar::from_be_bytes(*tweak).map_err(|_| KeyError::NoSuchChild)?;
+                let child = key.add_tweak(&tweak).map_err(|_| KeyError::NoSuchChild)?;
+                Ok(Self {
+                    key: into_private(child)?,
+                    chain_code: SecretArray::from_fn_in_place(|code| *code = *chain_code)?,
+                    depth,
+                    parent: self.xpub_of(public).fingerprint(),
+                    child_number: number,
+                    network: self.network,
+                })
             })
         })
     }
@@ -182,7 +187,8 @@ impl ExtendedPrivateKey {
     /// The public half, which shows the chain code and with it all public keys below.
     pub fn xpub(&self) -> Result<Xpub, KeyError> {
         let mut xpub = self.xpub_of(self.key.public_key()?);
-        xpub.chain_code = self.chain_code.expose_secret(|code| ChainCode::from(*code));
+        let chain_code = |code: &[u8; 32]| Declassified(ChainCode::from(*code));
+        xpub.chain_code = self.chain_code.expose_secret(chain_code).0;
         Ok(xpub)
     }
 
@@ -202,10 +208,12 @@ impl ExtendedPrivateKey {
     pub(crate) fn identity(&self) -> Result<String, KeyError> {
         let public = self.xpub_of(self.key.public_key()?);
         let hash = guarded(|| {
-            let hash = |code: &[u8; 32]| <[u8; 64]>::from(Sha512::digest(code));
-            Ok(self.chain_code.expose_secret(hash))
+            Ok(self.chain_code.expose_secret(|code| {
+                let hash = <[u8; 64]>::from(Sha512::digest(code));
+                Declassified(*hash.first_chunk::<8>().expect("eight of 64"))
+            }))
         })?;
-        Ok(format!("{public} {:02x?}", &hash[..8]))
+        Ok(format!("{public} {:02x?}", hash.0))
     }
 
     /// The first four bytes of the hash of the public key.
@@ -255,6 +263,8 @@ impl ExtendedPrivateKey {
         base58::encode_check(SecretSlice::from(&self.to_bytes()?))
     }
 }
+
+impl Releasable for ExtendedPrivateKey {}
 
 impl fmt::Debug for ExtendedPrivateKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

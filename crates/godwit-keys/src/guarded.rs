@@ -3,12 +3,12 @@
 use std::sync::LazyLock;
 
 use bitcoin::secp256k1::{All, Secp256k1};
-use godwit_secret::{SecretArray, run_on_secret_stack};
+use godwit_secret::{Releasable, SecretArray, run_on_secret_stack};
 
 use crate::error::KeyError;
 
 /// Runs `operation` on a secret stack; see [`run_on_secret_stack`].
-pub(crate) fn guarded<R: Send>(
+pub(crate) fn guarded<R: Releasable + Send>(
     operation: impl FnOnce() -> Result<R, KeyError> + Send,
 ) -> Result<R, KeyError> {
     run_on_secret_stack(operation)?

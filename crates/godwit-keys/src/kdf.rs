@@ -7,7 +7,7 @@ use argon2::{Algorithm, Argon2, Block, Params, Version};
 #[cfg(any(test, feature = "residue"))]
 use godwit_secret::SecretBytes;
 use godwit_secret::{
-    LockError, SecretArray, SecretString, WorkArea, between_steps, run_on_secret_stack,
+    LockError, Releasable, SecretArray, SecretString, WorkArea, between_steps, run_on_secret_stack,
 };
 
 use crate::nfkd::nfkd;
@@ -103,6 +103,8 @@ impl fmt::Display for KdfError {
 
 impl Error for KdfError {}
 
+impl Releasable for KdfError {}
+
 impl From<LockError> for KdfError {
     fn from(error: LockError) -> Self {
         Self::Lock(error)
@@ -162,7 +164,7 @@ pub(crate) fn argon2_start(
     const ARGON2ID: u32 = 2;
     let [memory_kib, passes, lanes] = parameters.numbers();
     let text = passphrase.expose_secret(nfkd)?;
-    let hash: [u8; 64] = text.expose_secret(|text| {
+    let hash = text.expose_secret(|text| {
         let mut hash = Blake2b512::new();
         for number in [lanes, KEY, memory_kib, passes, VERSION, ARGON2ID, text.len() as u32] {
             hash.update(number.to_le_bytes());
@@ -172,17 +174,16 @@ pub(crate) fn argon2_start(
         hash.update(salt);
         // Neither a second secret nor associated data.
         hash.update([0; 8]);
-        hash.finalize().into()
-    });
-    let mut block = Blake2b512::new();
-    block.update((Block::SIZE as u32).to_le_bytes());
-    block.update(hash);
-    block.update([0; 8]);
-    let block: [u8; 64] = block.finalize().into();
-    Ok([
-        SecretBytes::from_fn_in_place(hash.len(), |copy| copy.copy_from_slice(&hash))?,
-        SecretBytes::from_fn_in_place(32, |copy| copy.copy_from_slice(&block[..32]))?,
-    ])
+        SecretBytes::from_fn_in_place(64, |copy| copy.copy_from_slice(&hash.finalize()))
+    })?;
+    let block = hash.expose_secret(|hash| {
+        let mut block = Blake2b512::new();
+        block.update((Block::SIZE as u32).to_le_bytes());
+        block.update(hash);
+        block.update([0; 8]);
+        SecretBytes::from_fn_in_place(32, |copy| copy.copy_from_slice(&block.finalize()[..32]))
+    })?;
+    Ok([hash, block])
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use std::fmt;
 
 use chacha20poly1305::{AeadInOut, KeyInit, XChaCha20Poly1305};
 use godwit_secret::{
-    LockError, RandomError, SecretArray, SecretBytes, SecretSlice, SecretString, between_steps,
-    run_on_secret_stack,
+    Declassified, LockError, RandomError, Releasable, SecretArray, SecretBytes, SecretSlice,
+    SecretString, between_steps, run_on_secret_stack,
 };
 use godwit_stream::{DecodeError, SpanReader};
 use sha2::{Digest, Sha256};
@@ -78,6 +78,8 @@ impl fmt::Display for KeyFileError {
 }
 
 impl Error for KeyFileError {}
+
+impl Releasable for KeyFileError {}
 
 impl From<KdfError> for KeyFileError {
     fn from(error: KdfError) -> Self {
@@ -214,15 +216,16 @@ impl FileKey {
         let tag = run_on_secret_stack(|| {
             self.key.expose_secret(|key| {
                 sealed.expose_secret_mut(|bytes| {
-                    XChaCha20Poly1305::new(key.into())
+                    let tag = XChaCha20Poly1305::new(key.into())
                         .encrypt_inout_detached(&header.nonce.into(), &file, bytes.into())
-                        .expect("far shorter than the cipher's limit")
+                        .expect("far shorter than the cipher's limit");
+                    Declassified(tag)
                 })
             })
         })?;
         between_steps("the content is encrypted");
-        sealed.expose_secret(|sealed| file.extend(sealed));
-        file.extend(tag);
+        file.extend(sealed.expose_secret(|sealed| Declassified(sealed.to_vec())).0);
+        file.extend(tag.0);
         file.extend(Sha256::digest(&file));
         Ok((header, file))
     }
@@ -238,16 +241,17 @@ impl FileKey {
         run_on_secret_stack(|| {
             self.key.expose_secret(|key| {
                 content.expose_secret_mut(|bytes| {
-                    XChaCha20Poly1305::new(key.into()).decrypt_inout_detached(
-                        &header.nonce.into(),
-                        head,
-                        bytes.into(),
-                        &tag.into(),
-                    )
+                    XChaCha20Poly1305::new(key.into())
+                        .decrypt_inout_detached(
+                            &header.nonce.into(),
+                            head,
+                            bytes.into(),
+                            &tag.into(),
+                        )
+                        .map_err(|_| KeyFileError::WrongPassphrase)
                 })
             })
-        })?
-        .map_err(|_| KeyFileError::WrongPassphrase)?;
+        })??;
         between_steps("the content is decrypted");
         Ok(content)
     }
@@ -255,7 +259,7 @@ impl FileKey {
 
 /// Random bytes that are no secret.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], RandomError> {
-    Ok(SecretArray::random()?.expose_secret(|bytes| *bytes))
+    Ok(SecretArray::random()?.expose_secret(|bytes| Declassified(*bytes)).0)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bip39::Language;
 use godwit_secret::{
-    LockError, SecretArray, SecretBytes, SecretSlice, SecretString, between_steps,
+    LockError, Releasable, SecretArray, SecretBytes, SecretSlice, SecretString, between_steps,
 };
 use sha2::{Digest, Sha256, Sha512};
 
@@ -154,6 +154,8 @@ impl Mnemonic {
         })
     }
 }
+
+impl Releasable for Mnemonic {}
 
 impl fmt::Debug for Mnemonic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,7 @@ use bitcoin::hashes::{Hash, HashEngine, sha256, sha512};
 use bitcoin::secp256k1::{Keypair, Scalar, SecretKey, XOnlyPublicKey, ecdsa, schnorr};
 use bitcoin::taproot::TapTweakHash;
 use godwit_secret::residue::{Needle, NeedleError};
-use godwit_secret::{LockError, SecretArray, SecretBytes, SecretSlice, SecretString};
+use godwit_secret::{Declassified, LockError, SecretArray, SecretBytes, SecretSlice, SecretString};
 
 use crate::error::KeyError;
 use crate::extended_key::ExtendedPrivateKey;
@@ -57,12 +57,15 @@ impl PrivateKey {
                     needle = needle.form("WIF", &to_wif(self, network, compressed)?)?;
                 }
             }
-            let pair = self.use_key(|key| Ok(Keypair::from_secret_key(curve(), key)))?;
-            needle = both_signs(needle, "negated", pair.secret_key())?;
-            let internal = pair.x_only_public_key().0;
-            let tweak = TapTweakHash::from_key_and_tweak(internal, None).to_scalar();
-            let output = pair.add_xonly_tweak(curve(), &tweak).map_err(|_| KeyError::OutOfRange)?;
-            both_signs(needle, "tweaked", output.secret_key())
+            self.use_key(|key| {
+                let pair = Keypair::from_secret_key(curve(), key);
+                let needle = both_signs(needle, "negated", pair.secret_key())?;
+                let internal = pair.x_only_public_key().0;
+                let tweak = TapTweakHash::from_key_and_tweak(internal, None).to_scalar();
+                let output = pair.add_xonly_tweak(curve(), &tweak);
+                let output = output.map_err(|_| KeyError::OutOfRange)?;
+                both_signs(needle, "tweaked", output.secret_key())
+            })
         })
     }
 
@@ -159,7 +162,7 @@ impl Mnemonic {
     /// The words, also as numbers, in upper case and one per line, and their entropy; with the words, what
     /// HMAC makes of them, which is all that PBKDF2 needs.
     pub fn needles(&self, name: &str) -> Result<[Needle; 2], KeyError> {
-        guarded(|| {
+        let needles = guarded(|| {
             let mut words = Needle::new(&format!("{name}: words"), self.text())?;
             for separator in [b'\n', b',', 0] {
                 let text = self.text().expose_secret(|text| {
@@ -189,8 +192,10 @@ impl Mnemonic {
                 })?;
                 words = words.form(form, &wide)?;
             }
-            Ok([words, Needle::new(&format!("{name}: entropy"), &entropy)?])
-        })
+            let entropy = Needle::new(&format!("{name}: entropy"), &entropy)?;
+            Ok(Declassified([words, entropy]))
+        })?;
+        Ok(needles.0)
     }
 
     /// The seed of the words with `passphrase`.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bitcoin::secp256k1::ecdsa::RecoverableSignature;
 use bitcoin::secp256k1::{Keypair, Message, PublicKey, Scalar, SecretKey, ecdsa, schnorr};
-use godwit_secret::{LockError, SecretArray, between_steps};
+use godwit_secret::{Declassified, LockError, Releasable, SecretArray, between_steps};
 
 use crate::error::KeyError;
 use crate::guarded::{curve, guarded};
@@ -29,7 +29,7 @@ impl PrivateKey {
 
     /// The point of this key.
     pub fn public_key(&self) -> Result<PublicKey, KeyError> {
-        self.use_key(|key| Ok(key.public_key(curve())))
+        Ok(self.use_key(|key| Ok(Declassified(key.public_key(curve()))))?.0)
     }
 
     /// A second key of the same number.
@@ -41,15 +41,16 @@ impl PrivateKey {
     /// extra entropy, from 1, until R takes 32 bytes. The same key and digest give the same bytes.
     pub fn sign_ecdsa(&self, digest: &[u8; 32]) -> Result<ecdsa::Signature, KeyError> {
         let message = Message::from_digest(*digest);
-        self.use_key(|key| {
+        let signed = self.use_key(|key| {
             let signature = curve().sign_ecdsa_low_r(&message, key);
             between_steps("ECDSA has signed");
             // A signature that a fault went into can give the key away.
             curve()
                 .verify_ecdsa(&message, &signature, &key.public_key(curve()))
                 .map_err(|_| KeyError::BadSignature)?;
-            Ok(signature)
-        })
+            Ok(Declassified(signature))
+        })?;
+        Ok(signed.0)
     }
 
     /// Signs `digest` by BIP340 with auxiliary randomness of zeros, as Bitcoin Core does
@@ -66,7 +67,7 @@ impl PrivateKey {
         tweak: Option<&[u8; 32]>,
     ) -> Result<schnorr::Signature, KeyError> {
         let message = Message::from_digest(*digest);
-        self.use_key(|key| {
+        let signed = self.use_key(|key| {
             let mut pair = Keypair::from_secret_key(curve(), key);
             if let Some(tweak) = tweak {
                 let tweak = Scalar::from_be_bytes(*tweak).map_err(|_| KeyError::OutOfRange)?;
@@ -77,32 +78,35 @@ impl PrivateKey {
             curve()
                 .verify_schnorr(&signature, &message, &pair.x_only_public_key().0)
                 .map_err(|_| KeyError::BadSignature)?;
-            Ok(signature)
-        })
+            Ok(Declassified(signature))
+        })?;
+        Ok(signed.0)
     }
 
     /// Signs `digest` as Bitcoin Core signs messages (`CKey::SignCompact`): nonce of RFC 6979, whatever the
     /// length of R. The public key can be computed from the signature.
     pub fn sign_recoverable(&self, digest: &[u8; 32]) -> Result<RecoverableSignature, KeyError> {
         let message = Message::from_digest(*digest);
-        self.use_key(|key| {
+        let signed = self.use_key(|key| {
             let signature = curve().sign_ecdsa_recoverable(&message, key);
             between_steps("ECDSA has signed a message");
             match curve().recover_ecdsa(&message, &signature) {
-                Ok(public) if public == key.public_key(curve()) => Ok(signature),
+                Ok(public) if public == key.public_key(curve()) => Ok(Declassified(signature)),
                 _ => Err(KeyError::BadSignature),
             }
-        })
+        })?;
+        Ok(signed.0)
     }
 
     /// Shows the key to `f`, which runs on a secret stack.
-    pub(crate) fn use_key<R: Send>(
+    pub(crate) fn use_key<R: Releasable + Send>(
         &self,
         f: impl FnOnce(&SecretKey) -> Result<R, KeyError> + Send,
     ) -> Result<R, KeyError> {
         guarded(|| {
-            let key = self.number.expose_secret(|number| SecretKey::from_slice(number));
-            f(&key.expect("checked when it came in"))
+            self.number.expose_secret(|number| {
+                f(&SecretKey::from_slice(number).expect("checked when it came in"))
+            })
         })
     }
 
@@ -111,6 +115,8 @@ impl PrivateKey {
         &self.number
     }
 }
+
+impl Releasable for PrivateKey {}
 
 impl PartialEq for PrivateKey {
     /// In constant time.

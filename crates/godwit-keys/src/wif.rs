@@ -3,7 +3,7 @@
 //! Source: Bitcoin Core `key_io.cpp`, `DecodeSecret`.
 
 use bitcoin::NetworkKind;
-use godwit_secret::{SecretArray, SecretBytes, SecretSlice, SecretString};
+use godwit_secret::{Releasable, SecretArray, SecretBytes, SecretSlice, SecretString};
 
 use crate::base58;
 use crate::error::{KeyError, TextError};
@@ -15,13 +15,22 @@ const TEST: u8 = 239;
 /// Behind a key whose public key is written in 33 bytes.
 const COMPRESSED: u8 = 1;
 
+/// What a WIF says.
+struct Wif {
+    key: PrivateKey,
+    network: NetworkKind,
+    compressed: bool,
+}
+
+impl Releasable for Wif {}
+
 /// The key, its network, and whether its public key is written in 33 bytes or in 65.
 ///
 /// # Errors
 ///
 /// When `text` is not exactly a WIF; of white space around it as well.
 pub fn parse_wif(text: SecretSlice<'_>) -> Result<(PrivateKey, NetworkKind, bool), KeyError> {
-    guarded(|| {
+    let Wif { key, network, compressed } = guarded(|| {
         base58::decode_check(text)?.expose_secret(|bytes| {
             let (version, rest) = bytes.split_first().ok_or(TextError::Length)?;
             let network = match *version {
@@ -37,9 +46,10 @@ pub fn parse_wif(text: SecretSlice<'_>) -> Result<(PrivateKey, NetworkKind, bool
                 _ => return Err(TextError::Length.into()),
             };
             let number = SecretArray::from_fn_in_place(|secret| *secret = *number)?;
-            Ok((PrivateKey::from_secret(number)?, network, compressed))
+            Ok(Wif { key: PrivateKey::from_secret(number)?, network, compressed })
         })
-    })
+    })?;
+    Ok((key, network, compressed))
 }
 
 /// The text of a key.

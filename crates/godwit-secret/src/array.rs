@@ -7,6 +7,7 @@ use subtle::ConstantTimeEq;
 use crate::block::Block;
 use crate::error::LockError;
 use crate::random::{RandomError, fill_random};
+use crate::releasable::Releasable;
 use crate::slice::SecretSlice;
 
 /// `N` bytes in locked memory, wiped when they are dropped.
@@ -54,15 +55,15 @@ impl<const N: usize> SecretArray<N> {
         Self::from_fn_in_place(|bytes| bytes.copy_from_slice(secret.bare_bytes()))
     }
 
-    /// Shows the bytes to `f`. What `f` copies is no longer protected.
+    /// Shows the bytes to `f`. What `f` copies elsewhere is no longer protected.
     #[inline]
-    pub fn expose_secret<R>(&self, f: impl FnOnce(&[u8; N]) -> R) -> R {
+    pub fn expose_secret<R: Releasable>(&self, f: impl FnOnce(&[u8; N]) -> R) -> R {
         f(self.block.as_slice().try_into().expect("the block has N bytes"))
     }
 
-    /// Shows the bytes to `f`, which may change them. What `f` copies is no longer protected.
+    /// Shows the bytes to `f`, which may change them. What `f` copies elsewhere is no longer protected.
     #[inline]
-    pub fn expose_secret_mut<R>(&mut self, f: impl FnOnce(&mut [u8; N]) -> R) -> R {
+    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl FnOnce(&mut [u8; N]) -> R) -> R {
         f(self.block.as_mut_slice().try_into().expect("the block has N bytes"))
     }
 
@@ -89,14 +90,18 @@ impl<const N: usize> fmt::Debug for SecretArray<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Declassified;
 
     #[test]
     fn it_holds_what_was_put_in() {
         let secret =
             SecretArray::<3>::from_fn_in_place(|bytes| *bytes = [1, 2, 3]).expect("memory");
-        assert_eq!(secret.expose_secret(|bytes| bytes.map(u32::from).iter().sum::<u32>()), 6);
+        assert_eq!(
+            secret.expose_secret(|bytes| Declassified(bytes.map(u32::from).iter().sum::<u32>())).0,
+            6
+        );
         let mut zeros = SecretArray::<3>::zeroed().expect("memory");
-        assert_eq!(zeros.expose_secret(|bytes| *bytes), [0; 3]);
+        assert_eq!(zeros.expose_secret(|bytes| Declassified(*bytes)).0, [0; 3]);
         assert_ne!(zeros, secret);
         zeros.expose_secret_mut(|bytes| *bytes = [1, 2, 3]);
         assert_eq!(zeros, secret);
@@ -109,7 +114,7 @@ mod tests {
         let mut plain = [7; 33];
         let secret = SecretArray::from_plain_and_wipe(&mut plain).expect("memory");
         assert_eq!(plain, [0; 33]);
-        assert_eq!(secret.expose_secret(|bytes| *bytes), [7; 33]);
+        assert_eq!(secret.expose_secret(|bytes| Declassified(*bytes)).0, [7; 33]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 
 use crate::block::Block;
 use crate::error::LockError;
+use crate::releasable::Releasable;
 
 /// A value in locked memory, wiped when it is dropped. What it owns elsewhere (by a `Vec`, say) is not
 /// protected. In a child of `fork` its bytes are zeros, which `T` may not be: whoever forks must not
@@ -33,17 +34,17 @@ impl<T> SecretBox<T> {
         Ok(this)
     }
 
-    /// Shows the value to `f`. What `f` copies is no longer protected.
+    /// Shows the value to `f`. What `f` copies elsewhere is no longer protected.
     #[inline]
-    pub fn expose_secret<R>(&self, f: impl FnOnce(&T) -> R) -> R {
+    pub fn expose_secret<R: Releasable>(&self, f: impl FnOnce(&T) -> R) -> R {
         // SAFETY: `new` has put a value there, which is borrowed as long as `self`; nothing makes a
         // slice of these bytes.
         f(unsafe { self.place().as_ref() })
     }
 
-    /// Shows the value to `f`, which may change it. What `f` copies is no longer protected.
+    /// Shows the value to `f`, which may change it. What `f` copies elsewhere is no longer protected.
     #[inline]
-    pub fn expose_secret_mut<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
+    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: `new` has put a value there, which is borrowed exclusively as long as `self`.
         f(unsafe { self.place().as_mut() })
     }
@@ -77,7 +78,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::process_pool;
+    use crate::{Declassified, process_pool};
 
     #[repr(align(64))]
     struct Wide([u8; 65]);
@@ -116,7 +117,7 @@ mod tests {
     fn a_value_may_change_itself() {
         let secret = SecretBox::new(Cell::new(1)).expect("memory");
         secret.expose_secret(|cell| cell.set(cell.get() + 1));
-        assert_eq!(secret.expose_secret(Cell::get), 2);
+        assert_eq!(secret.expose_secret(|cell| Declassified(cell.get())).0, 2);
     }
 
     #[test]

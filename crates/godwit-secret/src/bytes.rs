@@ -9,6 +9,7 @@ use crate::block::Block;
 use crate::cleanse::cleanse;
 use crate::error::LockError;
 use crate::random::{RandomError, fill_random};
+use crate::releasable::Releasable;
 use crate::slice::SecretSlice;
 
 /// What the first byte makes room for.
@@ -137,15 +138,15 @@ impl SecretBytes {
         self.len == 0
     }
 
-    /// Shows the bytes to `f`. What `f` copies is no longer protected.
+    /// Shows the bytes to `f`. What `f` copies elsewhere is no longer protected.
     #[inline]
-    pub fn expose_secret<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+    pub fn expose_secret<R: Releasable>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         f(self.bare_bytes())
     }
 
-    /// Shows the bytes to `f`, which may change them. What `f` copies is no longer protected.
+    /// Shows the bytes to `f`, which may change them. What `f` copies elsewhere is no longer protected.
     #[inline]
-    pub fn expose_secret_mut<R>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> R {
+    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> R {
         f(&mut self.block.as_mut_slice()[..self.len])
     }
 

@@ -5,7 +5,9 @@
 //! forked child, surrounded by inaccessible pages, and wiped when they are freed. The types have no
 //! `Clone`, `Copy`, `Display`, `Hash`, `Ord`, `Deref`, `AsRef`, `Encode` or serialisation, compare
 //! only with each other and in constant time, and print nothing of their content. `expose_secret`
-//! shows it to a closure; what the closure copies is no longer protected.
+//! shows it to a closure, which may return what is [`Releasable`]: no vector, string, array or number, but
+//! what lies in locked memory, or what is [`Declassified`]. What the closure copies elsewhere is no longer
+//! protected.
 //!
 //! Where memory cannot be locked, every constructor returns [`LockError`], until
 //! [`allow_unlocked_secrets`] is called.
@@ -24,6 +26,7 @@ mod error;
 mod hardening;
 mod pages;
 mod random;
+mod releasable;
 #[cfg(any(test, feature = "residue"))]
 pub mod residue;
 mod slice;
@@ -41,6 +44,7 @@ pub use cleanse::cleanse;
 pub use error::{LockError, allow_unlocked_secrets, unlocked_secrets_allowed};
 pub use hardening::{Hardened, HardeningError, harden_process};
 pub use random::RandomError;
+pub use releasable::{Declassified, Releasable};
 pub use slice::SecretSlice;
 pub use stack::{SECRET_STACK_SIZE, run_on_secret_stack};
 pub use stats::process_stats;

@@ -27,6 +27,7 @@ use std::sync::OnceLock;
 use crate::bytes::SecretBytes;
 use crate::error::LockError;
 use crate::random::RandomError;
+use crate::releasable::Declassified;
 
 mod encodings;
 mod memory;
@@ -252,7 +253,8 @@ impl<'a> Search<'a> {
         let window = SecretBytes::from_fn_in_place(overlap + STEP, |_| {})?;
         let (findings, report) = (Vec::new(), Report::default());
         let mut search = Self { patterns, window, overlap, proof, proven: false, findings, report };
-        let own = search.window.expose_secret(|window| memory::range_of(source, window));
+        let range = |window: &[u8]| Declassified(memory::range_of(source, window));
+        let own = search.window.expose_secret(range).0;
         let mut kept = 0;
         let mut end_before = None;
         for mapping in mappings {
@@ -283,10 +285,10 @@ impl<'a> Search<'a> {
         while at < part.end {
             let wanted = (part.end - at).min(STEP as u64) as usize;
             let start = self.overlap;
-            let outcome = self
-                .window
-                .expose_secret_mut(|window| source.read(at, &mut window[start..start + wanted]));
-            match outcome? {
+            let outcome = self.window.expose_secret_mut(|window| {
+                Declassified(source.read(at, &mut window[start..start + wanted]))
+            });
+            match outcome.0? {
                 0 => {
                     let skipped = (PAGE - at % PAGE).min(part.end - at);
                     self.report.unreadable += skipped;
@@ -307,6 +309,7 @@ impl<'a> Search<'a> {
     fn look(&mut self, mapping: &Mapping<'_>, address: u64, kept: usize, count: usize) -> usize {
         let Self { patterns, window, overlap, proof, proven, findings, .. } = self;
         let (start, end) = (*overlap - kept, *overlap + count);
+        let keep = (kept + count).min(*overlap);
         window.expose_secret_mut(|window| {
             let bytes = &window[start..end];
             patterns.search(bytes, |offset, index, run| {
@@ -327,10 +330,9 @@ impl<'a> Search<'a> {
                     findings.push((run.len(), finding));
                 }
             });
-            let keep = (kept + count).min(*overlap);
             window.copy_within(end - keep..end, *overlap - keep);
-            keep
-        })
+        });
+        keep
     }
 }
 

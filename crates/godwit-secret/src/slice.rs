@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use subtle::ConstantTimeEq;
 
-use crate::{SecretArray, SecretBytes, SecretString};
+use crate::{Releasable, SecretArray, SecretBytes, SecretString};
 
 /// A part of a secret that lies in locked memory. Copying it copies the reference.
 #[derive(Clone, Copy)]
@@ -34,9 +34,9 @@ impl<'a> SecretSlice<'a> {
         self.bytes.get(range).map(Self::new)
     }
 
-    /// Shows the bytes to `f`. What `f` copies is no longer protected.
+    /// Shows the bytes to `f`. What `f` copies elsewhere is no longer protected.
     #[inline]
-    pub fn expose_secret<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+    pub fn expose_secret<R: Releasable>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         f(self.bytes)
     }
 

@@ -23,6 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::arena::Stats;
 use crate::error::LockError;
 use crate::pages::LockedPages;
+use crate::releasable::Releasable;
 
 #[cfg(target_arch = "x86_64")]
 mod switch;
@@ -64,10 +65,12 @@ type CallOn = unsafe fn(&mut LockedPages, Entry, *mut c_void) -> Result<(), Lock
 /// goes on in the caller. Inside of such an operation it is an ordinary call.
 ///
 /// What `operation` captures by value and what it returns lie on the caller's stack: secret types or
-/// something that is no secret. It may run in another thread, and has [`SECRET_STACK_SIZE`] bytes. It
-/// must not `fork`: the child would go on on a stack of zeros, and die. Threads that it starts have
-/// ordinary stacks.
-pub fn run_on_secret_stack<R: Send>(operation: impl FnOnce() -> R + Send) -> Result<R, LockError> {
+/// something that is no secret, which the type of what it returns says. It may run in another thread, and
+/// has [`SECRET_STACK_SIZE`] bytes. It must not `fork`: the child would go on on a stack of zeros, and die.
+/// Threads that it starts have ordinary stacks.
+pub fn run_on_secret_stack<R: Releasable + Send>(
+    operation: impl FnOnce() -> R + Send,
+) -> Result<R, LockError> {
     if INSIDE.get() {
         return Ok(operation());
     }

@@ -13,6 +13,7 @@ use crate::allocator::{SecretAllocator, secret_vec};
 use crate::bytes::ReadError;
 use crate::cleanse::cleanse;
 use crate::error::LockError;
+use crate::releasable::Releasable;
 use crate::slice::SecretSlice;
 
 /// Growable bytes with a read cursor in locked memory, wiped when they are dropped, cleared or moved to
@@ -115,8 +116,8 @@ impl SecretStream {
     }
 
     /// Shows the bytes from the cursor to the end to `f`, which may change them (decryption in place).
-    /// What `f` copies is no longer protected.
-    pub fn expose_secret_mut<R>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> R {
+    /// What `f` copies elsewhere is no longer protected.
+    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> R {
         let position = self.position();
         f(&mut self.stream.as_mut_slice()[position..])
     }

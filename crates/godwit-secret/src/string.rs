@@ -6,6 +6,7 @@ use std::str;
 
 use crate::bytes::SecretBytes;
 use crate::error::LockError;
+use crate::releasable::Releasable;
 use crate::slice::SecretSlice;
 
 /// UTF-8 in locked memory; otherwise as [`SecretBytes`].
@@ -94,9 +95,9 @@ impl SecretString {
         self.text().get(range).map(|part| SecretSlice::new(part.as_bytes()))
     }
 
-    /// Shows the text to `f`. What `f` copies is no longer protected.
+    /// Shows the text to `f`. What `f` copies elsewhere is no longer protected.
     #[inline]
-    pub fn expose_secret<R>(&self, f: impl FnOnce(&str) -> R) -> R {
+    pub fn expose_secret<R: Releasable>(&self, f: impl FnOnce(&str) -> R) -> R {
         f(self.text())
     }
 
@@ -118,13 +119,14 @@ impl fmt::Debug for SecretString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Declassified;
 
     #[test]
     fn text_comes_in_and_bytes_that_are_none_do_not() {
         let mut secret = SecretString::new();
         secret.push_str("größe").expect("memory");
         secret.push('€').expect("memory");
-        assert_eq!(secret.expose_secret(|text| text.to_owned()), "größe€");
+        assert_eq!(secret.expose_secret(|text| Declassified(text.to_owned())).0, "größe€");
         assert_eq!(secret.len(), 10);
         let mut bytes = secret.into_bytes();
         bytes.truncate(9);
@@ -145,7 +147,7 @@ mod tests {
         let mut plain = String::from("hunter2");
         let secret = SecretString::from_plain_and_wipe(&mut plain).expect("memory");
         assert_eq!((plain.as_str(), plain.capacity()), ("", 0));
-        assert_eq!(secret.expose_secret(|text| text.to_owned()), "hunter2");
+        assert_eq!(secret.expose_secret(|text| Declassified(text.to_owned())).0, "hunter2");
         assert_eq!(format!("{secret:?}"), "SecretString([redacted])");
         assert!(!secret.is_empty());
     }

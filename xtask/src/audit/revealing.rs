@@ -5,6 +5,9 @@
 //! a closure of a reference, or returns a type that holds bare bytes of a key, hands the secret on. A token
 //! that revealing functions would take says no more than such a signature does, and would stand in every
 //! call.
+//!
+//! What a closure returns is `Releasable` or is called `Declassified`, so that the types see to containers; a
+//! bare key can still be returned by a function whose closure wrote it to a variable outside.
 
 use std::collections::BTreeSet;
 

@@ -1,16 +1,16 @@
 //! The uses in the source, found in its syntax: comments, strings and tests do not count.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, Block, ImplItemFn, ItemFn, ItemImpl, ItemMod, ItemTrait, Macro, Signature,
-    TraitItemFn, Type,
+    Attribute, Block, ImplItemFn, Item, ItemFn, ItemImpl, ItemMod, ItemTrait, Macro, Signature,
+    TraitItemFn, Type, UseName, UseRename,
 };
 
 use super::revealing::{self, Function, plain};
@@ -68,6 +68,7 @@ pub(super) fn of_files(files: &[(String, String)]) -> io::Result<Uses> {
         let mut visitor = Visitor {
             path,
             is_source: is_source(path),
+            types: types(file),
             owner: None,
             function: Vec::new(),
             revealing: &revealing,
@@ -233,9 +234,49 @@ fn tokens_of(signature: &Signature, block: &Block) -> TokenStream {
     tokens
 }
 
+/// Tokens of the structs and enums of a file, by name.
+fn types(file: &syn::File) -> BTreeMap<String, String> {
+    let types = file.items.iter().filter_map(|item| match item {
+        Item::Struct(item) => Some((&item.ident, item.to_token_stream())),
+        Item::Enum(item) => Some((&item.ident, item.to_token_stream())),
+        _ => None,
+    });
+    types
+        .map(|(name, tokens)| (plain(&name.to_string()), without_attributes(tokens).to_string()))
+        .collect()
+}
+
+/// Tokens without `#[…]`, documentation among them.
+fn without_attributes(tokens: TokenStream) -> TokenStream {
+    let mut kept = TokenStream::new();
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Punct(mark) if mark.as_char() == '#' => {
+                let is_attribute = |next: &TokenTree| matches!(next, TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket);
+                if tokens.next_if(is_attribute).is_none() {
+                    kept.extend([TokenTree::Punct(mark)]);
+                }
+            }
+            TokenTree::Group(group) => {
+                let inside = without_attributes(group.stream());
+                kept.extend([TokenTree::Group(Group::new(group.delimiter(), inside))]);
+            }
+            token => kept.extend([token]),
+        }
+    }
+    kept
+}
+
+fn is_releasable(name: &Ident) -> bool {
+    plain(&name.to_string()) == "Releasable"
+}
+
 struct Visitor<'a> {
     path: &'a str,
     is_source: bool,
+    /// Tokens of the types that the file defines.
+    types: BTreeMap<String, String>,
     owner: Option<String>,
     /// Name and tokens of each function around.
     function: Vec<(String, String)>,
@@ -252,22 +293,39 @@ impl Visitor<'_> {
             return;
         }
         let whole_file = kind == Kind::DataStream || !self.is_source;
-        let around = self.function.first().filter(|_| !whole_file);
-        let function = around.map_or("-", |(name, _)| name).to_owned();
-        let place = Place { path: self.path.to_owned(), function, kind };
+        match self.function.first().filter(|_| !whole_file).cloned() {
+            Some((function, tokens)) => self.count(kind, &function, &tokens),
+            None => self.count(kind, "-", ""),
+        }
+    }
+
+    fn count(&mut self, kind: Kind, function: &str, tokens: &str) {
+        let place = Place { path: self.path.to_owned(), function: function.to_owned(), kind };
         let used = self.uses.entry(place).or_default();
         used.times += 1;
-        if let Some((_, tokens)) = around
-            && !used.tokens.contains(tokens)
-        {
+        if !used.tokens.contains(tokens) {
             used.tokens += tokens;
+        }
+    }
+
+    /// Counts an implementation of `Releasable`, by its type where the file defines that.
+    fn release(&mut self, block: &ItemImpl, of: Option<&str>) {
+        let tokens = without_attributes(block.to_token_stream()).to_string();
+        match of.and_then(|of| Some((of, self.types.get(of)?.clone()))) {
+            Some((of, definition)) => self.count(Kind::Releasable, of, &(tokens + &definition)),
+            None => self.count(Kind::Releasable, "-", &tokens),
         }
     }
 
     fn tokens(&mut self, tokens: TokenStream) {
         for token in tokens {
             match token {
-                TokenTree::Ident(identifier) => self.identifier(&identifier),
+                TokenTree::Ident(identifier) => {
+                    self.identifier(&identifier);
+                    if self.is_source && is_releasable(&identifier) {
+                        self.count(Kind::Releasable, "-", "");
+                    }
+                }
                 TokenTree::Group(group) => self.tokens(group.stream()),
                 TokenTree::Punct(_) | TokenTree::Literal(_) => {}
             }
@@ -300,6 +358,14 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
             Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
             _ => None,
         };
+        let of = block.trait_.as_ref().and_then(|(_, path, _)| path.segments.last());
+        if self.is_source && of.is_some_and(|of| is_releasable(&of.ident)) {
+            // A path of several segments leads to another file's type, whatever its last name.
+            let is_path =
+                |ty: &Type| matches!(ty, Type::Path(path) if path.path.segments.len() > 1);
+            let own = name.as_deref().filter(|_| !is_path(&block.self_ty));
+            self.release(block, own);
+        }
         let outer = std::mem::replace(&mut self.owner, name);
         visit::visit_item_impl(self, block);
         self.owner = outer;
@@ -334,6 +400,20 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
 
     fn visit_macro(&mut self, macro_call: &'ast Macro) {
         self.tokens(macro_call.tokens.clone());
+    }
+
+    // That a name is imported lets nothing out, but as another name it would not be found.
+    fn visit_use_name(&mut self, name: &'ast UseName) {
+        if Kind::of(&plain(&name.ident.to_string()), self.revealing) != Some(Kind::Declassified) {
+            visit::visit_use_name(self, name);
+        }
+    }
+
+    fn visit_use_rename(&mut self, rename: &'ast UseRename) {
+        if self.is_source && is_releasable(&rename.ident) {
+            self.count(Kind::Releasable, "-", "");
+        }
+        visit::visit_use_rename(self, rename);
     }
 
     // Documentation is an attribute with a string, and no macro of an attribute handles secrets.

@@ -12,7 +12,7 @@ use super::CoreWalletError;
 use super::decrypt::{MAX_ROUNDS, decrypt, stretch, vector_of};
 use super::records::{DescriptorRecord, MasterKey, Records, checked_pair};
 use crate::descriptors::DescriptorError;
-use crate::descriptors::checksum::checksum;
+use crate::descriptors::checksum;
 use crate::descriptors::key_expression::{KeyKind, public_text};
 use crate::descriptors::scan::{Scan, scan};
 use crate::descriptors::split::{self, Parts, append_checksum};
@@ -116,10 +116,8 @@ pub(super) fn private_text(
         }
     }
     private.extend_from_slice(&text[end..scan.body])?;
-    let sum =
-        private.expose_secret(checksum).expect("base58 consists of characters of descriptors");
-    private.push(b'#')?;
-    private.extend_from_slice(&sum)?;
+    let has_checksum = checksum::append_to_secret(&mut private)?;
+    assert!(has_checksum, "base58 consists of characters of descriptors");
     Ok((private, count))
 }
 

@@ -25,13 +25,15 @@ pub(crate) fn stretch(
     salt: &[u8],
     rounds: u32,
 ) -> Result<(SecretArray<32>, SecretArray<16>), LockError> {
-    let mut hash = passphrase
-        .expose_secret(|text| Sha512::new().chain_update(text).chain_update(salt).finalize());
-    for _ in 1..rounds {
-        hash = Sha512::digest(hash);
-    }
-    let key = SecretArray::from_fn_in_place(|key| key.copy_from_slice(&hash[..32]))?;
-    let vector = SecretArray::from_fn_in_place(|vector| vector.copy_from_slice(&hash[32..48]))?;
+    let (mut key, mut vector) = (SecretArray::zeroed()?, SecretArray::zeroed()?);
+    passphrase.expose_secret(|text| {
+        let mut hash = Sha512::new().chain_update(text).chain_update(salt).finalize();
+        for _ in 1..rounds {
+            hash = Sha512::digest(hash);
+        }
+        key.expose_secret_mut(|key: &mut [u8; 32]| key.copy_from_slice(&hash[..32]));
+        vector.expose_secret_mut(|vector: &mut [u8; 16]| vector.copy_from_slice(&hash[32..48]));
+    });
     Ok((key, vector))
 }
 
@@ -47,19 +49,21 @@ pub(crate) fn decrypt(
     vector: &SecretArray<16>,
     ciphertext: &[u8; CIPHERTEXT_SIZE],
 ) -> Result<Option<SecretArray<32>>, LockError> {
-    let mut cipher = key.expose_secret(|key| {
-        vector.expose_secret(|vector| Decryptor::<Aes256>::new(key.into(), vector.into()))
-    });
-    let mut blocks = [[0; 16]; 3];
-    for (block, encrypted) in blocks.iter_mut().zip(ciphertext.chunks_exact(16)) {
-        block.copy_from_slice(encrypted);
-        cipher.decrypt_block(block.into());
-    }
-    if blocks[2] != PADDING {
-        return Ok(None);
-    }
-    SecretArray::from_fn_in_place(|plain| plain.copy_from_slice(blocks[..2].as_flattened()))
-        .map(Some)
+    key.expose_secret(|key| {
+        vector.expose_secret(|vector| {
+            let mut cipher = Decryptor::<Aes256>::new(key.into(), vector.into());
+            let mut blocks = [[0; 16]; 3];
+            for (block, encrypted) in blocks.iter_mut().zip(ciphertext.chunks_exact(16)) {
+                block.copy_from_slice(encrypted);
+                cipher.decrypt_block(block.into());
+            }
+            if blocks[2] != PADDING {
+                return Ok(None);
+            }
+            let plain = blocks[..2].as_flattened();
+            SecretArray::from_fn_in_place(|copy| copy.copy_from_slice(plain)).map(Some)
+        })
+    })
 }
 
 #[cfg(test)]

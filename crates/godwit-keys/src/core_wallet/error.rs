@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use godwit_secret::LockError;
+use godwit_secret::{LockError, Releasable};
 use godwit_stream::DecodeError;
 
 use super::sqlite::DatabaseError;
@@ -104,6 +104,8 @@ impl fmt::Display for CoreWalletError {
         }
     }
 }
+
+impl Releasable for CoreWalletError {}
 
 impl Error for CoreWalletError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use godwit_secret::residue::{Needle, NeedleError};
-use godwit_secret::{SecretArray, SecretSlice, SecretString, run_on_secret_stack};
+use godwit_secret::{Declassified, SecretArray, SecretSlice, SecretString, run_on_secret_stack};
 
 use super::decrypt::{decrypt, stretch};
 use super::records::MasterKey;
@@ -19,7 +19,7 @@ pub fn core_wallet_needles(
     path: &Path,
     passphrase: Option<&SecretString>,
 ) -> Result<Vec<Needle>, CoreWalletError> {
-    run_on_secret_stack(|| {
+    let needles = run_on_secret_stack(|| {
         let (_, mut records) = read(path)?;
         assemble::unlock(&mut records, passphrase)?;
         let mut needles = Vec::new();
@@ -35,8 +35,9 @@ pub fn core_wallet_needles(
             let name = format!("key {} of the wallet", index + 1);
             needles.push(key.needle(&name).map_err(CoreWalletError::from_key)?);
         }
-        Ok(needles)
-    })?
+        Ok::<_, CoreWalletError>(Declassified(needles))
+    })??;
+    Ok(needles.0)
 }
 
 /// A key of AES. Its schedule starts with one half; that of decryption ends with the other.

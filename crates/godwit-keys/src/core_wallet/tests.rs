@@ -6,7 +6,7 @@ mod synthetic;
 use std::path::PathBuf;
 
 use bitcoin::NetworkKind;
-use godwit_secret::SecretSlice;
+use godwit_secret::{Declassified, SecretSlice};
 use godwit_testdata::shared_data;
 use serde_json::Value;
 
@@ -65,7 +65,7 @@ pub(crate) fn private_texts(path: &Path, passphrase: Option<&SecretString>) -> V
         let scan = scan(&record.text).expect("a descriptor");
         let (text, _) = assemble::private_text(&record.text, &scan, &records.plain, network.into())
             .expect("memory");
-        text.expose_secret(|text| String::from_utf8(text.to_vec()).expect("text"))
+        text.expose_secret(|text| Declassified(String::from_utf8(text.to_vec()).expect("text"))).0
     });
     sorted(texts)
 }
@@ -87,7 +87,11 @@ pub(crate) fn exported(keys: &[StoredKey]) -> Vec<String> {
         StoredKey::Extended { key, .. } => key.to_base58(),
         StoredKey::Single { key, compressed } => to_wif(key, NetworkKind::Test, *compressed),
     });
-    sorted(texts.map(|text| text.expect("memory").expose_secret(str::to_owned)))
+    sorted(
+        texts.map(|text| {
+            text.expect("memory").expose_secret(|text| Declassified(text.to_owned())).0
+        }),
+    )
 }
 
 #[test]
@@ -130,7 +134,7 @@ fn the_passphrase_must_be_the_right_one() {
         encrypted += 1;
         let error = import_core_wallet(&expected.path, None).err();
         assert!(matches!(error, Some(CoreWalletError::PassphraseNeeded)));
-        let right = passphrase.expose_secret(str::to_owned);
+        let right = passphrase.expose_secret(|text| Declassified(text.to_owned())).0;
         for wrong in [String::new(), format!("{right} "), right.to_uppercase()] {
             let error = import_core_wallet(&expected.path, Some(&secret(&wrong))).err();
             assert!(matches!(error, Some(CoreWalletError::WrongPassphrase)), "{wrong:?}");

@@ -1,5 +1,7 @@
 //! The checksum of descriptors (BIP380).
 
+use godwit_secret::{LockError, SecretArray, SecretBytes};
+
 /// Number of characters behind the `#`.
 pub(crate) const LENGTH: usize = 8;
 
@@ -33,6 +35,25 @@ pub(crate) fn checksum(text: &[u8]) -> Result<[u8; LENGTH], usize> {
     }
     register ^= 1;
     Ok(std::array::from_fn(|i| OUTPUT[(register >> (5 * (LENGTH - 1 - i)) & 31) as usize]))
+}
+
+/// Puts `#` and the checksum behind a private descriptor; returns whether it consists of characters of
+/// descriptors, without which there is none. The checksum tells of the keys: it stays in locked memory.
+/// Runs on a secret stack.
+pub(crate) fn append_to_secret(text: &mut SecretBytes) -> Result<bool, LockError> {
+    let mut sum = SecretArray::<LENGTH>::zeroed()?;
+    let has_one = text.expose_secret(|text| match checksum(text) {
+        Ok(computed) => {
+            sum.expose_secret_mut(|sum| *sum = computed);
+            true
+        }
+        Err(_) => false,
+    });
+    if has_one {
+        text.push(b'#')?;
+        text.extend_from_secret(&sum)?;
+    }
+    Ok(has_one)
 }
 
 /// Multiplies the polynomial of eight 5-bit coefficients by x, reduces it and adds `symbol`.

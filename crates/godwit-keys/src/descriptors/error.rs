@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::fmt;
 
-use godwit_secret::LockError;
+use godwit_secret::{LockError, Releasable};
 
 use crate::KeyError;
 
@@ -156,6 +156,8 @@ impl fmt::Display for DescriptorError {
         }
     }
 }
+
+impl Releasable for DescriptorError {}
 
 impl Error for DescriptorError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

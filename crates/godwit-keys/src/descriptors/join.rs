@@ -2,10 +2,10 @@
 
 use bitcoin::NetworkKind;
 use bitcoin::bip32::ChildNumber;
-use godwit_secret::{SecretBytes, SecretSlice, SecretString};
+use godwit_secret::{Releasable, SecretBytes, SecretSlice, SecretString};
 
 use super::DescriptorError;
-use super::checksum::checksum;
+use super::checksum;
 use super::key_expression::{KeyExpression, KeyKind, Origin, Wildcard, public_text};
 use super::scan::scan;
 use super::split::{self, Parts};
@@ -22,6 +22,14 @@ struct Private {
     behind: String,
 }
 
+/// A private descriptor, and the keys in it.
+struct Joined {
+    text: SecretBytes,
+    keys: Vec<StoredKey>,
+}
+
+impl Releasable for Joined {}
+
 /// The private descriptor that a split makes this public one of, as Core's `listdescriptors` with
 /// private keys prints it, and the keys in it. `None` when there is none: `keys` are not those of it, or
 /// it comes from a descriptor with more paths in a way that one alone does not have.
@@ -30,7 +38,7 @@ pub(crate) fn join(
     keys: &[StoredKey],
     network: NetworkKind,
 ) -> Result<Option<(SecretBytes, Vec<StoredKey>)>, KeyError> {
-    guarded(|| {
+    let joined = guarded(|| {
         let bytes = public.as_bytes();
         let Ok(scan) = scan(bytes) else { return Ok(None) };
         let mut joined = SecretBytes::new();
@@ -44,17 +52,18 @@ pub(crate) fn join(
             end = expression.key.end;
         }
         joined.extend_from_slice(&bytes[end..scan.body])?;
-        let Ok(sum) = joined.expose_secret(checksum) else { return Ok(None) };
-        joined.push(b'#')?;
-        joined.extend_from_slice(&sum)?;
+        if !checksum::append_to_secret(&mut joined)? {
+            return Ok(None);
+        }
         match split::split(SecretSlice::from(&joined), network) {
             Ok(Parts { texts, keys }) if texts == [public] && !keys.is_empty() => {
-                Ok(Some((joined, keys)))
+                Ok(Some(Joined { text: joined, keys }))
             }
             Err(DescriptorError::Memory(error)) => Err(error.into()),
             _ => Ok(None),
         }
-    })
+    })?;
+    Ok(joined.map(|Joined { text, keys }| (text, keys)))
 }
 
 fn private(

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use bitcoin::NetworkKind;
 use bitcoin::bip32::{ChildNumber, KeySource, Xpub};
 use bitcoin::secp256k1::XOnlyPublicKey;
-use godwit_secret::SecretSlice;
+use godwit_secret::{Declassified, Releasable, SecretSlice};
 
 use super::DescriptorError;
 use super::checksum;
@@ -20,6 +20,8 @@ pub(crate) struct Parts {
     pub(crate) keys: Vec<StoredKey>,
 }
 
+impl Releasable for Parts {}
+
 /// What a key expression stands for.
 enum Key {
     Private(StoredKey),
@@ -29,7 +31,7 @@ enum Key {
 
 /// Splits the text of a descriptor.
 pub(crate) fn split(text: SecretSlice<'_>, network: NetworkKind) -> Result<Parts, DescriptorError> {
-    let scan = text.expose_secret(scan)?;
+    let scan = text.expose_secret(|text| scan(text).map(Declassified))?.0;
     let branches = scan.keys.iter().map(|key| key.paths.len()).max().unwrap_or(1);
     if scan.keys.iter().any(|key| ![1, branches].contains(&key.paths.len())) {
         return Err(DescriptorError::PathCount);
@@ -89,7 +91,7 @@ pub(crate) fn append_checksum(text: &mut String) {
 /// Appends what stands between keys: names, brackets, numbers and hashes.
 fn push_frame(public: &mut String, text: SecretSlice<'_>, start: usize, end: usize) {
     let frame = text.get(start..end).expect("key expressions stand one behind the other");
-    frame.expose_secret(|bytes| public.extend(bytes.iter().copied().map(char::from)));
+    public.push_str(&public_string(frame));
 }
 
 fn read_key(
@@ -164,9 +166,9 @@ fn private_key(position: usize, error: KeyError) -> DescriptorError {
     }
 }
 
-/// Text of a public key.
-fn public_string(key: SecretSlice<'_>) -> String {
-    key.expose_secret(|bytes| bytes.iter().copied().map(char::from).collect())
+/// Text of a public key, or of what stands between keys.
+fn public_string(text: SecretSlice<'_>) -> String {
+    text.expose_secret(|bytes| Declassified(bytes.iter().copied().map(char::from).collect())).0
 }
 
 /// A key expression with a public key instead of its private one.

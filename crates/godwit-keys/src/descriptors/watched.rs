@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use bitcoin::NetworkKind;
-use godwit_secret::{SecretSlice, SecretString, run_on_secret_stack};
+use godwit_secret::{Declassified, SecretSlice, SecretString, run_on_secret_stack};
 
 use super::key_expression::{KeyExpression, KeyKind};
 use super::policy::descriptor_of;
@@ -24,7 +24,7 @@ pub fn watched_descriptors(
     text: SecretSlice<'_>,
     network: NetworkKind,
 ) -> Result<Vec<PublicDescriptor>, DescriptorError> {
-    let text = run_on_secret_stack(|| public_text(text))??;
+    let text = run_on_secret_stack(|| public_text(text).map(Declassified))??.0;
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let policy = match &lines[..] {
         [template, keys @ ..] if template.contains('@') => Some(descriptor_of(template, keys)?),
@@ -58,7 +58,7 @@ pub(super) fn public_text(text: SecretSlice<'_>) -> Result<String, DescriptorErr
     if length > MAX_DESCRIPTOR_SIZE {
         return Err(DescriptorError::TooLong { length });
     }
-    let lines = text.expose_secret(lines_of);
+    let lines = text.expose_secret(|text| Declassified(lines_of(text))).0;
     if lines.len() > MAX_LINES {
         return Err(DescriptorError::TooLong { length });
     }
@@ -73,10 +73,11 @@ pub(super) fn public_text(text: SecretSlice<'_>) -> Result<String, DescriptorErr
         lines => lines.iter().try_for_each(|line| check_descriptor(*line))?,
     }
     // Every character of it was looked at.
-    text.expose_secret(|bytes| match str::from_utf8(bytes) {
-        Ok(text) => Ok(text.to_owned()),
+    let public = text.expose_secret(|bytes| match str::from_utf8(bytes) {
+        Ok(text) => Ok(Declassified(text.to_owned())),
         Err(error) => Err(DescriptorError::Character { position: error.valid_up_to() + 1 }),
-    })
+    });
+    Ok(public?.0)
 }
 
 /// Where lines stand that are not empty, without the space around them.
@@ -92,7 +93,7 @@ fn lines_of(text: &[u8]) -> Vec<Range<usize>> {
 
 /// A descriptor has public keys alone, and functions that there are.
 fn check_descriptor(line: SecretSlice<'_>) -> Result<(), DescriptorError> {
-    let scan = line.expose_secret(scan)?;
+    let scan = line.expose_secret(|line| scan(line).map(Declassified))?.0;
     scan.keys.iter().try_for_each(|key| check_public(line, key))?;
     line.expose_secret(|line| {
         let ends = (0..line.len()).filter(|end| line[*end] == b'(');
@@ -188,7 +189,8 @@ fn check_template(line: &[u8]) -> Result<(), DescriptorError> {
 
 /// A line that is an extended public key from its origin to its end.
 fn check_key(line: SecretSlice<'_>) -> Result<(), DescriptorError> {
-    let key = line.expose_secret(|line| KeyExpression::parse(line, 0..line.len(), false))?;
+    let parse = |line: &[u8]| KeyExpression::parse(line, 0..line.len(), false).map(Declassified);
+    let key = line.expose_secret(parse)?.0;
     match key.kind {
         KeyKind::ExtendedPublic => check_public(line, &key),
         _ => Err(DescriptorError::NotPublic { position: key.position() }),

@@ -1,5 +1,6 @@
 use std::str::FromStr;
 
+use godwit_secret::Declassified;
 use proptest::prelude::*;
 
 use super::*;
@@ -55,10 +56,14 @@ const MARK: Mark = Mark { id: [9; 16], generation: 3 };
 /// Behind the mark.
 fn content(entries: &[Entry]) -> Vec<u8> {
     let content = encode(&MARK, entries).expect("memory");
-    let (mark, content) = content.expose_secret(|bytes| {
-        let (mark, content) = bytes.split_at(24);
-        (mark.to_vec(), content.to_vec())
-    });
+    let (mark, content) = content
+        .expose_secret(|bytes| {
+            Declassified({
+                let (mark, content) = bytes.split_at(24);
+                (mark.to_vec(), content.to_vec())
+            })
+        })
+        .0;
     assert_eq!(mark, [&[9; 16][..], &[3, 0, 0, 0, 0, 0, 0, 0]].concat());
     content
 }

@@ -18,7 +18,7 @@ fn parsed(text: &str) -> Result<ExtendedPrivateKey, KeyError> {
 }
 
 fn text(key: &ExtendedPrivateKey) -> String {
-    key.to_base58().expect("memory").expose_secret(str::to_owned)
+    key.to_base58().expect("memory").expose_secret(|text| Declassified(text.to_owned())).0
 }
 
 fn path(text: &str) -> DerivationPath {
@@ -67,8 +67,11 @@ fn invalid_keys_of_bip32_are_refused() {
 
 fn payload(change: impl FnOnce(&mut Vec<u8>)) -> Result<(), KeyError> {
     let root = ExtendedPrivateKey::from_seed(&secret(&[7; 32]), NetworkKind::Main);
-    let mut bytes =
-        root.and_then(|key| key.to_bytes()).expect("memory").expose_secret(<[u8]>::to_vec);
+    let mut bytes = root
+        .and_then(|key| key.to_bytes())
+        .expect("memory")
+        .expose_secret(|bytes| Declassified(bytes.to_vec()))
+        .0;
     change(&mut bytes);
     parsed(&bitcoin::base58::encode_check(&bytes)).map(|_| ())
 }
@@ -162,11 +165,14 @@ fn an_origin_must_fit_its_key() {
     let text_of = |path: &str| {
         let path: DerivationPath = path.parse().expect("a path");
         let key = root.derive(path.as_ref()).expect("a key");
-        key.to_base58().expect("memory").expose_secret(str::to_owned)
+        key.to_base58().expect("memory").expose_secret(|text| Declassified(text.to_owned())).0
     };
     let account = text_of("84h/1h/0h");
     let (key, origin) = parse(&format!("[{fingerprint}/84h/1h/0h]{account}")).expect("it fits");
-    assert_eq!(key.to_base58().expect("memory").expose_secret(str::to_owned), account);
+    assert_eq!(
+        key.to_base58().expect("memory").expose_secret(|text| Declassified(text.to_owned())).0,
+        account
+    );
     assert_eq!(origin, Some((fingerprint, "84h/1h/0h".parse().expect("a path"))));
     assert_eq!(parse(&account).expect("a key").1, None);
     assert_eq!(parse(&format!("[{fingerprint}]{}", text_of(""))).expect("a root").1, None);

@@ -24,7 +24,7 @@ fn sealed(content: &[u8]) -> Vec<u8> {
 fn opened(file: &[u8], word: &str) -> Result<Vec<u8>, KeyFileError> {
     let header = Header::read(file)?;
     let content = FileKey::of(&passphrase(word), &header)?.open(&header, file)?;
-    Ok(content.expose_secret(<[u8]>::to_vec))
+    Ok(content.expose_secret(|bytes| Declassified(bytes.to_vec())).0)
 }
 
 /// Gives a changed file the checksum of what it holds.

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use bitcoin::NetworkKind;
+use godwit_secret::Declassified;
 use godwit_testdata::shared_file;
 use proptest::prelude::*;
 
@@ -16,7 +17,7 @@ fn parsed(text: &str) -> Result<Mnemonic, KeyError> {
 }
 
 fn words(mnemonic: &Mnemonic) -> String {
-    mnemonic.text().expose_secret(str::to_owned)
+    mnemonic.text().expose_secret(|text| Declassified(text.to_owned())).0
 }
 
 fn from_entropy(entropy: &[u8]) -> Mnemonic {
@@ -25,7 +26,11 @@ fn from_entropy(entropy: &[u8]) -> Mnemonic {
 }
 
 fn seed(mnemonic: &Mnemonic, passphrase: &str) -> Vec<u8> {
-    mnemonic.seed(&secret(passphrase)).expect("memory").expose_secret(<[u8]>::to_vec)
+    mnemonic
+        .seed(&secret(passphrase))
+        .expect("memory")
+        .expose_secret(|bytes| Declassified(bytes.to_vec()))
+        .0
 }
 
 #[test]
@@ -39,12 +44,12 @@ fn vectors_of_bip39_give_their_seeds() {
         assert_eq!(words(&from_entropy(&hex::decode(entropy).expect("hex"))), *text);
         assert_eq!(words(&mnemonic), *text);
         let seed = mnemonic.seed(&secret("TREZOR")).expect("memory");
-        assert_eq!(seed.expose_secret(|seed| hex::encode(seed)), *seed_hex);
+        assert_eq!(seed.expose_secret(|seed| Declassified(hex::encode(seed))).0, *seed_hex);
         let root =
             ExtendedPrivateKey::from_mnemonic(&mnemonic, &secret("TREZOR"), NetworkKind::Main)
                 .expect("valid");
         let root_text = root.to_base58().expect("memory");
-        assert_eq!(root_text.expose_secret(str::to_owned), *xprv);
+        assert_eq!(root_text.expose_secret(|text| Declassified(text.to_owned())).0, *xprv);
     }
     for [_, text, ..] in vectors["french"].iter().chain(&vectors["japanese"]) {
         assert!(parsed(text).is_err(), "only the English list is known");

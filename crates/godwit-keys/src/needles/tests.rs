@@ -3,7 +3,7 @@ use std::hint::black_box;
 use bitcoin::NetworkKind;
 use bitcoin::secp256k1::Secp256k1;
 use godwit_secret::residue::scan;
-use godwit_secret::{SecretSlice, SecretString};
+use godwit_secret::{Declassified, SecretSlice, SecretString};
 
 use super::*;
 
@@ -24,10 +24,10 @@ fn forms_at(needle: &Needle, leak: &[u8]) -> Vec<String> {
 fn a_key_is_found_as_signing_and_exports_have_it() {
     let key = private_key();
     let needle = key.needle("key").expect("memory");
-    let raw = key.secret().expose_secret(|key| key.to_vec());
+    let raw = key.secret().expose_secret(|key| Declassified(key.to_vec())).0;
     assert_eq!(forms_at(&needle, &raw), ["raw"]);
     let wif = to_wif(&key, NetworkKind::Main, false).expect("memory");
-    let wif = wif.expose_secret(str::to_owned);
+    let wif = wif.expose_secret(|text| Declassified(text.to_owned())).0;
     assert_eq!(forms_at(&needle, wif.as_bytes()), ["WIF"]);
     let negated = SecretKey::from_slice(&raw).expect("a key").negate().secret_bytes();
     assert_eq!(forms_at(&needle, &negated), ["negated"]);
@@ -41,7 +41,8 @@ fn an_extended_key_is_found_in_its_text() {
     let seed = SecretBytes::random(32).expect("memory");
     let key = ExtendedPrivateKey::from_seed(&seed, NetworkKind::Test).expect("a key");
     let needle = key.needle("key").expect("memory");
-    let text = key.to_base58().expect("memory").expose_secret(str::to_owned);
+    let text =
+        key.to_base58().expect("memory").expose_secret(|text| Declassified(text.to_owned())).0;
     assert_eq!(forms_at(&needle, text.as_bytes()), ["extended key"]);
     let stored = StoredKey::Extended { key, origin: None };
     let needle = stored.needle("key").expect("memory");
@@ -55,21 +56,27 @@ fn words_are_found_in_text_and_numbers() {
     text.push_str("about").expect("memory");
     let mnemonic = Mnemonic::parse(SecretSlice::from(&text)).expect("words");
     let [words, _] = mnemonic.needles("wallet").expect("memory");
-    let lines = text.expose_secret(|text| text.replace(' ', "\n"));
+    let lines = text.expose_secret(|text| Declassified(text.replace(' ', "\n"))).0;
     assert_eq!(forms_at(&words, lines.as_bytes()), ["words"]);
 
     let fresh = Mnemonic::generate(24).expect("memory");
     let numbers = fresh.numbers().expect("memory");
-    let wide: Vec<u8> = numbers.expose_secret(|numbers| {
-        numbers.chunks(2).flat_map(|number| [number[0], number[1], 0, 0]).collect()
-    });
+    let wide: Vec<u8> = numbers
+        .expose_secret(|numbers| {
+            Declassified({
+                numbers.chunks(2).flat_map(|number| [number[0], number[1], 0, 0]).collect()
+            })
+        })
+        .0;
     let [words, entropy] = fresh.needles("wallet").expect("memory");
     assert_eq!(forms_at(&words, &wide), ["numbers of 4"]);
-    let leak = fresh.entropy().expect("memory").expose_secret(<[u8]>::to_vec);
+    let leak =
+        fresh.entropy().expect("memory").expose_secret(|bytes| Declassified(bytes.to_vec())).0;
     assert_eq!(leak.len(), 32);
     assert_eq!(forms_at(&entropy, &leak), ["raw"]);
     let seed = fresh.seed_needle("seed", &text).expect("memory");
-    let leak = fresh.seed(&text).expect("memory").expose_secret(<[u8]>::to_vec);
+    let leak =
+        fresh.seed(&text).expect("memory").expose_secret(|bytes| Declassified(bytes.to_vec())).0;
     assert_eq!(leak.len(), 64);
     assert_eq!(forms_at(&seed, &leak), ["raw"]);
 }

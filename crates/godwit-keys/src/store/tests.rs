@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::thread;
 
 use bitcoin::bip32::{DerivationPath, Fingerprint};
-use godwit_secret::SecretBytes;
+use godwit_secret::{Declassified, SecretBytes};
 use tempfile::TempDir;
 
 use super::*;
@@ -269,12 +269,17 @@ fn secrets_go_out_as_text_one_a_line() {
     let keys = vec![single(true), single(false), extended];
     let of_keys = store.insert(Entry { keys, ..entry(5) }).expect("written");
     let mnemonic = Mnemonic::generate(12).expect("memory");
-    let expected_words = mnemonic.text().expose_secret(|text| format!("{text}\n"));
+    let expected_words = mnemonic.text().expose_secret(|text| Declassified(format!("{text}\n"))).0;
     let words = Some(Words { mnemonic, with_passphrase: false });
     let of_words = store.insert(Entry { words, ..entry(6) }).expect("written");
 
     assert_eq!(text_of(&store, of_words), expected_words);
-    let number = root(5).private_key().expect("memory").secret().expose_secret(|number| *number);
+    let number = root(5)
+        .private_key()
+        .expect("memory")
+        .secret()
+        .expose_secret(|number| Declassified(*number))
+        .0;
     let library = bitcoin::PrivateKey::from_slice(&number, NetworkKind::Test).expect("in range");
     let uncompressed = bitcoin::PrivateKey { compressed: false, ..library };
     let xprv = bitcoin::bip32::Xpriv::new_master(NetworkKind::Test, &[5; 32]).expect("valid");

@@ -8,7 +8,7 @@
 
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
-use godwit_secret::{SecretArray, SecretBox, cleanse};
+use godwit_secret::{Declassified, Releasable, SecretArray, SecretBox, cleanse};
 use subtle::ConstantTimeEq;
 
 use super::mac::{Mac, TAG_SIZE};
@@ -124,7 +124,7 @@ impl PacketKey {
     }
 
     /// Shows the one-time key of the next packet's tag.
-    pub(super) fn expose_tag_key<R>(&self, f: impl FnOnce(&[u8; 32]) -> R) -> R {
+    pub(super) fn expose_tag_key<R: Releasable>(&self, f: impl FnOnce(&[u8; 32]) -> R) -> R {
         let mut tag_key = [0; 32];
         self.key.expose_secret(|key| {
             stream_of_key(key, self.nonce(), 0).apply_keystream(&mut tag_key);
@@ -134,9 +134,9 @@ impl PacketKey {
         result
     }
 
-    /// The keystream of the next packet from its byte `at` on.
-    fn stream_of_key(&self, at: u64) -> ChaCha20 {
-        self.key.expose_secret(|key| stream_of_key(key, self.nonce(), FIRST_BLOCK + at))
+    /// Gives `f` the keystream of the next packet from its byte `at` on.
+    fn expose_stream<R: Releasable>(&self, at: u64, f: impl FnOnce(&mut ChaCha20) -> R) -> R {
+        self.key.expose_secret(|key| f(&mut stream_of_key(key, self.nonce(), FIRST_BLOCK + at)))
     }
 
     fn advance(&mut self) {
@@ -161,14 +161,18 @@ impl Sealer {
 
     /// Encrypts the next packet, which consists of these parts, in place, and returns its tag.
     pub(super) fn seal(&mut self, parts: [&mut [u8]; 2], additional: &[u8]) -> [u8; TAG_SIZE] {
-        let mut mac = self.0.expose_tag_key(|key| Mac::new(key, additional));
-        let mut cipher = self.0.stream_of_key(0);
-        for step in parts.into_iter().flat_map(|part| part.chunks_mut(STEP)) {
-            cipher.apply_keystream(step);
-            mac.update(step);
-        }
+        let tag = self.0.expose_tag_key(|key| {
+            let mut mac = Mac::new(key, additional);
+            self.0.expose_stream(0, |cipher| {
+                for step in parts.into_iter().flat_map(|part| part.chunks_mut(STEP)) {
+                    cipher.apply_keystream(step);
+                    mac.update(step);
+                }
+            });
+            Declassified(mac.finish())
+        });
         self.0.advance();
-        mac.finish()
+        tag.0
     }
 
     /// A decryptor for the same packets.
@@ -202,33 +206,36 @@ impl Opener {
     /// Begins the next packet.
     pub(super) fn begin(&mut self, additional: &[u8]) {
         self.opened = 0;
-        let fresh = self.key.expose_tag_key(|key| Mac::new(key, additional));
-        self.mac.expose_secret_mut(|mac| *mac = fresh);
+        self.key.expose_tag_key(|key| {
+            self.mac.expose_secret_mut(|mac| *mac = Mac::new(key, additional));
+        });
     }
 
     /// Decrypts the next bytes of the packet in place. They must not be trusted before
     /// [`finish`](Self::finish).
     pub(super) fn open(&mut self, bytes: &mut [u8]) {
-        let mut cipher = self.key.stream_of_key(self.opened);
+        let at = self.opened;
         self.opened += bytes.len() as u64;
-        self.mac.expose_secret_mut(|mac| {
-            for step in bytes.chunks_mut(STEP) {
-                mac.update(step);
-                cipher.apply_keystream(step);
-            }
+        self.key.expose_stream(at, |cipher| {
+            self.mac.expose_secret_mut(|mac| {
+                for step in bytes.chunks_mut(STEP) {
+                    mac.update(step);
+                    cipher.apply_keystream(step);
+                }
+            });
         });
     }
 
     /// Ends the packet; returns whether it is what the other side sent. The next one has to
     /// [`begin`](Self::begin).
     pub(super) fn finish(&mut self, tag: &[u8; TAG_SIZE]) -> bool {
-        let expected = self.mac.expose_secret_mut(|mac| {
+        let is_sent = self.mac.expose_secret_mut(|mac| {
             let expected = mac.finish();
             *mac = Mac::idle();
-            expected
+            bool::from(expected.ct_eq(tag))
         });
         self.key.advance();
-        expected.ct_eq(tag).into()
+        is_sent
     }
 }
 

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use godwit_secret::{LockError, SecretArray, SecretBox, between_steps, cleanse};
+use godwit_secret::{Declassified, LockError, SecretArray, SecretBox, between_steps, cleanse};
 use hkdf::Hkdf;
 use secp256k1::ellswift::{ElligatorSwift, ElligatorSwiftParty};
 use secp256k1::{Secp256k1, SecretKey, VerifyOnly};
@@ -118,9 +118,9 @@ impl Handshake {
         magic: [u8; 4],
     ) -> Result<Self, V2Error> {
         let public = on_wiped_stack::<HANDSHAKE_STACK, _>(|| {
-            key.expose_secret(|key| public_key(key, encoding))
+            key.expose_secret(|key| public_key(key, encoding).map(Declassified))
         });
-        Self::with_public_key(key, public.ok_or(V2Error::Key)?, initiator, magic)
+        Self::with_public_key(key, public.ok_or(V2Error::Key)?.0, initiator, magic)
     }
 
     /// `public` must be an encoding of `key`'s public key.
@@ -145,50 +145,63 @@ impl Handshake {
     }
 
     pub(super) fn derive(self, theirs: &[u8; PUBLIC_KEY_SIZE]) -> Session {
-        let mut shared = self.key.expose_secret(|key| self.shared_secret(key, theirs));
-        let hkdf = Hkdf::<Sha256>::new(Some(&[SALT, &self.magic].concat()), &shared);
-        cleanse(&mut shared);
-        let expand = |label: &str, target: &mut [u8; 32]| {
-            hkdf.expand(label.as_bytes(), target).expect("32 bytes are not too many");
-        };
-        let Keys { mut send_length, mut send_packet, mut receive_length, .. } = self.keys;
-        let mut receive_packet = self.keys.receive_packet;
-        let (ours, others) = match self.initiator {
-            true => (["initiator_L", "initiator_P"], ["responder_L", "responder_P"]),
-            false => (["responder_L", "responder_P"], ["initiator_L", "initiator_P"]),
-        };
-        send_length.expose_secret_mut(|key| expand(ours[0], key));
-        send_packet.expose_secret_mut(|key| expand(ours[1], key));
-        receive_length.expose_secret_mut(|key| expand(others[0], key));
-        receive_packet.expose_secret_mut(|key| expand(others[1], key));
-        let (mut terminators, mut session_id) = ([0; 32], [0; 32]);
-        expand("garbage_terminators", &mut terminators);
-        expand("session_id", &mut session_id);
-        let (first, second) = terminators.split_at(TERMINATOR_SIZE);
-        let (send, receive) = if self.initiator { (first, second) } else { (second, first) };
-        Session {
-            send_length: LengthCipher::new(send_length),
-            send_packet: Sealer::new(send_packet),
-            receive_length: LengthCipher::new(receive_length),
-            receive_packet: Opener::new(receive_packet, self.keys.mac),
-            send_terminator: send.try_into().expect("half of the bytes"),
-            receive_terminator: receive.try_into().expect("half of the bytes"),
-            session_id,
-        }
+        let Self { key, public, initiator, magic, keys } = self;
+        key.expose_secret(|key| {
+            let mut shared = shared_secret(key, public, *theirs, initiator);
+            let hkdf = Hkdf::<Sha256>::new(Some(&[SALT, &magic].concat()), &shared);
+            cleanse(&mut shared);
+            session(&hkdf, keys, initiator)
+        })
     }
+}
 
-    fn shared_secret(&self, key: &[u8; 32], theirs: &[u8; PUBLIC_KEY_SIZE]) -> [u8; 32] {
-        let mut key = SecretKey::from_slice(key).expect("in range: it has a public key");
-        let ours = ElligatorSwift::from_array(self.public);
-        let theirs = ElligatorSwift::from_array(*theirs);
-        let (first, second, party) = match self.initiator {
-            true => (ours, theirs, ElligatorSwiftParty::A),
-            false => (theirs, ours, ElligatorSwiftParty::B),
-        };
-        let shared = ElligatorSwift::shared_secret(first, second, key, party, None);
-        key.non_secure_erase();
-        shared.to_secret_bytes()
+/// The keys of a session, into the room for them.
+fn session(hkdf: &Hkdf<Sha256>, keys: Keys, initiator: bool) -> Session {
+    let expand = |label: &str, target: &mut [u8; 32]| {
+        hkdf.expand(label.as_bytes(), target).expect("32 bytes are not too many");
+    };
+    let Keys { mut send_length, mut send_packet, mut receive_length, mut receive_packet, mac } =
+        keys;
+    let (ours, others) = match initiator {
+        true => (["initiator_L", "initiator_P"], ["responder_L", "responder_P"]),
+        false => (["responder_L", "responder_P"], ["initiator_L", "initiator_P"]),
+    };
+    send_length.expose_secret_mut(|key| expand(ours[0], key));
+    send_packet.expose_secret_mut(|key| expand(ours[1], key));
+    receive_length.expose_secret_mut(|key| expand(others[0], key));
+    receive_packet.expose_secret_mut(|key| expand(others[1], key));
+    let (mut terminators, mut session_id) = ([0; 32], [0; 32]);
+    expand("garbage_terminators", &mut terminators);
+    expand("session_id", &mut session_id);
+    let (first, second) = terminators.split_at(TERMINATOR_SIZE);
+    let (send, receive) = if initiator { (first, second) } else { (second, first) };
+    Session {
+        send_length: LengthCipher::new(send_length),
+        send_packet: Sealer::new(send_packet),
+        receive_length: LengthCipher::new(receive_length),
+        receive_packet: Opener::new(receive_packet, mac),
+        send_terminator: send.try_into().expect("half of the bytes"),
+        receive_terminator: receive.try_into().expect("half of the bytes"),
+        session_id,
     }
+}
+
+fn shared_secret(
+    key: &[u8; 32],
+    ours: [u8; PUBLIC_KEY_SIZE],
+    theirs: [u8; PUBLIC_KEY_SIZE],
+    initiator: bool,
+) -> [u8; 32] {
+    let mut key = SecretKey::from_slice(key).expect("in range: it has a public key");
+    let ours = ElligatorSwift::from_array(ours);
+    let theirs = ElligatorSwift::from_array(theirs);
+    let (first, second, party) = match initiator {
+        true => (ours, theirs, ElligatorSwiftParty::A),
+        false => (theirs, ours, ElligatorSwiftParty::B),
+    };
+    let shared = ElligatorSwift::shared_secret(first, second, key, party, None);
+    key.non_secure_erase();
+    shared.to_secret_bytes()
 }
 
 /// `None` for a number that is no private key.

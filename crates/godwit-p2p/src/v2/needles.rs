@@ -1,7 +1,7 @@
 //! What a search of memory for the secrets of a connection looks for.
 
 use godwit_secret::residue::{Needle, NeedleError};
-use godwit_secret::{RandomError, SecretArray, run_on_secret_stack};
+use godwit_secret::{Declassified, RandomError, SecretArray, run_on_secret_stack};
 
 use super::cipher::PacketKey;
 use super::session::Session;
@@ -12,16 +12,16 @@ impl Session {
     pub(crate) fn needles(&self) -> Result<Vec<Needle>, NeedleError> {
         let made = run_on_secret_stack(|| {
             let (send, receive) = (self.send_packet.packet_key(), self.receive_packet.packet_key());
-            Ok(vec![
+            Ok::<_, NeedleError>(Declassified(vec![
                 Needle::new("key of lengths sent", self.send_length.key())?,
                 Needle::new("key of lengths received", self.receive_length.key())?,
                 Needle::new("key of packets sent", send.key())?,
                 Needle::new("key of packets received", receive.key())?,
                 tag_key("key of the next tag sent", send)?,
                 tag_key("key of the next tag received", receive)?,
-            ])
+            ]))
         });
-        made.map_err(RandomError::Memory)?
+        Ok(made.map_err(RandomError::Memory)??.0)
     }
 }
 

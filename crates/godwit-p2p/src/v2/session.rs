@@ -6,6 +6,8 @@
 //!
 //! Each function wipes what its computations left on the stack.
 
+use godwit_secret::Releasable;
+
 use super::cipher::{LENGTH_SIZE, LengthCipher, Opener, Sealer};
 use super::mac::TAG_SIZE;
 use super::stack::on_wiped_stack;
@@ -35,6 +37,8 @@ pub(crate) struct Session {
     pub(super) receive_terminator: [u8; TERMINATOR_SIZE],
     pub(super) session_id: [u8; 32],
 }
+
+impl Releasable for Session {}
 
 impl Session {
     /// The terminator of our garbage.

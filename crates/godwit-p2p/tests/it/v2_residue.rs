@@ -4,7 +4,7 @@ use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
 use godwit_p2p::{Command, Protocol, Receive, ReceiveLimits, Transport, V2Secrets};
 use godwit_secret::residue::{Finding, Needle, scan};
-use godwit_secret::{SecretArray, run_on_secret_stack};
+use godwit_secret::{Declassified, SecretArray, run_on_secret_stack};
 use godwit_stream::{BufferPool, DataStream, PoolLimits};
 use hkdf::Hkdf;
 use secp256k1::SecretKey;
@@ -58,10 +58,12 @@ pub(crate) fn transport(key: &Secret, initiator: bool) -> (Transport, [u8; 64]) 
     // The same encoding again.
     let public = run_on_secret_stack(|| {
         let context = secp256k1::Secp256k1::new();
-        let key = key.expose_secret(|key| SecretKey::from_slice(key).expect("a key"));
-        ElligatorSwift::from_seckey(&context, key, Some([5; 32])).to_array()
+        key.expose_secret(|key| {
+            let key = SecretKey::from_slice(key).expect("a key");
+            Declassified(ElligatorSwift::from_seckey(&context, key, Some([5; 32])).to_array())
+        })
     });
-    (transport, public.expect("locked memory"))
+    (transport, public.expect("locked memory").0)
 }
 
 /// Lets `to` read what `from` writes: messages that came.
@@ -106,7 +108,8 @@ pub(crate) fn keystream(key: &Secret, packet: u32, epoch: u64, from: u64) -> Sec
 pub(crate) fn keys(key: &Secret, public: [u8; 64], theirs: [u8; 64], packets: u64) -> Keys {
     let (mut passed, mut present) = (Vec::new(), Vec::new());
     let [ours, theirs] = [public, theirs].map(ElligatorSwift::from_array);
-    let private = key.expose_secret(|key| SecretKey::from_slice(key).expect("a key"));
+    let private =
+        key.expose_secret(|key| Declassified(SecretKey::from_slice(key).expect("a key"))).0;
     let party = ElligatorSwiftParty::A;
     let point =
         ElligatorSwift::shared_secret_with_hasher(ours, theirs, private, party, |x, _, _| {
@@ -117,7 +120,7 @@ pub(crate) fn keys(key: &Secret, public: [u8; 64], theirs: [u8; 64], packets: u6
     let shared = secret(|bytes| *bytes = shared.to_secret_bytes());
     let salt = [&b"bitcoin_v2_shared_secret"[..], &MAGIC].concat();
     let (extracted, hkdf) =
-        shared.expose_secret(|shared| Hkdf::<Sha256>::extract(Some(&salt), shared));
+        shared.expose_secret(|shared| Declassified(Hkdf::<Sha256>::extract(Some(&salt), shared))).0;
     passed.push(("shared".into(), shared));
     for (name, pad) in [("extracted", 0), ("inner pad", 0x36), ("outer pad", 0x5c)] {
         let padded = secret(|bytes| {
@@ -192,11 +195,11 @@ fn nothing_secret_of_an_encrypted_connection_lies_in_ordinary_memory() {
     assert_eq!(carry(&mut ours, &mut theirs), PACKETS as usize - 1);
     assert_eq!(carry(&mut theirs, &mut ours), PACKETS as usize - 1);
     let named = [("our key".to_owned(), our_key), ("their key".to_owned(), their_key)];
-    let (passed, present) = run_on_secret_stack(move || {
+    let Declassified((passed, present)) = run_on_secret_stack(move || {
         let Keys { passed, present } = keys(&named[0].1, public, other, PACKETS);
         let passed: Vec<Needle> = named.iter().chain(&passed).map(needle).collect();
         let present: Vec<Needle> = present.iter().map(needle).collect();
-        (passed, present)
+        Declassified((passed, present))
     })
     .expect("locked memory");
     assert_eq!((passed.len(), present.len()), (2 + 7 + 4 * 2, 4));
@@ -218,7 +221,10 @@ fn a_key_in_a_plain_cipher_is_found() {
     let key = random();
     let named = ("careless".to_owned(), key);
     let needles = [needle(&named)];
-    let cipher = named.1.expose_secret(|key| Box::new(ChaCha20::new(key.into(), &[0; 12].into())));
+    let cipher = named
+        .1
+        .expose_secret(|key| Declassified(Box::new(ChaCha20::new(key.into(), &[0; 12].into()))))
+        .0;
     drop(named);
     let findings = found(&needles);
     assert!(findings.iter().any(|finding| !finding.protected), "{:?}", shown(&findings));

@@ -6,7 +6,7 @@ use std::thread;
 
 use godwit_p2p::{Command, Receive, ReceiveLimits, Transport};
 use godwit_secret::residue::Needle;
-use godwit_secret::{SecretArray, run_on_secret_stack};
+use godwit_secret::{Declassified, SecretArray, run_on_secret_stack};
 
 use crate::v2_residue::{Keys, carry, found, keys, keystream, needle, random, secret, send};
 use crate::v2_residue::{Secret, shown, transport};
@@ -85,7 +85,7 @@ fn needles(private: [Secret; 2], [ours, theirs]: [[u8; 64]; 2]) -> Vec<Needle> {
         let private = [("our key".to_owned(), our_key), ("their key".to_owned(), their_key)];
         private.iter().chain(&passed).chain(&present).map(needle).chain(tags).collect()
     };
-    run_on_secret_stack(make).expect("locked memory")
+    run_on_secret_stack(|| Declassified(make())).expect("locked memory").0
 }
 
 #[test]

@@ -148,13 +148,17 @@ fn base58(secret: SecretSlice<'_>) -> Result<SecretBytes, LockError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Declassified;
 
     fn of(
         bytes: &[u8],
         encode: impl FnOnce(SecretSlice<'_>) -> Result<SecretBytes, LockError>,
     ) -> String {
         let encoded = encode(SecretSlice::new(bytes)).expect("memory");
-        encoded.expose_secret(|text| String::from_utf8(text.to_vec())).expect("digits")
+        encoded
+            .expose_secret(|text| Declassified(String::from_utf8(text.to_vec())))
+            .0
+            .expect("digits")
     }
 
     #[test]

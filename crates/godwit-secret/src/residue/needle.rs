@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::encodings::{self, SHORTEST};
 use crate::bytes::SecretBytes;
 use crate::random::RandomError;
+use crate::releasable::Releasable;
 use crate::slice::SecretSlice;
 
 /// A part of a form is told from this many bytes on. It is what an allocator that writes over the first 16
@@ -57,6 +58,10 @@ impl fmt::Display for NeedleError {
 }
 
 impl Error for NeedleError {}
+
+impl Releasable for NeedleError {}
+
+impl Releasable for Needle {}
 
 impl From<RandomError> for NeedleError {
     fn from(error: RandomError) -> Self {

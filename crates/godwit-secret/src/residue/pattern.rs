@@ -7,6 +7,7 @@ use super::encodings::SHORTEST;
 use super::needle::{Form, Needle};
 use super::scratch::Scratch;
 use crate::array::SecretArray;
+use crate::releasable::Declassified;
 
 /// Bits of the filter of anchors, at least and at most: what a processor has near, and two megabytes.
 const FILTER_BITS: RangeInclusive<usize> = 1 << 19..=1 << 24;
@@ -163,7 +164,7 @@ impl<'a> Patterns<'a> {
     }
 
     fn factor(&self) -> u64 {
-        self.multiplier.expose_secret(|bytes| u64::from_le_bytes(*bytes))
+        self.multiplier.expose_secret(|bytes| Declassified(u64::from_le_bytes(*bytes))).0
     }
 }
 

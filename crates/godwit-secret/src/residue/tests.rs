@@ -38,10 +38,14 @@ fn one_that_is_gone_is_nowhere() {
 fn leaks_are_found_in_every_form() {
     let secret = secret(32);
     let needle = Needle::new("key", &secret).expect("memory");
-    let leaks = secret.expose_secret(|bytes| {
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
-        (bytes.to_vec(), hex)
-    });
+    let leaks = secret
+        .expose_secret(|bytes| {
+            Declassified({
+                let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+                (bytes.to_vec(), hex)
+            })
+        })
+        .0;
     let report = scan(&[needle]).expect("a scan");
     black_box(&leaks);
     let mut places = places(&report);
@@ -64,16 +68,21 @@ fn what_libraries_make_of_a_key_is_found() {
         let inside = report.findings.iter().filter(|finding| range.contains(&finding.address));
         inside.map(|finding| finding.form.clone()).collect::<Vec<_>>()
     };
-    let reversed: Vec<u8> = secret.expose_secret(|bytes| bytes.iter().rev().copied().collect());
+    let reversed: Vec<u8> =
+        secret.expose_secret(|bytes| Declassified(bytes.iter().rev().copied().collect())).0;
     assert_eq!(found(&reversed), ["reversed"]);
     // The schedules of HMAC-SHA512 and of SHA-256 with the key at an odd place.
     for (width, form) in [(8, "words of 8"), (4, "words of 4")] {
-        let mut schedule =
-            [vec![0x36; 5], secret.expose_secret(<[u8]>::to_vec), vec![0; 27]].concat();
+        let mut schedule = [
+            vec![0x36; 5],
+            secret.expose_secret(|bytes| Declassified(bytes.to_vec())).0,
+            vec![0; 27],
+        ]
+        .concat();
         schedule.chunks_exact_mut(width).for_each(<[u8]>::reverse);
         assert_eq!(found(&schedule), [form]);
     }
-    let debug = secret.expose_secret(|bytes| format!("{bytes:?}"));
+    let debug = secret.expose_secret(|bytes| Declassified(format!("{bytes:?}"))).0;
     assert_eq!(found(debug.as_bytes()), ["decimal"]);
 }
 
@@ -81,7 +90,7 @@ fn what_libraries_make_of_a_key_is_found() {
 fn a_form_that_the_caller_adds_is_found() {
     let (secret, words) = (secret(32), secret(100));
     let needle = Needle::raw("seed", &secret).and_then(|needle| needle.form("words", &words));
-    let leak = words.expose_secret(<[u8]>::to_vec);
+    let leak = words.expose_secret(|bytes| Declassified(bytes.to_vec())).0;
     drop(words);
     let report = scan(&[needle.expect("memory")]).expect("a scan");
     black_box(&leak);
@@ -115,7 +124,7 @@ fn neighbouring_mappings_are_one() {
     let secret = secret(40);
     let needle = [Needle::raw("key", &secret).expect("memory")];
     let patterns = Patterns::new(&needle).expect("memory");
-    let leak = secret.expose_secret(<[u8]>::to_vec);
+    let leak = secret.expose_secret(|bytes| Declassified(bytes.to_vec())).0;
     let start = leak.as_ptr().addr() as u64;
     let mapping = |from, to, name| Mapping {
         start: start + from,
@@ -149,13 +158,15 @@ fn left_by(leak: impl FnOnce(&SecretBytes)) -> Vec<Finding> {
 fn a_leak_is_found_when_it_was_freed_cut_padded_or_moved() {
     // The allocator writes over the first sixteen bytes. A single block, which the search does not take.
     for _ in 0..8 {
-        let freed = left_by(|secret| drop(black_box(secret.expose_secret(<[u8]>::to_vec))));
+        let freed = left_by(|secret| {
+            drop(black_box(secret.expose_secret(|bytes| Declassified(bytes.to_vec())).0))
+        });
         assert_eq!(freed.len(), 1, "{freed:?}");
         let part = freed[0].part.clone().expect("it is none whole");
         assert!(part.end == 32 && part.start > 0, "{freed:?}");
     }
     let cut = left_by(|secret| {
-        let part = secret.expose_secret(|bytes| bytes[7..23].to_vec());
+        let part = secret.expose_secret(|bytes| Declassified(bytes[7..23].to_vec())).0;
         black_box(Box::leak(part.into_boxed_slice()));
     });
     assert_eq!(cut.len(), 1, "{cut:?}");
@@ -190,7 +201,7 @@ fn what_everybody_knows_of_a_form_is_no_find() {
     let known = secret(48);
     let needle = || Needle::raw("key", &secret(8)).expect("memory");
     let found = |needle: Needle, range: Range<usize>| {
-        let mut leak = known.expose_secret(|bytes| bytes[range].to_vec());
+        let mut leak = known.expose_secret(|bytes| Declassified(bytes[range].to_vec())).0;
         let report = scan(&[needle]).expect("a scan");
         // Or the next search finds it where it was freed.
         cleanse(black_box(&mut leak));

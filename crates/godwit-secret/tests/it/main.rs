@@ -6,5 +6,6 @@ mod compile_fail;
 mod hardening;
 mod memory;
 mod never;
+mod released;
 mod residue;
 mod stack;

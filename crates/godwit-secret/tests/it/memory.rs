@@ -7,9 +7,9 @@ use std::hint::black_box;
 use std::ptr;
 
 use godwit_secret::{
-    ARENA_SIZE, LockError, RandomError, SECRET_STACK_SIZE, SecretArray, SecretBytes, SecretStream,
-    Stats, WorkArea, allow_unlocked_secrets, had_unlocked_work_area, process_pool, process_stats,
-    run_on_secret_stack,
+    ARENA_SIZE, Declassified, LockError, RandomError, SECRET_STACK_SIZE, SecretArray, SecretBytes,
+    SecretStream, Stats, WorkArea, allow_unlocked_secrets, had_unlocked_work_area, process_pool,
+    process_stats, run_on_secret_stack,
 };
 
 use crate::child;
@@ -31,7 +31,7 @@ fn flags_at(address: usize) -> Vec<String> {
 }
 
 fn address_of<const N: usize>(secret: &SecretArray<N>) -> usize {
-    secret.expose_secret(|bytes| bytes.as_ptr().addr())
+    secret.expose_secret(|bytes| Declassified(bytes.as_ptr().addr())).0
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn the_kernel_locks_it_and_keeps_it_from_dumps_and_forks() {
     let secret = SecretArray::<32>::zeroed().expect("memory");
     let stack = run_on_secret_stack(|| {
         let local = black_box(0u8);
-        ptr::from_ref(black_box(&local)).addr()
+        Declassified(ptr::from_ref(black_box(&local)).addr())
     });
-    let stack = stack.expect("memory");
+    let stack = stack.expect("memory").0;
     let plain = Box::new([0u8; 64]);
     let lowest = process_pool().allocate(ARENA_SIZE).expect("memory").cast::<u8>();
     for guard in [lowest.addr().get() - 60_000, lowest.addr().get() + ARENA_SIZE + 60_000] {
@@ -94,7 +94,7 @@ fn overflowing_a_secret_stack_ends_the_process() {
     child::run_to_segfault("memory::overflowing_a_secret_stack_ends_the_process", || {
         assert_eq!(run_on_secret_stack(|| overflow(u64::MAX - 100) > 0), Ok(true));
         eprintln!("ready");
-        let result = run_on_secret_stack(|| overflow(0));
+        let result = run_on_secret_stack(|| Declassified(overflow(0)));
         panic!("{result:?}");
     });
 }
@@ -155,7 +155,7 @@ fn refused_locking_is_an_error_until_it_is_accepted() {
         let flags = flags_at(address_of(&secret));
         let has = |flag: &str| flags.iter().any(|present| present == flag);
         assert!(has("dd") && has("wf") && !has("lo"), "{flags:?}");
-        assert_eq!(run_on_secret_stack(|| 7), Ok(7));
+        assert_eq!(run_on_secret_stack(|| Declassified(7)), Ok(Declassified(7)));
         let stats = process_stats();
         assert_eq!((stats.locked, stats.total), (0, ARENA_SIZE + SECRET_STACK_SIZE));
     });
@@ -214,7 +214,7 @@ fn what_may_be_locked_is_locked_also_where_the_rest_is_accepted() {
 fn the_process_counts_its_pool_and_its_stacks() {
     child::run("memory::the_process_counts_its_pool_and_its_stacks", || {
         assert_eq!(process_stats(), Stats::default());
-        let during = run_on_secret_stack(process_stats).expect("memory");
+        let during = run_on_secret_stack(|| Declassified(process_stats())).expect("memory").0;
         let stack = Stats {
             used: SECRET_STACK_SIZE,
             free: 0,

@@ -7,7 +7,7 @@ use std::ptr;
 
 use godwit_secret::residue::{self, Finding, Needle, Report};
 use godwit_secret::{
-    Hardened, SecretArray, SecretBytes, SecretStream, SecretString, harden_process,
+    Declassified, Hardened, SecretArray, SecretBytes, SecretStream, SecretString, harden_process,
     run_on_secret_stack,
 };
 
@@ -29,7 +29,7 @@ fn it_finds_a_secret_in_heap_stack_and_a_librarys_buffer() {
         let plain = |report: &Report| report.findings.iter().filter(|f| !f.protected).count();
         assert_eq!(plain(&residue::scan(&needles).expect("a scan")), 0);
 
-        let heap = secret.expose_secret(|bytes| bytes.to_vec());
+        let heap = secret.expose_secret(|bytes| Declassified(bytes.to_vec())).0;
         let report = residue::scan(&needles).expect("a scan");
         assert_eq!((plain(&report), at(&report, heap.as_ptr()).len()), (1, 1), "{report:?}");
         wipe(heap);
@@ -43,7 +43,9 @@ fn it_finds_a_secret_in_heap_stack_and_a_librarys_buffer() {
 
         // The writer's text does not leave its buffer before it is flushed.
         let mut writer = BufWriter::new(Vec::new());
-        let text = secret.expose_secret(|bytes| format!("{bytes:02x?}").replace([',', ' '], ""));
+        let text = secret
+            .expose_secret(|bytes| Declassified(format!("{bytes:02x?}").replace([',', ' '], "")))
+            .0;
         writer.write_all(text.as_bytes()).expect("a buffer takes it");
         wipe(text.into_bytes());
         let report = residue::scan(&needles).expect("a scan");
@@ -107,12 +109,12 @@ fn wipe(mut bytes: Vec<u8>) {
 
 /// A function that leaves a copy of what it works with.
 #[inline(never)]
-fn leaky(bytes: &[u8; 32]) -> u8 {
+fn leaky(bytes: &[u8; 32]) -> Declassified<u8> {
     let mut local = [0u8; 8192];
     for (to, from) in local[64..].iter_mut().zip(bytes) {
         *to = black_box(*from);
     }
-    black_box(&local)[64]
+    Declassified(black_box(&local)[64])
 }
 
 #[test]
@@ -161,7 +163,7 @@ fn from_outside_it_finds_the_plain_copy_and_not_the_arena() {
         }
         let secret = SecretArray::<32>::random().expect("memory");
         let needles = [Needle::new("key", &secret).expect("memory")];
-        let leak = secret.expose_secret(|bytes| bytes.to_vec());
+        let leak = secret.expose_secret(|bytes| Declassified(bytes.to_vec())).0;
         #[allow(unsafe_code)]
         // SAFETY: touches no memory.
         let pid = child::fork(|| unsafe { libc::pause() });

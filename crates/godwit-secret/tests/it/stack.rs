@@ -11,7 +11,7 @@ use crate::child;
 
 #[inline(never)]
 fn the_caller_outside() -> bool {
-    catch_unwind(|| run_on_secret_stack(|| -> u8 { panic!("inside") })).is_err()
+    catch_unwind(|| run_on_secret_stack(|| -> bool { panic!("inside") })).is_err()
 }
 
 #[test]

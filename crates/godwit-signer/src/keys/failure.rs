@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_keys::{CoreWalletError, DescriptorError, KeyFileError, StoreError};
 use godwit_program::{Exit, OutputError};
-use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError};
+use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError, Releasable};
 
 use crate::agree::disagreement::Disagreement;
 use crate::options::Descriptor;
@@ -102,6 +102,8 @@ pub(crate) fn exit_of_store(error: &StoreError) -> Exit {
         _ => Exit::Failure,
     }
 }
+
+impl Releasable for KeysFailure {}
 
 impl fmt::Display for KeysFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

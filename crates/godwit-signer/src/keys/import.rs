@@ -6,7 +6,7 @@ use godwit_keys::{
     split_private_descriptor,
 };
 use godwit_program::Exit;
-use godwit_secret::{SecretSlice, SecretString, run_on_secret_stack};
+use godwit_secret::{Declassified, SecretSlice, SecretString, run_on_secret_stack};
 
 use super::failure::KeysFailure;
 use super::input::Input;
@@ -54,7 +54,8 @@ pub(crate) fn entry_of(
     input: &Input,
     bip39_passphrase: Bip39Passphrase,
 ) -> Result<Entry, KeysFailure> {
-    let (kind, from, to) = run_on_secret_stack(|| text.expose_secret(kind_of))?;
+    let look = |text: &str| Declassified(kind_of(text));
+    let (kind, from, to) = run_on_secret_stack(|| text.expose_secret(look))?.0;
     let text = text.get(from..to).expect("a part of itself");
     if kind == Kind::Mnemonic {
         let mnemonic = Mnemonic::parse(text).map_err(StoreError::from)?;

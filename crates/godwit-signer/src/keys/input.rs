@@ -7,7 +7,7 @@ use std::io::{self, Stderr, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use godwit_secret::{SecretBytes, SecretString, between_steps, run_on_secret_stack};
+use godwit_secret::{Declassified, SecretBytes, SecretString, between_steps, run_on_secret_stack};
 
 use super::failure::KeysFailure;
 use super::strength::bits_at_best;
@@ -70,7 +70,8 @@ impl Input {
             return Err(KeysFailure::Differs);
         }
         if from.is_none() {
-            let bits = run_on_secret_stack(|| first.expose_secret(bits_at_best))?;
+            let bits = |text: &str| Declassified(bits_at_best(text));
+            let bits = run_on_secret_stack(|| first.expose_secret(bits))?.0;
             Terminal::open()?.say(&format!(
                 "It has {bits} bits at best, if every character was chosen at random; with fewer than \
                  {ENOUGH_BITS} it can be guessed by whoever has the file."

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use godwit_program::HeldSignals;
-use godwit_secret::{SecretBytes, between_steps, run_on_secret_stack};
+use godwit_secret::{Declassified, Releasable, SecretBytes, between_steps, run_on_secret_stack};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::termios::{
@@ -117,6 +117,34 @@ impl Terminal {
     }
 }
 
+/// What a key means, and nothing of the character that it may be.
+enum Typed {
+    EndOfLine,
+    Interrupt,
+    End,
+    KillLine,
+    Backspace,
+    /// Another key that makes no character.
+    Control,
+    Character,
+}
+
+impl Releasable for Typed {}
+
+impl Typed {
+    fn of(key: u8) -> Self {
+        match key {
+            b'\n' | b'\r' => Self::EndOfLine,
+            INTERRUPT => Self::Interrupt,
+            END => Self::End,
+            KILL_LINE => Self::KillLine,
+            key if BACKSPACE.contains(&key) => Self::Backspace,
+            key if key < b' ' && key != TAB => Self::Control,
+            _ => Self::Character,
+        }
+    }
+}
+
 fn typed_line(mut file: &File, signals: &HeldSignals) -> Result<SecretBytes, KeysFailure> {
     let mut line = SecretBytes::new();
     loop {
@@ -125,24 +153,25 @@ fn typed_line(mut file: &File, signals: &HeldSignals) -> Result<SecretBytes, Key
             return Err(KeysFailure::Aborted);
         }
         let end = line.len() - 1;
-        match line.expose_secret(|line| line[end]) {
-            b'\n' | b'\r' => {
+        match line.expose_secret(|line| Typed::of(line[end])) {
+            Typed::EndOfLine => {
                 line.truncate(end);
                 between_steps("a line is typed");
                 return Ok(line);
             }
-            INTERRUPT => return Err(KeysFailure::Aborted),
-            END if end == 0 => return Err(KeysFailure::Aborted),
-            KILL_LINE => line.clear(),
-            key if BACKSPACE.contains(&key) => {
-                let kept = line.expose_secret(|line| without_last_character(&line[..end]));
+            Typed::Interrupt => return Err(KeysFailure::Aborted),
+            Typed::End if end == 0 => return Err(KeysFailure::Aborted),
+            Typed::KillLine => line.clear(),
+            Typed::Backspace => {
+                let kept = |line: &[u8]| Declassified(without_last_character(&line[..end]));
+                let kept = line.expose_secret(kept).0;
                 line.truncate(kept);
             }
             // The user cannot see that an arrow or control key was added, and could never type the
             // passphrase again.
-            key if key < b' ' && key != TAB => return Err(KeysFailure::NoCharacter),
-            _ if end == MAX_LINE => return Err(KeysFailure::TooLongForTerminal),
-            _ => {}
+            Typed::End | Typed::Control => return Err(KeysFailure::NoCharacter),
+            Typed::Character if end == MAX_LINE => return Err(KeysFailure::TooLongForTerminal),
+            Typed::Character => {}
         }
     }
 }

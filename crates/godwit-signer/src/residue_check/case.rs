@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bitcoin::hashes::{Hash, HashEngine, sha256};
 use godwit_secret::residue::{self, Finding, Needle, ScanError, observe_steps};
-use godwit_secret::{SecretArray, SecretBytes, SecretString, run_on_secret_stack};
+use godwit_secret::{Declassified, SecretArray, SecretBytes, SecretString, run_on_secret_stack};
 
 use super::CheckError;
 use crate::keys::input::Input;
@@ -244,8 +244,9 @@ fn input_of(reader: PipeReader) -> (Input, Descriptor) {
 /// A command's input from which `secret` is read.
 pub(super) fn input_with(secret: &SecretString) -> Result<(Input, Descriptor), CheckError> {
     let (reader, writer) = std::io::pipe()?;
-    let written = secret.expose_secret(|secret| rustix::io::write(&writer, secret.as_bytes()));
-    match written.map_err(io::Error::from)? == secret.len() {
+    let write = |text: &str| Declassified(rustix::io::write(&writer, text.as_bytes()));
+    let written = secret.expose_secret(write).0.map_err(io::Error::from)?;
+    match written == secret.len() {
         true => Ok(input_of(reader)),
         false => Err(CheckError::Io(io::ErrorKind::WriteZero.into())),
     }

@@ -9,7 +9,7 @@ use godwit_keys::{CoreWalletError, ExportError, KeyError, StoreError};
 use godwit_p2p::{TransportError, V2Error};
 use godwit_program::Exit;
 use godwit_secret::residue::{NeedleError, ScanError};
-use godwit_secret::{LockError, RandomError};
+use godwit_secret::{LockError, RandomError, Releasable};
 
 use crate::keys::{self, KeysFailure};
 
@@ -48,6 +48,8 @@ pub enum CheckError {
     /// A use of keys had the wrong result.
     Unexpected(&'static str),
 }
+
+impl Releasable for CheckError {}
 
 impl fmt::Display for CheckError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use godwit_secret::{SecretArray, cleanse};
+use godwit_secret::{Declassified, SecretArray, cleanse};
 
 /// So many copies: what runs behind a leak may take blocks that were freed, the latest first. With four, a
 /// connection has taken all of one kind before the search; seven of a size are what the allocator has ready.
@@ -42,14 +42,16 @@ impl Leak {
     /// What will be left of `secret`, in plain memory.
     pub(super) fn copies(self, secret: &SecretArray<32>) -> Vec<Vec<u8>> {
         let copy = || {
-            let copy = secret.expose_secret(|bytes| match self {
-                Self::Freed | Self::Moved => bytes.to_vec(),
-                Self::Cut => bytes[5..21].to_vec(),
-                Self::Padded => {
-                    let mut block = vec![PAD; BLOCK];
-                    block.iter_mut().zip(bytes).for_each(|(to, byte)| *to ^= byte);
-                    block
-                }
+            let Declassified(copy) = secret.expose_secret(|bytes| {
+                Declassified(match self {
+                    Self::Freed | Self::Moved => bytes.to_vec(),
+                    Self::Cut => bytes[5..21].to_vec(),
+                    Self::Padded => {
+                        let mut block = vec![PAD; BLOCK];
+                        block.iter_mut().zip(bytes).for_each(|(to, byte)| *to ^= byte);
+                        block
+                    }
+                })
             });
             // A neighbour stays, so that what is freed is not joined to a larger block that is soon used
             // again.

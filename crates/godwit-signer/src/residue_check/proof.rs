@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::io::{BufWriter, Write};
 
 use godwit_secret::residue::{self, Needle};
-use godwit_secret::{SecretArray, cleanse};
+use godwit_secret::{Declassified, SecretArray, cleanse};
 
 use super::CheckError;
 use super::leak::Leak;
@@ -54,7 +54,7 @@ pub(super) fn is_found_after(leak: Leak) -> Result<bool, CheckError> {
 }
 
 fn on_heap(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckError> {
-    let mut heap = secret.expose_secret(|bytes| bytes.to_vec());
+    let Declassified(mut heap) = secret.expose_secret(|bytes| Declassified(bytes.to_vec()));
     let found = is_found_at(needles, &heap);
     cleanse(&mut heap);
     found
@@ -71,7 +71,9 @@ fn on_stack(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckE
 fn in_buffer(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckError> {
     // The writer's buffer keeps its copy until it is flushed, and until something else takes its place.
     let mut writer = BufWriter::new(Vec::with_capacity(HEX_DIGITS * 2));
-    secret.expose_secret(|bytes| bytes.iter().try_for_each(|byte| write!(writer, "{byte:02x}")))?;
+    let mut write =
+        |bytes: &[u8; 32]| bytes.iter().try_for_each(|byte| write!(writer, "{byte:02x}"));
+    secret.expose_secret(|bytes| Declassified(write(bytes))).0?;
     let found = is_found_at(needles, writer.buffer());
     writer.flush()?;
     writer.write_all(&[0; HEX_DIGITS])?;

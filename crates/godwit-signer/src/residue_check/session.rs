@@ -83,10 +83,12 @@ fn shared_secret(
     };
     let (ours, theirs) = (public(our_bytes)?, public(their_bytes)?);
     let secret = run_on_secret_stack(|| {
-        let key = our_key.expose_secret(|key| SecretKey::from_slice(key)).ok()?;
-        let party = ElligatorSwiftParty::A;
-        let secret = ElligatorSwift::shared_secret(ours, theirs, key, party, None);
-        Some(SecretArray::<32>::from_fn_in_place(|copy| *copy = secret.to_secret_bytes()))
+        our_key.expose_secret(|key| {
+            let key = SecretKey::from_slice(key).ok()?;
+            let party = ElligatorSwiftParty::A;
+            let secret = ElligatorSwift::shared_secret(ours, theirs, key, party, None);
+            Some(SecretArray::<32>::from_fn_in_place(|copy| *copy = secret.to_secret_bytes()))
+        })
     })?;
     let secret = secret.ok_or_else(|| case.unexpected())??;
     let mut needles = vec![Needle::new("shared secret", &secret)?];

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::thread;
 
-use godwit_secret::{SecretSlice, SecretString};
+use godwit_secret::{Declassified, SecretSlice, SecretString};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
@@ -36,7 +36,8 @@ fn type_when_asked(mut keyboard: &File, passphrase: &SecretString) -> io::Result
     while shown[0] != PROMPT_END {
         keyboard.read_exact(&mut shown)?;
     }
-    passphrase.expose_secret(|text| rustix::io::write(keyboard, text.as_bytes()))?;
+    let write = |text: &str| Declassified(rustix::io::write(keyboard, text.as_bytes()));
+    passphrase.expose_secret(write).0?;
     rustix::io::write(keyboard, b"\r")?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use godwit_secret::LockError;
+use godwit_secret::{LockError, Releasable};
 
 /// Why the file of a wallet cannot be read.
 #[derive(Debug)]
@@ -73,6 +73,8 @@ impl fmt::Display for DatabaseError {
         }
     }
 }
+
+impl Releasable for DatabaseError {}
 
 impl Error for DatabaseError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

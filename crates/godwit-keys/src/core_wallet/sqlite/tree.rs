@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use godwit_secret::SecretBytes;
+use godwit_secret::{Releasable, SecretBytes};
 
 use super::record::{first_bytes, varint};
 use super::{Column, Database, DatabaseError, HEADER_SIZE, Roots, columns};
@@ -113,7 +113,7 @@ impl Database {
 
     /// Calls `row` with each row whose first column begins as `wanted`, in locked memory. The index must
     /// have the same keys as the table, so that no row is missing because of a damaged page.
-    pub(crate) fn rows<E: From<DatabaseError>>(
+    pub(crate) fn rows<E: From<DatabaseError> + Releasable>(
         &mut self,
         roots: Roots,
         wanted: &dyn Fn(&[u8]) -> bool,
@@ -129,7 +129,7 @@ impl Database {
         Ok(())
     }
 
-    fn table<E: From<DatabaseError>>(
+    fn table<E: From<DatabaseError> + Releasable>(
         &mut self,
         root: u32,
         wanted: &dyn Fn(&[u8]) -> bool,
@@ -141,7 +141,7 @@ impl Database {
         Ok(walk.keys)
     }
 
-    fn table_page<E: From<DatabaseError>>(
+    fn table_page<E: From<DatabaseError> + Releasable>(
         &mut self,
         number: u32,
         depth: usize,
@@ -170,7 +170,7 @@ impl Database {
         })
     }
 
-    fn table_cell<E: From<DatabaseError>>(
+    fn table_cell<E: From<DatabaseError> + Releasable>(
         &mut self,
         number: u32,
         cell: &[u8],

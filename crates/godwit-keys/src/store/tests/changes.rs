@@ -10,7 +10,12 @@ fn multisig(private: &[u8]) -> Entry {
     let keys = [1, 2, 3].map(|number| {
         let key = root(number);
         match private.contains(&number) {
-            true => key.to_base58().expect("memory").expose_secret(str::to_owned),
+            true => {
+                key.to_base58()
+                    .expect("memory")
+                    .expose_secret(|text| Declassified(text.to_owned()))
+                    .0
+            }
             false => key.xpub().expect("memory").to_string(),
         }
     });
@@ -87,12 +92,13 @@ fn words_with_a_passphrase_go_out_with_the_key() {
     let (_place, mut store) = created();
     for (number, with_passphrase) in [(1, true), (2, false)] {
         let mnemonic = Mnemonic::generate(12).expect("memory");
-        let mut expected = mnemonic.text().expose_secret(|text| format!("{text}\n"));
+        let mut expected =
+            mnemonic.text().expose_secret(|text| Declassified(format!("{text}\n"))).0;
         let words = Some(Words { mnemonic, with_passphrase });
         let id = store.insert(Entry { words, ..entry(number) }).expect("written");
         if with_passphrase {
             let xprv = root(number).to_base58().expect("memory");
-            expected += &xprv.expose_secret(|text| format!("{text}\n"));
+            expected += &xprv.expose_secret(|text| Declassified(format!("{text}\n"))).0;
         }
         assert_eq!(text_of(&store, id), expected);
     }
@@ -111,14 +117,15 @@ fn imported_again(text: &str) -> Vec<String> {
 #[test]
 fn exported_descriptors_come_back_as_they_were() {
     let (_place, mut store) = created();
-    let base58 =
-        |key: &ExtendedPrivateKey| key.to_base58().expect("memory").expose_secret(str::to_owned);
+    let base58 = |key: &ExtendedPrivateKey| {
+        key.to_base58().expect("memory").expose_secret(|text| Declassified(text.to_owned())).0
+    };
     let (a, b) = (base58(&root(1)), base58(&root(2).derive(path("m/1h").as_ref()).expect("a key")));
     let xpub = root(3).xpub().expect("memory");
     let single = |compressed| {
         let key = root(4).private_key().expect("memory");
         let text = crate::wif::to_wif(&key, NetworkKind::Test, compressed).expect("memory");
-        text.expose_secret(str::to_owned)
+        text.expose_secret(|text| Declassified(text.to_owned())).0
     };
     let (wif, long) = (single(true), single(false));
     for text in [

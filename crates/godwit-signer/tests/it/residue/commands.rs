@@ -19,7 +19,7 @@ use bitcoin::{
 };
 use godwit_keys::{ExtendedPrivateKey, Mnemonic, StoredKey};
 use godwit_secret::residue::{Finding, Needle, scan_other};
-use godwit_secret::{SecretArray, SecretBytes};
+use godwit_secret::{Declassified, SecretArray, SecretBytes};
 use godwit_sim::programs::wait_until;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
@@ -81,7 +81,7 @@ impl Keys {
 
 fn random_text() -> String {
     let bytes = SecretArray::<16>::random().expect("locked memory");
-    bytes.expose_secret(|bytes| hex::encode(bytes))
+    bytes.expose_secret(|bytes| Declassified(hex::encode(bytes))).0
 }
 
 /// What `write` writes to a pipe, without the end of the line; it must fit the pipe.

@@ -1,0 +1,64 @@
+//! What a closure that was shown a secret, or that runs on a secret stack, may return.
+//!
+//! Vectors, strings, arrays, boxes, maps and numbers are containers of bytes, which may be those of the
+//! secret, so none of them is [`Releasable`]. What may be returned tells one of a few things (`bool`), or is
+//! an error, or lies in locked memory itself. The rest has to be called what it is: [`Declassified`].
+
+use std::cmp::Ordering;
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+
+use godwit_stream::DecodeError;
+
+use crate::{
+    LockError, NotUtf8, RandomError, SecretArray, SecretBox, SecretBytes, SecretSlice,
+    SecretStream, SecretString,
+};
+
+/// A type that holds no byte of a secret outside of locked memory, whatever a closure puts into it.
+///
+/// A crate implements it for its own types: for errors that say what is wrong and where, and for those that
+/// keep what is secret in them in the types of this crate. Each implementation has a row in the register of
+/// `docs/memory-policy.md`, with a hash of the type, and each use of [`Declassified`] has one too.
+///
+/// It is a bound on what is returned. What a closure writes into something that it captures, no bound sees:
+/// for that the register has a hash of each function that reveals.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` could hold bytes of a secret in ordinary memory",
+    label = "a closure that was shown a secret returns it",
+    note = "return a secret type; or, if it is no secret, `Declassified`, with a row in docs/memory-policy.md"
+)]
+pub trait Releasable {}
+
+/// What was made of a secret and is none: a public key, a signature, where the parts of a text stand.
+///
+/// A closure says so by returning it, once for each thing that it lets out, and the caller takes it out of
+/// this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declassified<T>(pub T);
+
+impl<T> Releasable for Declassified<T> {}
+
+impl Releasable for () {}
+impl Releasable for bool {}
+impl Releasable for Ordering {}
+impl Releasable for Infallible {}
+
+impl<const N: usize> Releasable for SecretArray<N> {}
+impl<T> Releasable for SecretBox<T> {}
+impl Releasable for SecretBytes {}
+impl Releasable for SecretSlice<'_> {}
+impl Releasable for SecretStream {}
+impl Releasable for SecretString {}
+
+impl Releasable for fmt::Error {}
+impl Releasable for DecodeError {}
+impl Releasable for LockError {}
+impl Releasable for NotUtf8 {}
+impl Releasable for RandomError {}
+// And not `io::Error`, which boxes what anybody puts into it.
+impl Releasable for io::ErrorKind {}
+
+impl<T: Releasable> Releasable for Option<T> {}
+impl<T: Releasable, E: Releasable> Releasable for Result<T, E> {}

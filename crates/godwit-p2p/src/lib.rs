@@ -16,6 +16,7 @@ mod index;
 mod inventory;
 mod message;
 mod net_address;
+mod own_addresses;
 mod peer_id;
 mod peers;
 mod presync;
@@ -45,6 +46,7 @@ pub use message::{
     VersionAddress, block_header_of,
 };
 pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, NetAddress};
+pub use own_addresses::{MAX_OWN_ADDRESSES, OwnAddress, OwnAddressSource, OwnAddresses};
 pub use peer_id::PeerId;
 pub use peers::{
     Action, CONNECTIONS_MEMORY, ChainEvent, ChainRequest, ConnectFailure, DisconnectReason, Event,

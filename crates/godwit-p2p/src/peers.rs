@@ -13,7 +13,7 @@
 //! Connections Headers BlockFetch BlockRelay Serving AddressGossip   (and handshake, ping, lifetime)
 //!   |_________|________|_________|________|___________|
 //!               |
-//!            Context         now, chain, configuration, PeerTable, AddressBook, SharedMemory, Line, Outbox
+//!            Context         now, chain, configuration, PeerTable, AddressBook, OwnAddresses, SharedMemory, Line, Outbox
 //! ```
 //!
 //! A part has its own fields; what it remembers of one peer is a type of its own inside
@@ -90,6 +90,7 @@ use crate::anchors::Anchors;
 use crate::connection_kind::ConnectionKind;
 use crate::index::HeaderIndex;
 use crate::net_address::AddressEntry;
+use crate::own_addresses::OwnAddresses;
 use crate::slots::{Slots, SlotsConfig};
 use crate::time::Now;
 use crate::tx_outbox::{OutboxFull, OutboxTx, TxOutbox};
@@ -105,6 +106,7 @@ pub struct Peers {
     rng: StdRng,
     table: PeerTable,
     book: AddressBook,
+    own: OwnAddresses,
     memory: SharedMemory,
     line: Line,
     out: Outbox,
@@ -145,6 +147,7 @@ impl Peers {
             clock: ClockWatch::default(),
         };
         Self {
+            own: OwnAddresses::new(config.discover, config.reachable),
             config,
             rng,
             table,
@@ -306,6 +309,7 @@ impl Peers {
             rng: &mut self.rng,
             table: &mut self.table,
             book: &mut self.book,
+            own: &mut self.own,
             memory: &mut self.memory,
             line: &mut self.line,
             out: &mut self.out,

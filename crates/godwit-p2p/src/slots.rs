@@ -28,6 +28,7 @@ use crate::bans::Bans;
 use crate::connection_kind::ConnectionKind;
 use crate::discourage::Discouraged;
 use crate::net_address::{AddressEntry, Host, NetAddress};
+use crate::own_addresses::OwnAddresses;
 use crate::target::{Reachable, Target};
 use crate::time::Now;
 use crate::time::exponential;
@@ -104,6 +105,7 @@ pub(crate) struct Situation<'a> {
     /// Hosts to which no connection is opened.
     pub discouraged: &'a Discouraged,
     pub bans: &'a Bans,
+    pub own: &'a OwnAddresses,
     /// Hosts that have used up their allowance, in order. No connection is opened to them until
     /// they have more.
     pub exhausted: &'a [Host],

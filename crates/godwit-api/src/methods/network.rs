@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use godwit_p2p::{AddressNetwork, NodeCommand, Reachable, Services};
+use godwit_p2p::{AddressNetwork, NodeCommand, OwnAddress, Reachable, Services};
 use godwit_rpc::{Json, RpcError};
 
 use super::Call;
@@ -71,11 +71,20 @@ fn networks(reachable: Reachable, proxy: Option<SocketAddr>, onion: Option<Socke
     NETWORKS.into_iter().map(network).collect()
 }
 
+fn own_address(own: &OwnAddress) -> Json {
+    Json::object([
+        ("address", own.address.host.to_string().into()),
+        ("port", own.address.port.into()),
+        ("score", own.score.into()),
+    ])
+}
+
 pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let seam = call.node.clone();
-    let (services, ahead, connected, snapshot) = call.node.ask(move |node| {
+    let (services, ahead, connected, own, snapshot) = call.node.ask(move |node| {
         let peers = node.peers();
-        (services(node), peers.clock_offset(), peers.summary(), seam.snapshot())
+        let own: Vec<OwnAddress> = peers.own_addresses().iter().collect();
+        (services(node), peers.clock_offset(), peers.summary(), own, seam.snapshot())
     })?;
     let proxies = call.node.proxies();
     Ok(Json::object([
@@ -94,7 +103,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("networks", networks(proxies.reachable, proxies.clearnet, proxies.onion)),
         ("relayfee", Json::amount(RELAY_FEE)),
         ("incrementalfee", Json::amount(RELAY_FEE)),
-        ("localaddresses", Json::List(Vec::new())),
+        ("localaddresses", own.iter().map(own_address).collect()),
         ("warnings", Json::from(snapshot.warnings.clone())),
     ]))
 }

@@ -136,6 +136,17 @@ impl Host {
         }
     }
 
+    /// IPv6 through IPv4, for hosts behind a NAT (Teredo, RFC4380).
+    pub(crate) fn is_teredo(self) -> bool {
+        matches!(self, Self::Ipv6(bytes) if is_rfc4380(bytes))
+    }
+
+    /// IPv6 that a gateway translates from or to IPv4, or that is sent through it (6to4, NAT64, SIIT).
+    pub(crate) fn is_tunnelled(self) -> bool {
+        let Self::Ipv6(bytes) = self else { return false };
+        is_rfc3964(bytes) || is_rfc6052(bytes) || is_rfc6145(bytes)
+    }
+
     /// What it shares with addresses that the same operator can easily have (Core
     /// `NetGroupManager::GetGroup` without asmap): /16 of IPv4, /32 of IPv6 (he.net: /36), 4 bits
     /// of onion and I2P, 4 bits of CJDNS behind its constant byte. What is not routable is one

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use log::debug;
 use rand::Rng;
 use rand::seq::SliceRandom;
 use siphasher::sip::SipHasher24;
@@ -21,6 +22,7 @@ use crate::address_book::TIME_PENALTY;
 use crate::connection_kind::ConnectionKind;
 use crate::message::{MAX_ADDRESSES, Message};
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
+use crate::own_addresses::OwnAddressSource;
 use crate::peer_id::PeerId;
 use crate::services::Services;
 use crate::time::exponential;
@@ -261,6 +263,7 @@ impl AddressGossip {
             peer.addresses.known.clear();
         }
         let Some(address) = own_address(cx, id) else { return };
+        debug!("peer={}: told our address {address}", id.0);
         let time = u32::try_from(now.unix).unwrap_or(0);
         let entry = AddressEntry { time, services: cx.services(), address };
         if !first {
@@ -287,21 +290,29 @@ fn send_addresses(cx: &mut Context<'_>, id: PeerId, entries: Vec<AddressEntry>) 
     cx.send(id, &message);
 }
 
-/// The address to advertise to the peer: the one under which the peer says that it sees us. A node
-/// behind a proxy advertises none: it may want to hide its address (Core: `-proxy` turns
-/// `-discover` off).
-fn own_address(cx: &Context<'_>, id: PeerId) -> Option<NetAddress> {
-    let port = cx.config.listen_port?;
+/// The address to advertise to the peer: the best one for it, and now and then the one under which it says
+/// that it sees us, as it may know better (Core `GetLocalAddrForPeer`).
+fn own_address(cx: &mut Context<'_>, id: PeerId) -> Option<NetAddress> {
+    let listen_port = cx.config.listen_port?;
     let peer = cx.table.get(id)?;
-    let discovers = !cx.config.name_proxy;
-    let routable = peer.address.is_some_and(|address| address.is_routable());
-    let seen = peer
-        .handshake
-        .local
-        .filter(|seen| seen.is_routable() && cx.config.reachable.contains(seen.network()));
+    let host = peer.address.map(|address| address.host);
+    let best = cx.own.best_for(host.as_ref(), peer.connected_through());
+    let Some(seen) = seen_address(cx, peer) else { return best.map(|own| own.address) };
     // A peer that we connected to does not see the port on which we listen.
-    let seen = seen.map(|seen| if peer.inbound() { seen } else { NetAddress { port, ..seen } });
-    seen.filter(|_| discovers && routable)
+    let port = best.map_or(listen_port, |own| own.address.port);
+    let seen = if peer.inbound() { seen } else { NetAddress { port, ..seen } };
+    let Some(best) = best else { return Some(seen) };
+    let one_in = if best.score > OwnAddressSource::Manual as u32 { 8 } else { 2 };
+    let chosen = if cx.rng.random_range(0..one_in) == 0 { seen } else { best.address };
+    Some(chosen)
+}
+
+/// The address under which the peer says that it sees us, if others may be able to call us there (Core
+/// `IsPeerAddrLocalGood`).
+fn seen_address(cx: &Context<'_>, peer: &Peer) -> Option<NetAddress> {
+    let can_see = cx.own.discovers() && peer.address.is_some_and(|address| address.is_routable());
+    let seen = peer.handshake.local.filter(|_| can_see)?;
+    (seen.is_routable() && cx.config.reachable.contains(seen.network())).then_some(seen)
 }
 
 /// Whether the peer can decode the address.

@@ -27,6 +27,9 @@ pub struct PeersConfig {
     pub max_outbound_block_relay: usize,
     /// Port to advertise; `None` when the node does not listen.
     pub listen_port: Option<u16>,
+    /// `-discover`: peers are told addresses that the operator did not name, those among them at which they
+    /// see this node.
+    pub discover: bool,
     /// `-connect`: the only peers to connect to; empty for `-connect=0`.
     pub connect_only: Option<Vec<Target>>,
     /// `-addnode`: peers to stay connected to.

@@ -247,6 +247,7 @@ impl Connections {
             near_tip,
             discouraged: cx.table.discouraged(),
             bans: cx.table.bans(),
+            own: cx.own,
             exhausted: &exhausted,
         };
         self.slots.next(cx.now, &situation, cx.book)

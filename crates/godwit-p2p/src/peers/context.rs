@@ -23,6 +23,7 @@ use crate::index::{HeaderId, HeaderIndex};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::Message;
 use crate::net_address::NetAddress;
+use crate::own_addresses::OwnAddresses;
 use crate::peer_id::PeerId;
 use crate::services::Services;
 use crate::time::Now;
@@ -47,6 +48,7 @@ pub(super) struct Context<'a> {
     pub(super) rng: &'a mut StdRng,
     pub(super) table: &'a mut PeerTable,
     pub(super) book: &'a mut AddressBook,
+    pub(super) own: &'a mut OwnAddresses,
     pub(super) memory: &'a mut SharedMemory,
     pub(super) line: &'a mut Line,
     pub(super) out: &'a mut Outbox,

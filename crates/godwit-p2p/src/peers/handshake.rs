@@ -82,6 +82,9 @@ pub(super) fn on_version(cx: &mut Context<'_>, id: PeerId, version: &Version) ->
     handshake.relay = version.relay;
     handshake.local = Some(version.receiver.address);
     let inbound = peer.inbound();
+    if inbound {
+        cx.own.note_seen(&version.receiver.address);
+    }
     debug!(
         "peer={}: {} version {}, blocks={}, services {}",
         id.0, version.user_agent, version.version, version.start_height, version.services

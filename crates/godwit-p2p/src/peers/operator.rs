@@ -13,7 +13,8 @@ use crate::bans::{Ban, Bans, HostRange};
 use crate::connection_kind::ConnectionKind;
 use crate::download::heights_in_flight;
 use crate::index::HeaderId;
-use crate::net_address::{AddressEntry, NetAddress};
+use crate::net_address::{AddressEntry, Host, NetAddress};
+use crate::own_addresses::{OwnAddressSource, OwnAddresses};
 use crate::peer_id::PeerId;
 use crate::rate_limit::UploadStatus;
 use crate::services::Services;
@@ -40,6 +41,10 @@ pub enum NodeCommand {
     TryNode(Target),
     /// Ask a peer for a block, whatever the download is about. It is not blamed where none comes.
     FetchBlock(PeerId, BlockHash),
+    /// This node can be called at an address, as the source says.
+    AddOwnAddress(NetAddress, OwnAddressSource),
+    /// It can be called at this host no longer.
+    RemoveOwnAddress(Host),
     /// See [`Event::NetworkActive`](super::Event::NetworkActive).
     SetNetworkActive(bool),
 }
@@ -155,6 +160,11 @@ impl Peers {
     /// Bytes received and sent since the start, by all peers.
     pub fn total_traffic(&self) -> (u64, u64) {
         self.table.total_traffic()
+    }
+
+    /// The addresses at which this node can be called.
+    pub fn own_addresses(&self) -> &OwnAddresses {
+        &self.own
     }
 
     /// The hosts that are banned.

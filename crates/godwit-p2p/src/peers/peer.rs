@@ -12,7 +12,7 @@ use super::serving::state::ServingState;
 use super::traffic::Traffic;
 use crate::address_book::Source;
 use crate::connection_kind::ConnectionKind;
-use crate::net_address::NetAddress;
+use crate::net_address::{AddressNetwork, NetAddress};
 use crate::peer_id::PeerId;
 use crate::rate_limit::TokenBucket;
 use crate::services::Services;
@@ -154,6 +154,11 @@ impl Peer {
     /// Whether it is an outbound peer that is asked for headers and blocks.
     pub(super) fn lasting_outbound(&self) -> bool {
         self.automatic_outbound() || self.kind == ConnectionKind::Manual
+    }
+
+    /// The network over which it is connected (Core `ConnectedThroughNetwork`).
+    pub(super) fn connected_through(&self) -> AddressNetwork {
+        self.address.map_or(AddressNetwork::Unroutable, |address| address.host.network_class())
     }
 
     pub(super) fn established(&self) -> bool {

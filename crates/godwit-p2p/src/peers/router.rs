@@ -220,6 +220,12 @@ impl Parts {
             NodeCommand::ClearBans => cx.table.bans_mut().clear(),
             NodeCommand::TryNode(target) => self.connections.try_node(target),
             NodeCommand::FetchBlock(peer, hash) => self.fetch.ask_for(cx, peer, hash),
+            NodeCommand::AddOwnAddress(address, source) => {
+                cx.own.add(address, source);
+            }
+            NodeCommand::RemoveOwnAddress(host) => {
+                cx.own.remove(&host);
+            }
             NodeCommand::SetNetworkActive(active) => self.set_active(cx, active),
         }
         self.forget_departed(cx);

@@ -6,6 +6,7 @@ mod announcing;
 mod blocks;
 mod chains;
 mod compact;
+mod config;
 mod connections;
 mod encryption;
 mod filters;

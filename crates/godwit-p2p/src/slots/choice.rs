@@ -113,6 +113,7 @@ pub(super) fn choose(
             && !is_added(address, &config.add_nodes)
             && !situation.discouraged.contains(&address.host)
             && !situation.bans.contains(&address.host)
+            && !situation.own.contains(&address.host)
             && situation.exhausted.binary_search(&address.host).is_err()
         {
             return Some(*address);
@@ -135,6 +136,7 @@ pub(super) fn will_do(
         && !is_connected(address, situation.peers)
         && !is_added(address, &config.add_nodes)
         && !situation.bans.contains(&address.host)
+        && !situation.own.contains(&address.host)
         && !situation.discouraged.contains(&address.host)
         && situation.exhausted.binary_search(&address.host).is_err()
 }

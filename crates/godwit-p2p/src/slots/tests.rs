@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::bans::{Ban, Bans};
 use crate::net_address::{AddressEntry, AddressNetwork, Host};
+use crate::own_addresses::OwnAddressSource;
 use crate::seeds::SEED_SERVICES;
 use crate::{Services, Source};
 
@@ -58,6 +59,7 @@ struct World {
     links: Vec<Link>,
     discouraged: Discouraged,
     bans: Bans,
+    own: OwnAddresses,
     exhausted: Vec<Host>,
     stale_tip: bool,
     synced: bool,
@@ -115,6 +117,7 @@ impl World {
             links: Vec::new(),
             discouraged: Discouraged::new([5; 16]),
             bans: Bans::default(),
+            own: OwnAddresses::new(true, Reachable::CLEARNET),
             exhausted: Vec::new(),
             stale_tip: false,
             synced: false,
@@ -157,6 +160,7 @@ impl World {
             near_tip: self.near_tip,
             discouraged: &self.discouraged,
             bans: &self.bans,
+            own: &self.own,
             exhausted: &self.exhausted,
         };
         let openings = self.slots.next(at(self.seconds), &situation, &mut self.book);
@@ -260,8 +264,10 @@ fn unsuitable_addresses_are_not_connected_to() {
     let banned = ipv4(60, 7, 1, 1);
     let ban = Ban { created: 0, until: i64::MAX };
     world.bans.add("60.7.0.0/16".parse().expect("a range"), ban);
+    let ours = ipv4(60, 8, 1, 1);
+    world.own.add(ours, OwnAddressSource::Interface);
     let mail = NetAddress { port: 25, ..ipv4(60, 3, 1, 1) };
-    world.know(&[bad, banned, wasteful, added, onion(1)], SEED_SERVICES);
+    world.know(&[bad, banned, ours, wasteful, added, onion(1)], SEED_SERVICES);
     world.know(&[ipv4(60, 4, 1, 1)], Services::NETWORK);
     world.know(&[ipv4(60, 5, 1, 1)], Services::WITNESS | Services::NETWORK_LIMITED);
     assert_eq!(targets(&world.run(300.0)), [Target::Address(added)], "by hand only");

@@ -52,6 +52,8 @@ pub(crate) fn peers_config(
         max_outbound_full: full,
         max_outbound_block_relay: block_relay,
         listen_port: options.listen.then_some(options.port),
+        // A node behind a proxy may want to hide where it is.
+        discover: options.reach.proxy.is_none(),
         connect_only: options.connect.as_deref().map(targets),
         add_nodes: targets(&options.add_nodes),
         seed_nodes: targets(&options.seed_nodes),

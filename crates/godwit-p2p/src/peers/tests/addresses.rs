@@ -4,8 +4,8 @@ use std::time::Duration;
 use super::harness::{FULL, Harness, chain, config};
 use crate::{
     AddressBook, AddressEntry, Command, ConnectionKind, DisconnectReason, Event, Host, Message,
-    Misbehaviour, NetAddress, NetEvent, PeerId, PeersConfig, Reachable, Services, Source, Version,
-    VersionAddress,
+    Misbehaviour, NetAddress, NetEvent, NodeCommand, OwnAddressSource, PeerId, PeersConfig,
+    Reachable, Services, Source, Version, VersionAddress,
 };
 
 fn entry(node: &Harness, n: u32) -> AddressEntry {
@@ -336,9 +336,48 @@ fn the_address_that_the_peer_sees_is_told_of_ourselves() {
     assert_eq!(told(&listening, unreachable, outbound), []);
     assert_eq!(told(&listening, SEEN, nameless), []);
     assert_eq!(told(&listening, SEEN, from_this_machine), []);
-    let proxied = PeersConfig { name_proxy: true, ..listening.clone() };
-    assert_eq!(told(&proxied, SEEN, outbound), []);
-    assert_eq!(told(&proxied, SEEN, Harness::inbound), []);
+    let hidden = PeersConfig { discover: false, ..listening.clone() };
+    assert_eq!(told(&hidden, SEEN, outbound), []);
+    assert_eq!(told(&hidden, SEEN, Harness::inbound), []);
+}
+
+/// Core `GetLocalAddrForPeer`.
+#[test]
+fn an_address_that_we_know_of_is_told_and_what_the_peer_sees_now_and_then() {
+    let named = NetAddress::new(Host::Ipv4([77, 9, 9, 9]), 1_234);
+    let told = |discover, listen_port, seen, connect: fn(&mut Harness) -> PeerId| {
+        let config = PeersConfig { listen_port, discover, ..config() };
+        let mut node = Harness::with_chain(config, &chain(3, 60));
+        node.tell(Event::Operator(NodeCommand::AddOwnAddress(named, OwnAddressSource::Manual)));
+        let told = told_to_who_sees(&mut node, seen, connect);
+        told.into_iter().collect::<Vec<_>>()
+    };
+    let port = Some(9_999);
+    let seen_by_outbound = NetAddress { port: 1_234, ..SEEN };
+    assert_eq!(told(true, port, SEEN, outbound), [seen_by_outbound, named]);
+    assert_eq!(told(true, port, SEEN, Harness::inbound), [SEEN, named]);
+    assert_eq!(told(true, port, SEEN, from_this_machine), [named], "it can not know better");
+    let private = NetAddress::new(Host::Ipv4([10, 1, 2, 3]), 1);
+    assert_eq!(told(true, port, private, outbound), [named]);
+    assert_eq!(told(false, port, SEEN, outbound), [named]);
+    assert_eq!(told(false, None, SEEN, outbound), [], "nobody could call");
+}
+
+#[test]
+fn an_own_address_gains_by_each_peer_that_called_it_and_can_be_taken_back() {
+    let mut node = Harness::new(config());
+    let own = NetAddress { port: 8333, ..SEEN };
+    node.tell(Event::Operator(NodeCommand::AddOwnAddress(own, OwnAddressSource::Bound)));
+    let score = |node: &Harness| node.peers.own_addresses().iter().map(|own| own.score).next();
+    assert_eq!(score(&node), Some(2));
+    let hello = sees(&node, SEEN);
+    let (inbound, outbound) = (node.inbound(), outbound(&mut node));
+    node.greet_as(inbound, hello.clone());
+    assert_eq!(score(&node), Some(3));
+    node.greet_as(outbound, hello);
+    assert_eq!(score(&node), Some(3), "it was called by us");
+    node.tell(Event::Operator(NodeCommand::RemoveOwnAddress(own.host)));
+    assert_eq!(score(&node), None);
 }
 
 #[test]

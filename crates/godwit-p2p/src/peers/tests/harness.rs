@@ -1,12 +1,12 @@
 //! A driver for one engine, with scripted peers at the level of messages.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
-use godwit_primitives::{BlockHash, BlockHeader, Network, Params, Work};
-use godwit_stream::{BufferPool, DataStream, PoolLimits, PooledStream};
+use godwit_primitives::{BlockHash, BlockHeader};
+use godwit_stream::{DataStream, PooledStream};
 
+pub(super) use super::config::config;
 use super::index::{TestBlock, TestIndex};
 use crate::frame::FRAME_HEADER_SIZE;
 use crate::peers::connections::Attempt;
@@ -15,8 +15,8 @@ use crate::peers::reading;
 use crate::{
     Action, AddressBook, ChainEvent, ChainRequest, Command, ConnectionKind, Discard, DiscardReason,
     DisconnectReason, Event, Frame, HeaderIndex, Host, Inventory, InventoryKind, Message,
-    NetAddress, NetCommand, NetEvent, Now, PEER_MEMORY, PeerId, Peers, PeersConfig, Reachable,
-    ReadId, Services, SocketId, Target, Version, VersionAddress,
+    NetAddress, NetCommand, NetEvent, Now, PEER_MEMORY, PeerId, Peers, PeersConfig, ReadId, Services,
+    SocketId, Target, Version, VersionAddress,
 };
 
 /// When the tests begin, in seconds since 1970, and what full nodes offer.
@@ -63,30 +63,6 @@ pub(super) struct Harness {
     pub(super) submitted_blocks: Vec<(PeerId, BlockHash)>,
     pub(super) submitted_headers: Vec<(PeerId, usize)>,
     next_host: u32,
-}
-
-pub(super) fn config() -> PeersConfig {
-    let limits = PoolLimits { buffers: 0, buffer_bytes: 0, total_bytes: 0 };
-    PeersConfig {
-        params: Arc::new(Params::new(Network::Regtest)),
-        services: FULL,
-        user_agent: "/godwit:0.0.0/".into(),
-        minimum_chain_work: Work::ZERO,
-        max_inbound: 100,
-        max_outbound_full: 8,
-        max_outbound_block_relay: 2,
-        listen_port: None,
-        connect_only: None,
-        add_nodes: Vec::new(),
-        seed_nodes: Vec::new(),
-        dns_seeds: Vec::new(),
-        fixed_seeds: Vec::new(),
-        name_proxy: false,
-        reachable: Reachable::CLEARNET,
-        max_upload_target: None,
-        pool: BufferPool::new(limits),
-        seed: [7; 32],
-    }
 }
 
 pub(super) fn address(n: u8) -> NetAddress {

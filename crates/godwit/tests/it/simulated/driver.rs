@@ -305,6 +305,7 @@ impl Driver {
             max_outbound_full: 8,
             max_outbound_block_relay: 2,
             listen_port: Some(18_444),
+            discover: true,
             connect_only: of(Discovery::Connect).then(targets),
             add_nodes: if of(Discovery::AddNode) { targets() } else { Vec::new() },
             seed_nodes: Vec::new(),

@@ -1,12 +1,12 @@
-//! Notifications of new blocks over ZeroMQ, as Bitcoin Core publishes them (`src/zmq`).
+//! Notifications of blocks and of sent transactions over ZeroMQ, as Bitcoin Core publishes them (`src/zmq`).
 //!
 //! ```text
 //! the node's thread ──Notice──▶ bounded queue ──▶ godwit-zmq: reads the block, makes messages
 //!                                                    ├─▶ a bounded queue for each subscriber ─▶ its socket
 //! ```
 //!
-//! The node's thread only says which block it connected or disconnected, and never waits: what does not fit
-//! into the queue is counted, and so is what a subscriber does not take. Each message carries the number of
+//! The node's thread only says which block it connected or disconnected, and which transaction began or
+//! ceased to wait for one, and never waits: what does not fit into the queue is counted, and so is what a subscriber does not take. Each message carries the number of
 //! those of its kind before it, so a subscriber sees that it missed some.
 //!
 //! The protocol is ours (`wire.rs`): `zeromq`, the library, keeps 100,000 messages for each subscriber,
@@ -22,10 +22,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use godwit_chain::{BlockReader, StoredBlock};
+use godwit_p2p::{MAX_OUTBOX_BYTES, OutboxChange};
 use godwit_primitives::BlockHash;
 use tokio::sync::{mpsc, oneshot};
 
@@ -36,6 +37,10 @@ use sockets::Sockets;
 
 /// Notices that wait to be published.
 const MAX_NOTICES: usize = 1024;
+
+/// Bytes of sent transactions in these notices: of the whole outbox, which waits again at once when the blocks
+/// that had it are disconnected.
+const MAX_NOTICED_BYTES: usize = MAX_OUTBOX_BYTES;
 
 /// Messages that wait for a subscriber at most, where nothing else is said (Core `DEFAULT_ZMQ_SNDHWM`).
 pub const DEFAULT_HIGH_WATER_MARK: u32 = 1000;
@@ -143,48 +148,87 @@ pub struct NoticedBlock {
     pub stored: Option<StoredBlock>,
 }
 
-/// What happened to the active chain.
-#[derive(Clone, Copy, Debug)]
+/// What happened to the active chain, or to what waits for it.
+#[derive(Clone, Debug)]
 pub enum Notice {
-    /// It became longer; perhaps only on its way to more work.
+    /// The chain became longer; perhaps only on its way to more work.
     Connected { block: NoticedBlock, is_new_tip: bool },
     /// It became shorter.
     Disconnected(NoticedBlock),
+    /// A sent transaction began or ceased to wait for a block.
+    Outbox(OutboxChange),
 }
 
 impl Notice {
-    fn block(&self) -> &NoticedBlock {
+    /// Messages of hashblock or rawblock, and of hashtx or rawtx. Of sequence there is one.
+    fn counts(&self) -> (u32, u32) {
         match self {
-            Self::Connected { block, .. } | Self::Disconnected(block) => block,
+            Self::Connected { block, is_new_tip } => (u32::from(*is_new_tip), block.tx_count),
+            Self::Disconnected(block) => (0, block.tx_count),
+            Self::Outbox(OutboxChange::Added { .. }) => (0, 1),
+            Self::Outbox(OutboxChange::Removed { .. }) => (0, 0),
         }
     }
 
-    fn is_new_tip(&self) -> bool {
-        matches!(self, Self::Connected { is_new_tip: true, .. })
+    /// Bytes that it keeps.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Outbox(OutboxChange::Added { tx, .. }) => tx.view().bytes().len(),
+            _ => 0,
+        }
     }
 }
 
-/// Messages that were not made, because their notices did not fit: they count as if they had been sent.
+/// As the log names it.
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connected { block, .. } | Self::Disconnected(block) => {
+                write!(f, "block {}", block.hash)
+            }
+            Self::Outbox(OutboxChange::Added { tx, .. }) => write!(f, "transaction {}", tx.txid),
+            Self::Outbox(OutboxChange::Removed { txid, .. }) => write!(f, "transaction {txid}"),
+        }
+    }
+}
+
+/// Bytes of the notices that wait. And messages that were not made, because their notices did not fit: they
+/// count as if they had been sent.
 #[derive(Debug, Default)]
-struct Missed {
-    blocks: AtomicU32,
-    tips: AtomicU32,
-    transactions: AtomicU32,
+struct Waiting {
+    bytes: AtomicUsize,
+    missed_changes: AtomicU32,
+    missed_tips: AtomicU32,
+    missed_transactions: AtomicU32,
 }
 
-impl Missed {
-    fn add(&self, notice: &Notice) {
-        self.blocks.fetch_add(1, Ordering::Relaxed);
-        self.tips.fetch_add(u32::from(notice.is_new_tip()), Ordering::Relaxed);
-        self.transactions.fetch_add(notice.block().tx_count, Ordering::Relaxed);
+impl Waiting {
+    /// Room for a notice's bytes, if there is some; only the node's thread takes it.
+    fn take(&self, bytes: usize) -> bool {
+        let has_room = self.bytes.load(Ordering::Acquire) + bytes <= MAX_NOTICED_BYTES;
+        if has_room {
+            self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        }
+        has_room
     }
 
-    /// How many of a topic.
-    fn of(&self, topic: Topic) -> u32 {
+    fn give_back(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    fn miss(&self, notice: &Notice) {
+        let (tips, transactions) = notice.counts();
+        self.missed_changes.fetch_add(1, Ordering::Relaxed);
+        self.missed_tips.fetch_add(tips, Ordering::Relaxed);
+        self.missed_transactions.fetch_add(transactions, Ordering::Relaxed);
+    }
+
+    /// How many of a topic were not made.
+    fn missed(&self, topic: Topic) -> u32 {
         let count = match topic {
-            Topic::HashBlock | Topic::RawBlock => &self.tips,
-            Topic::HashTx | Topic::RawTx => &self.transactions,
-            Topic::Sequence => &self.blocks,
+            Topic::HashBlock | Topic::RawBlock => &self.missed_tips,
+            Topic::HashTx | Topic::RawTx => &self.missed_transactions,
+            Topic::Sequence => &self.missed_changes,
         };
         count.load(Ordering::Relaxed)
     }
@@ -193,22 +237,26 @@ impl Missed {
 /// The node's end of the queue.
 pub struct Notices {
     to: mpsc::Sender<Notice>,
-    missed: Arc<Missed>,
+    waiting: Arc<Waiting>,
     overflows: LogLimit,
 }
 
 impl Notices {
     /// Has something published, soon. It does not wait.
     pub fn tell(&self, notice: Notice) {
-        if self.to.try_send(notice).is_err() {
-            self.missed.add(&notice);
-            self.overflows.warn(|| {
-                format!(
-                    "ZMQ: no notifications of block {}: too many blocks wait",
-                    notice.block().hash
-                )
-            });
-        }
+        let bytes = notice.bytes();
+        let refused = match self.waiting.take(bytes) {
+            false => notice,
+            true => match self.to.try_send(notice) {
+                Ok(()) => return,
+                Err(error) => {
+                    self.waiting.give_back(bytes);
+                    error.into_inner()
+                }
+            },
+        };
+        self.waiting.miss(&refused);
+        self.overflows.warn(|| format!("ZMQ: no notifications of {refused}: too many wait"));
     }
 }
 
@@ -232,13 +280,13 @@ impl Zmq {
         let listeners = sockets::listen(notifiers)?;
         let (to, notices) = mpsc::channel(MAX_NOTICES);
         let (stop, stopped) = oneshot::channel();
-        let missed = Arc::new(Missed::default());
+        let waiting = Arc::new(Waiting::default());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
             .map_err(ZmqError::Start)?;
-        let (notifiers, counted) = (notifiers.to_vec(), Arc::clone(&missed));
+        let (notifiers, counted) = (notifiers.to_vec(), Arc::clone(&waiting));
         let run = move || {
             let local = tokio::task::LocalSet::new();
             local.block_on(&runtime, async move {
@@ -254,7 +302,7 @@ impl Zmq {
             .name("godwit-zmq".to_owned())
             .spawn(run)
             .map_err(ZmqError::Start)?;
-        let notices = Notices { to, missed, overflows: LogLimit::default() };
+        let notices = Notices { to, waiting, overflows: LogLimit::default() };
         Ok((Self { stop: Some(stop), thread: Some(thread) }, notices))
     }
 }
@@ -269,3 +317,6 @@ impl Drop for Zmq {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

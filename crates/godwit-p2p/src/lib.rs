@@ -67,5 +67,7 @@ pub use transport::{
     Discard, DiscardReason, PACKET_COST, Protocol, Receive, ReceiveLimits, Transport,
     TransportError, Write, payload_limit,
 };
-pub use tx_outbox::{KEEP, MAX_OUTBOX, MAX_OUTBOX_BYTES, OutboxFull, OutboxTx, TxOutbox};
+pub use tx_outbox::{
+    KEEP, MAX_OUTBOX, MAX_OUTBOX_BYTES, OutboxChange, OutboxFull, OutboxTx, TxOutbox,
+};
 pub use v2::{MAX_GARBAGE, V2Error, V2Secrets};

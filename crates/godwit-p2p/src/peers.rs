@@ -93,7 +93,7 @@ use crate::net_address::AddressEntry;
 use crate::own_addresses::OwnAddresses;
 use crate::slots::{Slots, SlotsConfig};
 use crate::time::Now;
-use crate::tx_outbox::{OutboxFull, OutboxTx, TxOutbox};
+use crate::tx_outbox::{OutboxChange, OutboxFull, OutboxTx, TxOutbox};
 
 /// Longest time between two looks at all peers (Core's message handler: 100 ms).
 const MAINTENANCE_INTERVAL: Duration = Duration::from_millis(500);
@@ -259,7 +259,13 @@ impl Peers {
         txs: Vec<OutboxTx>,
         replaced: &[Txid],
     ) -> Result<(), OutboxFull> {
-        self.tx_outbox.put(txs, replaced)
+        let changes = self.tx_outbox.put(txs, replaced)?;
+        self.tell_changes(changes);
+        Ok(())
+    }
+
+    fn tell_changes(&mut self, changes: Vec<OutboxChange>) {
+        changes.into_iter().for_each(|change| self.out.push(change));
     }
 
     /// Announces one of the outbox again.
@@ -269,12 +275,20 @@ impl Peers {
 
     /// A block was connected to the tip. Told for each while the outbox is not empty.
     pub fn note_block(&mut self, hash: BlockHash, height: u32, block: BlockView<'_>) {
-        self.tx_outbox.note_block(hash, height, block);
+        let changes = self.tx_outbox.note_block(hash, height, block);
+        self.tell_changes(changes);
     }
 
     /// The tip was disconnected.
     pub fn note_block_left(&mut self, hash: &BlockHash) {
         self.tx_outbox.note_left(hash);
+    }
+
+    /// The chain is no longer on its way from a tip that was disconnected to a better one: what blocks had on
+    /// the one branch alone is told of as waiting again.
+    pub fn note_settled(&mut self) {
+        let changes = self.tx_outbox.note_settled();
+        self.tell_changes(changes);
     }
 
     /// The address book, to be written to disk at intervals (Core: 15 minutes) and at the end.

@@ -2,8 +2,11 @@
 //!
 //! It judges nothing. Who puts a transaction in has judged it; it leaves when a block spends what it
 //! spends, when it has been in the chain for [`FORGET_DEPTH`] blocks or a newer one needs its room there,
-//! when another one replaces it, or after [`KEEP`]. While its block is left for another branch, it waits
+//! when another one replaces it, or after [`KEEP`]. When its block is left for another branch, it waits
 //! again.
+//!
+//! Whoever follows what waits hears of each that begins or ceases to. These changes have numbers, as Core's
+//! mempool gives them: one more for each, and also for each that a block takes, of which only the block tells.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -81,6 +84,13 @@ pub(crate) struct Entry {
     pub(crate) was_fetched: bool,
 }
 
+/// Something waits for a block, or no longer, although no block has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutboxChange {
+    Added { tx: Arc<OutboxTx>, sequence: u64 },
+    Removed { txid: Txid, sequence: u64 },
+}
+
 /// There is no room for a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboxFull;
@@ -100,9 +110,13 @@ pub struct TxOutbox {
     by_txid: HashMap<Txid, EntryId>,
     by_wtxid: HashMap<Wtxid, EntryId>,
     spenders: HashMap<OutPoint, EntryId>,
+    /// Those that wait again, while nobody has been told of it.
+    returning: BTreeSet<EntryId>,
     last_id: EntryId,
     /// Changes so far.
     version: u64,
+    /// Number of the last change of what waits.
+    sequence: u64,
     memory: usize,
 }
 
@@ -121,6 +135,11 @@ impl TxOutbox {
     /// How often it has changed: two looks that give the same number saw the same transactions.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Number of the next change of what waits; the first one's is 1 (Core `CTxMemPool::GetSequence`).
+    pub fn next_sequence(&self) -> u64 {
+        self.sequence + 1
     }
 
     /// Whether it holds nothing, not even what is in a block.
@@ -149,7 +168,11 @@ impl TxOutbox {
     /// # Errors
     ///
     /// There is no room, and nothing has changed.
-    pub fn put(&mut self, txs: Vec<OutboxTx>, replaced: &[Txid]) -> Result<(), OutboxFull> {
+    pub fn put(
+        &mut self,
+        txs: Vec<OutboxTx>,
+        replaced: &[Txid],
+    ) -> Result<Vec<OutboxChange>, OutboxFull> {
         let mut leaving = BTreeSet::new();
         for txid in replaced {
             leaving.extend(
@@ -170,9 +193,9 @@ impl TxOutbox {
                 freed += self.entries[&id].tx.memory();
             }
         }
-        leaving.into_iter().for_each(|id| self.remove(id));
-        new.into_iter().for_each(|tx| self.insert(tx, None));
-        Ok(())
+        let mut changes = self.remove_all(leaving);
+        changes.extend(new.into_iter().filter_map(|tx| self.insert(tx, None)));
+        Ok(changes)
     }
 
     /// Has one announced again.
@@ -184,7 +207,7 @@ impl TxOutbox {
         }
     }
 
-    fn insert(&mut self, tx: OutboxTx, block: Option<(BlockHash, u32)>) {
+    fn insert(&mut self, tx: OutboxTx, block: Option<(BlockHash, u32)>) -> Option<OutboxChange> {
         self.last_id += 1;
         let id = self.last_id;
         self.version += 1;
@@ -192,12 +215,26 @@ impl TxOutbox {
         self.by_txid.insert(tx.txid, id);
         self.by_wtxid.insert(tx.wtxid, id);
         self.spenders.extend(tx.view().inputs().map(|input| (input.prevout, id)));
+        let tx = Arc::new(tx);
         let due = Duration::ZERO;
-        self.entries.insert(id, Entry { tx: Arc::new(tx), block, due, was_fetched: false });
+        let entry = Entry { tx: Arc::clone(&tx), block, due, was_fetched: false };
+        self.entries.insert(id, entry);
+        block.is_none().then(|| OutboxChange::Added { tx, sequence: self.count() })
     }
 
-    fn remove(&mut self, id: EntryId) {
-        let Some(Entry { tx, .. }) = self.entries.remove(&id) else { return };
+    /// The number of a change of what waits.
+    fn count(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    fn remove_all(&mut self, ids: impl IntoIterator<Item = EntryId>) -> Vec<OutboxChange> {
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    fn remove(&mut self, id: EntryId) -> Option<OutboxChange> {
+        let Entry { tx, block, .. } = self.entries.remove(&id)?;
+        let was_told = !self.returning.remove(&id) && block.is_none();
         self.version += 1;
         self.memory -= tx.memory();
         self.by_txid.remove(&tx.txid);
@@ -206,9 +243,10 @@ impl TxOutbox {
             self.spenders.remove(&input.prevout);
         }
         if self.entries.is_empty() {
-            let (last_id, version) = (self.last_id, self.version);
-            *self = Self { last_id, version, ..Self::default() };
+            let Self { last_id, version, sequence, .. } = *self;
+            *self = Self { last_id, version, sequence, ..Self::default() };
         }
+        was_told.then(|| OutboxChange::Removed { txid: tx.txid, sequence: self.count() })
     }
 
     /// Those that blocks have, the deepest first.
@@ -247,51 +285,81 @@ impl TxOutbox {
     }
 
     /// A block was connected: what it has waits no longer, and what it leaves nothing to spend is forgotten.
-    pub fn note_block(&mut self, hash: BlockHash, height: u32, block: BlockView<'_>) {
+    /// The latter is returned.
+    pub fn note_block(
+        &mut self,
+        hash: BlockHash,
+        height: u32,
+        block: BlockView<'_>,
+    ) -> Vec<OutboxChange> {
+        let mut changes = Vec::new();
         if self.entries.is_empty() {
-            return;
+            return changes;
         }
         for tx in block.txs() {
             let own = self.by_txid.get(&tx.txid()).copied();
-            if let Some(entry) = own.and_then(|id| self.entries.get_mut(&id)) {
+            if let Some(id) = own
+                && let Some(entry) = self.entries.get_mut(&id)
+            {
+                let was_told = !self.returning.remove(&id) && entry.block.is_none();
                 entry.block = Some((hash, height));
                 self.version += 1;
+                // Core counts it too (`CTxMemPool::removeUnchecked`), and leaves it to the block to tell.
+                self.sequence += u64::from(was_told);
             }
             for input in tx.inputs() {
                 let spender = self.spenders.get(&input.prevout).copied();
                 if let Some(other) = spender.filter(|spender| Some(*spender) != own) {
-                    self.with_descendants(other).into_iter().for_each(|id| self.remove(id));
+                    changes.extend(self.remove_all(self.with_descendants(other)));
                 }
             }
         }
         let deep = |entry: &Entry| {
             entry.block.is_some_and(|(_, own)| height.saturating_sub(own) >= FORGET_DEPTH)
         };
-        self.remove_if(deep);
+        let over: Vec<EntryId> =
+            self.entries.iter().filter(|(_, entry)| deep(entry)).map(|(id, _)| *id).collect();
+        changes.extend(self.remove_all(over));
+        changes
     }
 
-    /// A block was disconnected: what it has waits again, and is announced again.
+    /// A block was disconnected: what it has waits again, and is announced again. [`Self::note_settled`] tells
+    /// of it.
     pub fn note_left(&mut self, hash: &BlockHash) {
-        for entry in self.entries.values_mut() {
+        for (id, entry) in &mut self.entries {
             if entry.block.is_some_and(|(own, _)| own == *hash) {
                 entry.block = None;
                 entry.due = Duration::ZERO;
+                self.returning.insert(*id);
                 self.version += 1;
             }
         }
     }
 
+    /// The chain has come to where it stays: what waits again is told of, unless a block of the new branch has
+    /// it (Core `MaybeUpdateMempoolForReorg`).
+    pub fn note_settled(&mut self) -> Vec<OutboxChange> {
+        let returning = std::mem::take(&mut self.returning);
+        let added = returning.into_iter().map(|id| {
+            let tx = Arc::clone(&self.entries[&id].tx);
+            OutboxChange::Added { tx, sequence: self.count() }
+        });
+        added.collect()
+    }
+
     /// Forgets what has waited for [`KEEP`], and what depends on it.
-    pub(crate) fn expire(&mut self, unix: i64) {
+    pub(crate) fn expire(&mut self, unix: i64) -> Vec<OutboxChange> {
         let is_old =
             |entry: &Entry| entry.block.is_none() && entry.tx.time.saturating_add(KEEP) < unix;
         let old: Vec<EntryId> =
             self.entries.iter().filter(|(_, entry)| is_old(entry)).map(|(id, _)| *id).collect();
+        let mut changes = Vec::new();
         for id in old {
             if self.entries.contains_key(&id) {
-                self.with_descendants(id).into_iter().for_each(|id| self.remove(id));
+                changes.extend(self.remove_all(self.with_descendants(id)));
             }
         }
+        changes
     }
 
     /// Forgets what waits and spends what is neither a coin nor an output of what still waits: a block has
@@ -325,12 +393,6 @@ impl TxOutbox {
             }
         }
         Ok(())
-    }
-
-    fn remove_if(&mut self, is_over: impl Fn(&Entry) -> bool) {
-        let over: Vec<EntryId> =
-            self.entries.iter().filter(|(_, entry)| is_over(entry)).map(|(id, _)| *id).collect();
-        over.into_iter().for_each(|id| self.remove(id));
     }
 
     pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = (EntryId, &mut Entry)> {

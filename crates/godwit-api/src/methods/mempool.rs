@@ -21,7 +21,7 @@ const ID: usize = 200;
 struct Waiting {
     txs: Vec<Arc<OutboxTx>>,
     unfetched: BTreeSet<Txid>,
-    version: u64,
+    next_sequence: u64,
     memory: usize,
 }
 
@@ -32,7 +32,7 @@ impl Waiting {
             let txs: Vec<_> = outbox.waiting().cloned().collect();
             let unfetched = txs.iter().map(|tx| tx.txid);
             let unfetched = unfetched.filter(|txid| !outbox.was_fetched(txid)).collect();
-            Self { txs, unfetched, version: outbox.version(), memory: outbox.memory() }
+            Self { txs, unfetched, next_sequence: outbox.next_sequence(), memory: outbox.memory() }
         })
     }
 
@@ -130,9 +130,9 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let txids: Json = waiting.txs.iter().map(|tx| Json::from(tx.txid.to_string())).collect();
     Ok(match sequence {
         false => txids,
-        // Core's begins with 1.
         true => {
-            Json::object([("txids", txids), ("mempool_sequence", (waiting.version + 1).into())])
+            let sequence = waiting.next_sequence.into();
+            Json::object([("txids", txids), ("mempool_sequence", sequence)])
         }
     })
 }

@@ -1,17 +1,18 @@
-//! Messages of what happened to the chain (Core `zmqnotificationinterface.cpp`, `zmqpublishnotifier.cpp`).
+//! Messages of what happened to the chain and to the outbox (Core `zmqnotificationinterface.cpp`, `zmqpublishnotifier.cpp`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_chain::BlockReader;
-use godwit_primitives::Block;
+use godwit_p2p::OutboxChange;
+use godwit_primitives::{Block, TxView, Txid};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::sockets::{self, Sockets};
-use super::{Missed, Notice, NoticedBlock, Notifier, Topic, wire};
+use super::{Notice, NoticedBlock, Notifier, Topic, Waiting, wire};
 
-/// How long a block waits for subscribers who are behind, all in all.
+/// How long the messages of a notice wait for subscribers who are behind, all in all.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// One of the notifiers, and how many messages it made.
@@ -26,7 +27,7 @@ pub(super) struct Publisher {
     notifiers: Vec<Counted>,
     sockets: Sockets,
     reader: BlockReader,
-    missed: Arc<Missed>,
+    waiting: Arc<Waiting>,
 }
 
 impl Publisher {
@@ -34,7 +35,7 @@ impl Publisher {
         notifiers: &[Notifier],
         sockets: Sockets,
         reader: BlockReader,
-        missed: Arc<Missed>,
+        waiting: Arc<Waiting>,
     ) -> Self {
         let counted = |notifier: &Notifier| Counted {
             topic: notifier.topic,
@@ -42,12 +43,13 @@ impl Publisher {
             count: 0,
         };
         let notifiers = notifiers.iter().map(counted).collect();
-        Self { notifiers, sockets, reader, missed }
+        Self { notifiers, sockets, reader, waiting }
     }
 
     /// Publishes until nobody has anything to tell.
     pub(super) async fn run(mut self, mut notices: mpsc::Receiver<Notice>) {
         while let Some(notice) = notices.recv().await {
+            self.waiting.give_back(notice.bytes());
             self.publish(&notice).await;
             self.sockets.flush();
         }
@@ -55,11 +57,39 @@ impl Publisher {
 
     async fn publish(&mut self, notice: &Notice) {
         let deadline = Instant::now() + PATIENCE;
-        let (label, is_new_tip) = match notice {
-            Notice::Connected { is_new_tip, .. } => (b'C', *is_new_tip),
-            Notice::Disconnected(_) => (b'D', false),
-        };
-        let block = notice.block();
+        match notice {
+            Notice::Connected { block, is_new_tip } => {
+                self.publish_block(block, b'C', *is_new_tip, deadline).await;
+            }
+            Notice::Disconnected(block) => self.publish_block(block, b'D', false, deadline).await,
+            Notice::Outbox(OutboxChange::Added { tx, sequence }) => {
+                self.publish_transaction(tx.txid, tx.view(), deadline).await;
+                self.publish_change(tx.txid, b'A', *sequence, deadline).await;
+            }
+            Notice::Outbox(OutboxChange::Removed { txid, sequence }) => {
+                self.publish_change(*txid, b'R', *sequence, deadline).await;
+            }
+        }
+    }
+
+    /// What began or ceased to wait.
+    async fn publish_change(&mut self, txid: Txid, label: u8, sequence: u64, deadline: Instant) {
+        let body = [&reversed(txid.to_bytes())[..], &[label], &sequence.to_le_bytes()].concat();
+        self.send(Topic::Sequence, &body, deadline).await;
+    }
+
+    async fn publish_transaction(&mut self, txid: Txid, tx: TxView<'_>, deadline: Instant) {
+        self.send(Topic::HashTx, &reversed(txid.to_bytes()), deadline).await;
+        self.send(Topic::RawTx, tx.bytes(), deadline).await;
+    }
+
+    async fn publish_block(
+        &mut self,
+        block: &NoticedBlock,
+        label: u8,
+        is_new_tip: bool,
+        deadline: Instant,
+    ) {
         let of_transactions = [Topic::HashTx, Topic::RawTx];
         let is_wanted = |topic: &Topic| self.is_wanted(*topic);
         let wants_transactions = of_transactions.iter().any(is_wanted);
@@ -71,9 +101,7 @@ impl Publisher {
             Some(decoded) => {
                 let view = decoded.view();
                 for (txid, tx) in view.txids().iter().zip(view.txs()) {
-                    let hash = reversed(txid.to_bytes());
-                    self.send(Topic::HashTx, &hash, deadline).await;
-                    self.send(Topic::RawTx, tx.bytes(), deadline).await;
+                    self.publish_transaction(*txid, tx, deadline).await;
                 }
             }
         }
@@ -112,7 +140,7 @@ impl Publisher {
     }
 
     async fn send(&mut self, topic: Topic, body: &[u8], deadline: Instant) {
-        let missed = self.missed.of(topic);
+        let missed = self.waiting.missed(topic);
         for notifier in self.notifiers.iter_mut().filter(|notifier| notifier.topic == topic) {
             let number = notifier.count.wrapping_add(missed).to_le_bytes();
             notifier.count = notifier.count.wrapping_add(1);

@@ -9,6 +9,7 @@ use crate::index::HeaderId;
 use crate::message::FilterQuery;
 use crate::peer_id::PeerId;
 use crate::target::Target;
+use crate::tx_outbox::OutboxChange;
 
 /// An inbound connection that has no [`PeerId`] yet. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +52,14 @@ pub enum Action {
         /// Name of a seed or of a configured peer.
         host: String,
     },
+    /// Tell who follows what waits in the outbox.
+    Outbox(OutboxChange),
+}
+
+impl From<OutboxChange> for Action {
+    fn from(change: OutboxChange) -> Self {
+        Self::Outbox(change)
+    }
 }
 
 impl From<NetCommand> for Action {

@@ -47,7 +47,9 @@ pub(super) fn maintain(cx: &mut Context<'_>) {
     if cx.tx_outbox.is_empty() {
         return;
     }
-    cx.tx_outbox.expire(cx.now.unix);
+    for change in cx.tx_outbox.expire(cx.now.unix) {
+        cx.out.push(change);
+    }
     let hearing: Vec<PeerId> =
         cx.table.iter().filter(|peer| hears(peer)).map(|peer| peer.id).collect();
     if hearing.is_empty() {

@@ -40,7 +40,7 @@ fn kept(tx: &Transaction, time: i64) -> OutboxTx {
 }
 
 fn put(outbox: &mut TxOutbox, txs: &[&Transaction]) -> Result<(), OutboxFull> {
-    outbox.put(txs.iter().map(|tx| kept(tx, 1_000)).collect(), &[])
+    outbox.put(txs.iter().map(|tx| kept(tx, 1_000)).collect(), &[]).map(drop)
 }
 
 fn block(txs: &[&Transaction]) -> Block {
@@ -144,7 +144,7 @@ fn what_was_replaced_leaves_with_all_that_depends_on_it() {
     let mut outbox = TxOutbox::default();
     assert_eq!(put(&mut outbox, &[&parent, &child, &other]), Ok(()));
     let new = spending(&[coin(0)], 2);
-    assert_eq!(outbox.put(vec![kept(&new, 1)], &[parent.txid()]), Ok(()));
+    assert!(outbox.put(vec![kept(&new, 1)], &[parent.txid()]).is_ok());
     assert_eq!(txids(&outbox), [other.txid(), new.txid()]);
 }
 
@@ -153,7 +153,7 @@ fn fourteen_days_are_waited_and_no_longer() {
     let [parent, child, other] = family();
     let mut outbox = TxOutbox::default();
     let txs = vec![kept(&parent, 1_000), kept(&child, 2_000), kept(&other, 2_000)];
-    assert_eq!(outbox.put(txs, &[]), Ok(()));
+    assert!(outbox.put(txs, &[]).is_ok());
     outbox.expire(1_000 + KEEP);
     assert_eq!(txids(&outbox).len(), 3);
     outbox.expire(1_001 + KEEP);
@@ -163,6 +163,91 @@ fn fourteen_days_are_waited_and_no_longer() {
     outbox.note_block(block.hash(), 10, block.view());
     outbox.expire(i64::MAX);
     assert!(!outbox.is_empty());
+}
+
+/// Changes as `+` or `-`, the place of the transaction among these, and the number.
+fn told(changes: Vec<OutboxChange>, of: &[&Transaction]) -> Vec<(char, usize, u64)> {
+    let place = |txid| of.iter().position(|tx| tx.txid() == txid).expect("one of them");
+    let told = changes.into_iter().map(|change| match change {
+        OutboxChange::Added { tx, sequence } => ('+', place(tx.txid), sequence),
+        OutboxChange::Removed { txid, sequence } => ('-', place(txid), sequence),
+    });
+    told.collect()
+}
+
+#[test]
+fn what_begins_and_ceases_to_wait_is_told_with_numbers_as_cores_mempool_gives_them() {
+    let [parent, child, other] = family();
+    let (new, rival) = (spending(&[coin(0)], 2), spending(&[coin(2)], 3));
+    let all = [&parent, &child, &other, &new, &rival];
+    let mut outbox = TxOutbox::default();
+    assert_eq!(outbox.next_sequence(), 1);
+    let put = |outbox: &mut TxOutbox, tx, replaced: &[Txid]| {
+        told(outbox.put(vec![kept(tx, 1_000)], replaced).expect("there is room"), &all)
+    };
+    assert_eq!(put(&mut outbox, &parent, &[]), [('+', 0, 1)]);
+    assert_eq!(put(&mut outbox, &child, &[]), [('+', 1, 2)]);
+    assert_eq!(put(&mut outbox, &child, &[]), [], "it is known");
+    assert_eq!(put(&mut outbox, &other, &[]), [('+', 2, 3)]);
+    // What it replaces leaves first, and what depends on that.
+    let replaced = [('-', 0, 4), ('-', 1, 5), ('+', 3, 6)];
+    assert_eq!(put(&mut outbox, &new, &[parent.txid()]), replaced);
+    // Of what a block has the block tells; but it is counted.
+    let block = block(&[&new, &rival]);
+    let changes = outbox.note_block(block.hash(), 10, block.view());
+    assert_eq!((told(changes, &all), outbox.next_sequence()), (vec![('-', 2, 8)], 9));
+    // And what was not known to wait is not.
+    let again = outbox.note_block(block.hash(), 10, block.view());
+    assert_eq!((again, outbox.next_sequence()), (Vec::new(), 9));
+    outbox.note_left(&block.hash());
+    assert_eq!(told(outbox.note_settled(), &all), [('+', 3, 9)]);
+    assert_eq!(told(outbox.note_settled(), &all), []);
+    assert_eq!(told(outbox.expire(1_001 + KEEP), &all), [('-', 3, 10)]);
+    assert!(outbox.is_empty());
+    assert_eq!(put(&mut outbox, &other, &[]), [('+', 2, 11)], "an empty outbox counts on");
+}
+
+#[test]
+fn of_what_the_other_branch_has_too_or_makes_impossible_nothing_is_told() {
+    let [parent, child, other] = family();
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&parent, &other]), Ok(()));
+    let left = block(&[&parent, &other]);
+    assert_eq!(outbox.note_block(left.hash(), 10, left.view()), []);
+    assert_eq!(outbox.next_sequence(), 5);
+    // Meanwhile one more is sent, which depends on one that has not been told to wait again.
+    outbox.note_left(&left.hash());
+    assert_eq!(put(&mut outbox, &[&child]), Ok(()));
+    let joined = block(&[&spending(&[coin(0)], 2), &other]);
+    let changes = outbox.note_block(joined.hash(), 10, joined.view());
+    assert_eq!(told(changes, &[&child]), [('-', 0, 6)]);
+    assert_eq!((outbox.note_settled(), outbox.next_sequence()), (Vec::new(), 7));
+    assert_eq!(txids(&outbox), []);
+    assert!(!outbox.is_empty(), "a block has the other one");
+}
+
+#[test]
+fn what_leaves_a_block_in_which_it_is_forgotten_was_told_by_the_block() {
+    let [parent, child, _] = family();
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&parent, &child]), Ok(()));
+    let own = block(&[&parent, &child]);
+    assert_eq!(outbox.note_block(own.hash(), 10, own.view()), []);
+    let empty = block(&[]);
+    let changes = outbox.note_block(empty.hash(), 10 + FORGET_DEPTH, empty.view());
+    assert_eq!((changes, outbox.is_empty(), outbox.next_sequence()), (Vec::new(), true, 5));
+}
+
+#[test]
+fn a_file_gives_those_that_wait_the_first_numbers() {
+    let [parent, child, other] = family();
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&parent, &child, &other]), Ok(()));
+    let block = block(&[&parent]);
+    outbox.note_block(block.hash(), 10, block.view());
+    let is_active = |hash: &BlockHash| *hash == block.hash();
+    let read = TxOutbox::from_bytes(&outbox.to_bytes(MAGIC), MAGIC, is_active);
+    assert_eq!(read.expect("it is undamaged").next_sequence(), 3);
 }
 
 #[test]
@@ -176,7 +261,7 @@ fn there_is_room_for_so_many_and_no_more() {
     assert_eq!(put(&mut outbox, &[&more]), Err(OutboxFull));
     assert_eq!((txids(&outbox), outbox.version()), before);
     // In another one's place there is.
-    assert_eq!(outbox.put(vec![kept(&more, 1)], &before.0[..1]), Ok(()));
+    assert!(outbox.put(vec![kept(&more, 1)], &before.0[..1]).is_ok());
     assert_eq!(txids(&outbox).len(), MAX_OUTBOX);
 }
 

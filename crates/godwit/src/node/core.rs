@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use godwit_api::{BlockOutcome, HistoryFacts, Pruning, Snapshot, SyncReport, TipFacts};
+use godwit_api::{BlockOutcome, HistoryFacts, Notice, Pruning, Snapshot, SyncReport, TipFacts};
 use godwit_chain::{
     Chain, ChainError, Event, HeaderTree, MAX_TIP_AGE, NodeId, PRUNE_ON_REQUEST, Poll, Source,
     Verdict, history, history_memory, history_progress, show_blocks,
@@ -68,8 +68,8 @@ pub struct NodeCore {
     tip_moved: bool,
     next_header_line: Duration,
     operator: Operator,
-    /// Who tells others of blocks, if anybody does.
-    announcer: Option<Announcer>,
+    /// Who tells others of blocks and of what waits for them.
+    announcer: Announcer,
     /// Who reads filters for peers, if they are served.
     filters: Option<FilterReads>,
 }
@@ -144,7 +144,7 @@ impl NodeCore {
                 fault: None,
                 now: Now { monotonic: Duration::ZERO, unix: 0 },
             },
-            announcer: None,
+            announcer: Announcer::default(),
             filters: None,
         }
     }
@@ -167,8 +167,8 @@ impl NodeCore {
         self.chain
     }
 
-    /// Has others told of blocks from now on, if there is who tells them.
-    pub(super) fn tell_of_blocks(&mut self, announcer: Option<Announcer>) {
+    /// Has others told of blocks from now on.
+    pub(super) fn tell_of_blocks(&mut self, announcer: Announcer) {
         self.announcer = announcer;
     }
 
@@ -177,11 +177,18 @@ impl NodeCore {
         self.filters = filters;
     }
 
-    /// Tells others of the blocks of the turns before.
-    pub(super) fn tell_notices(&mut self) {
-        if let Some(announcer) = &mut self.announcer {
-            announcer.tell();
-        }
+    /// Tells others of what happened in the turns before. The chain is where they may see it.
+    pub(super) fn tell_notices(&mut self, now: Now) {
+        self.settle(now);
+        self.announcer.tell();
+    }
+
+    /// The chain has come to a better tip, or to one where it stays: what was left with blocks and is not in
+    /// others by now is told of as waiting again, and then what was connected on the way.
+    fn settle(&mut self, now: Now) {
+        self.peers.note_settled();
+        self.apply_actions(now);
+        self.announcer.arrive();
     }
 
     /// Whether the chain has not been up to date since the start.
@@ -334,14 +341,16 @@ impl NodeCore {
     fn note(&mut self, now: Now, event: Event) {
         match event {
             Event::Connected(connected) => {
+                let hash = connected.point.hash;
                 self.tip_moved = true;
-                if let Some(caller) = self.submissions.stored.remove(&connected.point.hash) {
+                if let Some(caller) = self.submissions.stored.remove(&hash) {
                     tell_outcome(&caller, BlockOutcome::Connected);
                 }
-                log::info!("{}", update_tip(&self.chain, connected.point.hash, now.unix));
-                self.announce(now, |announcer, chain| {
-                    announcer.connected(chain, &connected.point.hash)
-                });
+                log::info!("{}", update_tip(&self.chain, hash, now.unix));
+                let is_told = self.is_told(now);
+                if self.announcer.connected(&self.chain, &hash, is_told) {
+                    self.settle(now);
+                }
             }
             Event::Contents(block) => {
                 let view = block.view();
@@ -353,7 +362,10 @@ impl NodeCore {
                 self.tip_moved = true;
                 self.peers.note_block_left(&left.hash);
                 log_disconnected(&self.chain, &left);
-                self.announce(now, |announcer, chain| announcer.disconnected(chain, &left.hash));
+                let is_told = self.is_told(now);
+                if self.announcer.disconnected(&self.chain, &left.hash, is_told) {
+                    self.settle(now);
+                }
             }
             // The chain has logged it.
             Event::Invalid { hash, reject } => {
@@ -376,12 +388,9 @@ impl NodeCore {
         self.apply_actions(now);
     }
 
-    /// Has others told of a block after the turn, but of none of the initial download.
-    fn announce(&mut self, now: Now, tell: impl FnOnce(&mut Announcer, &Chain)) {
-        let is_silent = self.initial_download && !self.is_up_to_date(now);
-        if let Some(announcer) = self.announcer.as_mut().filter(|_| !is_silent) {
-            tell(announcer, &self.chain);
-        }
+    /// Whether others are told of what happens: not during the initial download.
+    fn is_told(&self, now: Now) -> bool {
+        !self.initial_download || self.is_up_to_date(now)
     }
 
     fn judged(&mut self, now: Now, source: Source, hash: Option<BlockHash>, verdict: Verdict) {
@@ -468,6 +477,11 @@ impl NodeCore {
             Action::Net(command) => self.commands.push_back(command),
             Action::Chain(request) => self.ask_chain(now, request),
             Action::Resolve { host } => self.lookups.push(host),
+            Action::Outbox(change) => {
+                if self.is_told(now) {
+                    self.announcer.hold(Notice::Outbox(change));
+                }
+            }
         }
     }
 

@@ -110,7 +110,7 @@ pub(crate) fn run(
     };
     let mut node = Node::start(config, options, bars, chain, started, max_connections, server)?;
     let result = node.run(stop);
-    node.core.tell_notices();
+    node.core.tell_notices(now(started));
     node.end(result?)?;
     Ok(Exit::Success)
 }
@@ -262,7 +262,9 @@ impl<'a> Node<'a> {
         let outbox_file = open_outbox(&chain, &mut peers, &dir)?;
         let mut core = core_of(chain, peers, now, options, &dir);
         let (zmq, announcer) = notices::start(config, core.chain())?.unzip();
-        core.tell_of_blocks(announcer);
+        if let Some(announcer) = announcer {
+            core.tell_of_blocks(announcer);
+        }
         let (overview, target) = (Overview::new(config, options, &core, now), config.prune_bytes);
         let (shared, report) = (indexes.shared(), overview.report());
         let served = shared.filters.clone().filter(|_| config.indexes.served);
@@ -306,7 +308,7 @@ impl<'a> Node<'a> {
             self.rpc.publish(now, &self.core, self.overview.report());
             // Who hears of a block may ask for it at once.
             if !self.rpc.is_between() {
-                self.core.tell_notices();
+                self.core.tell_notices(now);
             }
             let tip = self.core.chain().tip_point();
             if self.options.stop_at_height.is_some_and(|stop| tip.height >= stop) {

@@ -1,4 +1,4 @@
-//! What the node tells of its chain to those who subscribed (`-zmqpub...`).
+//! What the node tells of its chain, and of the outbox, to those who subscribed (`-zmqpub...`).
 
 use std::cmp::Reverse;
 
@@ -74,34 +74,60 @@ fn rank(chain: &Chain, id: NodeId) -> Rank {
 /// reorganisation. Where there are more, those held are told at once.
 const MAX_HELD: usize = 64;
 
-/// Tells of blocks.
+/// Tells of blocks, and of what begins and ceases to wait for one.
+#[derive(Default)]
 pub(super) struct Announcer {
-    to: Notices,
+    /// Nobody, where nothing is published.
+    to: Option<Notices>,
     /// Not told yet, oldest first.
     held: Vec<Notice>,
+    /// Blocks on the way to a better tip than the one that was left. They are told of behind the transactions
+    /// that wait no longer, and those that wait again (Core: `ActivateBestChain` tells of blocks at the end of
+    /// each step, and the mempool of its changes during it).
+    on_the_way: Vec<Notice>,
     left: Left,
 }
 
 impl Announcer {
     fn new(to: Notices) -> Self {
-        Self { to, held: Vec::with_capacity(MAX_HELD), left: Left::default() }
+        Self { to: Some(to), ..Self::default() }
     }
 
-    /// The block was connected.
-    pub(super) fn connected(&mut self, chain: &Chain, hash: &BlockHash) {
-        let Some(id) = chain.tree().find(hash) else { return };
+    /// The block was connected; it is told of if `is_told`, as soon as the chain has [arrived](Self::arrive).
+    /// Whether it is a new tip to others.
+    pub(super) fn connected(&mut self, chain: &Chain, hash: &BlockHash, is_told: bool) -> bool {
+        let Some(id) = chain.tree().find(hash) else { return false };
         let is_new_tip = self.left.connect(rank(chain, id));
-        self.hold(Notice::Connected { block: noticed(chain, id), is_new_tip });
+        if is_told {
+            if self.on_the_way.len() == MAX_HELD {
+                self.arrive();
+            }
+            self.on_the_way.push(Notice::Connected { block: noticed(chain, id), is_new_tip });
+        }
+        is_new_tip
     }
 
-    /// The block was disconnected.
-    pub(super) fn disconnected(&mut self, chain: &Chain, hash: &BlockHash) {
-        let Some(id) = chain.tree().find(hash) else { return };
-        self.left.leave(rank(chain, id), chain.tree().node(id).failed);
-        self.hold(Notice::Disconnected(noticed(chain, id)));
+    /// The block was disconnected; it is told of if `is_told`. Whether it is invalid, and left for good.
+    pub(super) fn disconnected(&mut self, chain: &Chain, hash: &BlockHash, is_told: bool) -> bool {
+        let Some(id) = chain.tree().find(hash) else { return false };
+        let is_invalid = chain.tree().node(id).failed;
+        self.left.leave(rank(chain, id), is_invalid);
+        if is_told {
+            self.arrive();
+            self.hold(Notice::Disconnected(noticed(chain, id)));
+        }
+        is_invalid
     }
 
-    fn hold(&mut self, notice: Notice) {
+    /// The chain has come to where others may see it.
+    pub(super) fn arrive(&mut self) {
+        for notice in std::mem::take(&mut self.on_the_way) {
+            self.hold(notice);
+        }
+    }
+
+    /// Holds a notice until [`Self::tell`].
+    pub(super) fn hold(&mut self, notice: Notice) {
         if self.held.len() == MAX_HELD {
             self.tell();
         }
@@ -110,7 +136,11 @@ impl Announcer {
 
     /// Tells what is held.
     pub(super) fn tell(&mut self) {
-        self.held.drain(..).for_each(|notice| self.to.tell(notice));
+        for notice in self.held.drain(..) {
+            if let Some(to) = &self.to {
+                to.tell(notice);
+            }
+        }
     }
 }
 

@@ -15,8 +15,8 @@ use crate::peers::reading;
 use crate::{
     Action, AddressBook, ChainEvent, ChainRequest, Command, ConnectionKind, Discard, DiscardReason,
     DisconnectReason, Event, Frame, HeaderIndex, Host, Inventory, InventoryKind, Message,
-    NetAddress, NetCommand, NetEvent, Now, PEER_MEMORY, PeerId, Peers, PeersConfig, ReadId, Services,
-    SocketId, Target, Version, VersionAddress,
+    NetAddress, NetCommand, NetEvent, Now, OutboxChange, PEER_MEMORY, PeerId, Peers, PeersConfig,
+    ReadId, Services, SocketId, Target, Version, VersionAddress,
 };
 
 /// When the tests begin, in seconds since 1970, and what full nodes offer.
@@ -45,6 +45,7 @@ pub(super) struct Harness {
     /// Of each of them, and of those that were taken out.
     pub(super) begun_with_v2: Vec<bool>,
     pub(super) resolves: Vec<String>,
+    pub(super) outbox_changes: Vec<OutboxChange>,
     pub(super) expects: BTreeMap<PeerId, bool>,
     pub(super) expects_compact: BTreeMap<PeerId, bool>,
     /// Reads are answered at once, or by the test.
@@ -91,6 +92,7 @@ impl Harness {
             connects: Vec::new(),
             begun_with_v2: Vec::new(),
             resolves: Vec::new(),
+            outbox_changes: Vec::new(),
             expects: BTreeMap::new(),
             expects_compact: BTreeMap::new(),
             hold_reads: false,
@@ -354,6 +356,7 @@ impl Harness {
             Action::Net(command) => self.on_network(command),
             Action::Chain(request) => self.on_chain(request),
             Action::Resolve { host } => self.resolves.push(host),
+            Action::Outbox(change) => self.outbox_changes.push(change),
         }
     }
 

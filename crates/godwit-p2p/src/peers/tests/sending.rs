@@ -8,7 +8,8 @@ use godwit_stream::{DataStream, Encode};
 use super::harness::{Harness, Sent, chain, config};
 use crate::tx_outbox::{KEEP, MAX_OUTBOX, OutboxTx};
 use crate::{
-    Command, ConnectionKind, Inventory, InventoryKind, Message, PeerId, SEND_PAUSE, Version,
+    Command, ConnectionKind, Inventory, InventoryKind, Message, OutboxChange, PeerId, SEND_PAUSE,
+    Version,
 };
 
 /// Longer than any delay before a peer is told.
@@ -201,6 +202,12 @@ fn nobody_is_told_after_fourteen_days() {
     assert!(!node.peers.outbox().is_empty());
     node.advance_in(Duration::from_secs(2), Duration::from_secs(1));
     assert!(node.peers.outbox().is_empty());
+    let [OutboxChange::Added { tx, sequence: 1 }, OutboxChange::Removed { txid, sequence: 2 }] =
+        &node.outbox_changes[..]
+    else {
+        panic!("{:?}", node.outbox_changes)
+    };
+    assert_eq!(tx.txid, *txid);
     let id = node.inbound_peer();
     node.advance(TOLD);
     assert_eq!(told(&mut node, id), []);

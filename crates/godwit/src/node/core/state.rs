@@ -102,7 +102,9 @@ impl NodeState for NodeCore {
         }
         self.peers
             .send_transactions(sending.txs, &sending.replaced)
-            .map_err(|OutboxFull| NotSent::Full)
+            .map_err(|OutboxFull| NotSent::Full)?;
+        self.apply_actions(self.operator.now);
+        Ok(())
     }
 
     fn announce_again(&mut self, txid: &Txid) {

@@ -2,6 +2,7 @@
 //! them and mines them.
 
 mod cases;
+mod notified;
 mod transactions;
 
 use serde_json::{Value, json};

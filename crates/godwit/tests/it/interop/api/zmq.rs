@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use godwit_primitives::Block;
+use godwit_primitives::{Block, Transaction};
 use serde_json::{Value, json};
 
 use super::super::chain::RecentChain;
@@ -37,9 +37,9 @@ sys.stdin.read()
 "#;
 
 /// A message: its topic, its body in hexadecimal, its number.
-type Message = (String, String, u32);
+pub(super) type Message = (String, String, u32);
 
-struct Subscriber {
+pub(super) struct Subscriber {
     child: Child,
     /// Closed, it ends.
     _input: ChildStdin,
@@ -48,7 +48,7 @@ struct Subscriber {
 
 impl Subscriber {
     /// Of an address and topics each.
-    fn start(subscriptions: &[&str]) -> Option<Self> {
+    pub(super) fn start(subscriptions: &[&str]) -> Option<Self> {
         let python = cached("pyzmq", "pyzmq/bin/python3")?;
         let mut command = Command::new(python);
         command.args(["-c", SUBSCRIBER]).args(subscriptions);
@@ -80,7 +80,7 @@ impl Subscriber {
 
     /// The next message of any address that comes soon.
     #[track_caller]
-    fn next_soon(&self) -> Option<(String, Message)> {
+    pub(super) fn next_soon(&self) -> Option<(String, Message)> {
         match self.lines.recv_timeout(Duration::from_millis(500)) {
             Err(RecvTimeoutError::Disconnected) => panic!("nobody listens any more"),
             message => message.ok(),
@@ -89,27 +89,25 @@ impl Subscriber {
 
     /// What comes, until all was said of a tip.
     #[track_caller]
-    fn until_tip(&self, tip: &str) -> Vec<Message> {
-        let mut all = Vec::new();
-        loop {
-            let (_, message) = self.next();
-            let is_last = message.0 == "rawblock" && hash_of(&message.1) == tip;
-            all.push(message);
-            if is_last {
-                return all;
-            }
-        }
+    pub(super) fn until_tip(&self, tip: &str) -> Vec<Message> {
+        self.until(|(topic, body, _)| topic == "rawblock" && hash_of(body) == tip)
     }
 
     /// What comes, until a block is disconnected.
     #[track_caller]
     fn until_left(&self, hash: &str) -> Vec<Message> {
+        self.until(|(topic, body, _)| topic == "sequence" && *body == format!("{hash}44"))
+    }
+
+    /// What comes, until this one.
+    #[track_caller]
+    pub(super) fn until(&self, is_last: impl Fn(&Message) -> bool) -> Vec<Message> {
         let mut all = Vec::new();
         loop {
             let (_, message) = self.next();
-            let is_last = message.0 == "sequence" && message.1 == format!("{hash}44");
+            let ends = is_last(&message);
             all.push(message);
-            if is_last {
+            if ends {
                 return all;
             }
         }
@@ -129,13 +127,13 @@ fn hash_of(block: &str) -> String {
 
 /// A model of what Core publishes of these events, in its order, as its source has it
 /// (`zmqnotificationinterface.cpp`): no bitcoind is asked.
-struct Expected {
+pub(super) struct Expected {
     numbers: std::collections::HashMap<&'static str, u32>,
     all: Vec<Message>,
 }
 
 impl Expected {
-    fn behind(heard: &[Message]) -> Self {
+    pub(super) fn behind(heard: &[Message]) -> Self {
         let topics = ["hashblock", "hashtx", "rawblock", "rawtx", "sequence"];
         let next = |topic: &&'static str| {
             let last = heard.iter().rev().find(|(of, ..)| of == topic);
@@ -158,7 +156,7 @@ impl Expected {
         }
     }
 
-    fn connected(&mut self, block: &[u8], is_tip: bool) {
+    pub(super) fn connected(&mut self, block: &[u8], is_tip: bool) {
         self.transactions(block);
         self.push("sequence", format!("{}43", chain::hash(block)));
         if is_tip {
@@ -167,13 +165,35 @@ impl Expected {
         }
     }
 
-    fn disconnected(&mut self, block: &[u8]) {
+    pub(super) fn disconnected(&mut self, block: &[u8]) {
         self.transactions(block);
         self.push("sequence", format!("{}44", chain::hash(block)));
     }
 
+    /// A transaction waits for a block; `sequence` is that of the mempool.
+    pub(super) fn added(&mut self, tx: &Transaction, sequence: u64) {
+        self.push("hashtx", tx.txid().to_string());
+        self.push("rawtx", block::hex_of(tx));
+        self.changed(tx, "41", sequence);
+    }
+
+    /// It waits no longer.
+    pub(super) fn removed(&mut self, tx: &Transaction, sequence: u64) {
+        self.changed(tx, "52", sequence);
+    }
+
+    fn changed(&mut self, tx: &Transaction, label: &str, sequence: u64) {
+        let sequence = hex::encode(sequence.to_le_bytes());
+        self.push("sequence", format!("{}{label}{sequence}", tx.txid()));
+    }
+
+    /// The body of the last message that is expected.
+    pub(super) fn last(&self) -> String {
+        self.all.last().expect("something is expected").1.clone()
+    }
+
     #[track_caller]
-    fn is(&mut self, heard: &[Message]) {
+    pub(super) fn is(&mut self, heard: &[Message]) {
         let short = |all: &[Message]| {
             let line = |(topic, body, number): &Message| {
                 format!("{topic} {} {number}", &body[..body.len().min(66)])

@@ -19,6 +19,7 @@ mod net_address;
 mod own_addresses;
 mod peer_id;
 mod peers;
+mod permissions;
 mod presync;
 mod rate_limit;
 mod saved_file;
@@ -54,6 +55,7 @@ pub use peers::{
     PEER_MEMORY, PeerBlocks, PeerInfo, PeerSays, PeerTimes, Peers, PeersConfig, ReadId,
     RefusedHeader, SEND_PAUSE, SEND_QUEUE_MAX, SocketId, Summary, Traffic,
 };
+pub use permissions::{Binding, PermissionError, Permissions, Whitelist};
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
 pub use rate_limit::{TokenBucket, UploadStatus};
 pub use saved_file::SavedFileError;

@@ -12,6 +12,7 @@ mod indexes;
 mod notices;
 mod outbox_file;
 mod overview;
+mod own_addresses;
 mod peers_file;
 mod rpc;
 mod setup;

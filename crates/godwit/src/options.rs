@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use godwit_api::Notifier;
 use godwit_chain::ScriptOptions;
 use godwit_index::{COIN_STATS_INDEX_MEMORY, FILTER_INDEX_MEMORY, TX_INDEX_MEMORY};
-use godwit_p2p::Reachable;
+use godwit_p2p::{Binding, NetAddress, Reachable, Whitelist};
 use godwit_primitives::Params;
 use godwit_program::options::{self as tables, OptionsError};
 use godwit_store::Rebuild;
@@ -171,12 +171,7 @@ pub struct NodeOptions {
     pub stop_at_height: Option<u32>,
     /// `-networkactive`.
     pub network_active: bool,
-    /// Whether to accept connections.
-    pub listen: bool,
-    /// `-bind`; empty: every address.
-    pub bind: Vec<SocketAddr>,
-    /// Port to listen on where `bind` is empty.
-    pub port: u16,
+    pub listening: Listening,
     /// `-maxconnections`.
     pub max_connections: u32,
     /// `-connect`: the only peers beside those of `-addnode`; empty for none. `None`: peers are
@@ -193,10 +188,29 @@ pub struct NodeOptions {
     pub v2_transport: bool,
     /// `-allowunlockedsecrets`.
     pub allow_unlocked_secrets: bool,
+    /// `-whitelist`.
+    pub whitelist: Whitelist,
     /// `-maxuploadtarget`, in bytes per 24 hours; `None`: no limit.
     pub max_upload_target: Option<u64>,
     /// `-maxdownloadrate`, in bytes per second; `None`: no limit.
     pub max_download_rate: Option<u64>,
+}
+
+/// Where connections are accepted, and what others are told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// Whether to accept connections.
+    pub on: bool,
+    /// `-bind` and `-whitebind`; empty: every address.
+    pub bind: Vec<Binding>,
+    /// Port to listen on where `bind` is empty.
+    pub port: u16,
+    /// Port to tell others.
+    pub told_port: u16,
+    /// `-externalip`: where this node can be called.
+    pub external: Vec<NetAddress>,
+    /// `-discover`: it finds that out as well.
+    pub discover: bool,
 }
 
 /// Which networks are reached, and how.

@@ -88,7 +88,7 @@ fn peer_json(now: Now, peer: &PeerInfo, (headers, blocks): (i64, i64)) -> Json {
     json.push("addr_relay_enabled", peer.exchanges_addresses);
     json.push("addr_processed", 0);
     json.push("addr_rate_limited", 0);
-    json.push("permissions", Json::List(Vec::new()));
+    json.push("permissions", peer.permissions.names().collect::<Json>());
     json.push("minfeefilter", Json::amount(0));
     for (name, bytes) in [
         ("bytessent_per_msg", peer.traffic.sent_by_command()),

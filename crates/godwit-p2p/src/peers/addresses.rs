@@ -24,6 +24,7 @@ use crate::message::{MAX_ADDRESSES, Message};
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
 use crate::own_addresses::OwnAddressSource;
 use crate::peer_id::PeerId;
+use crate::permissions::Permissions;
 use crate::services::Services;
 use crate::time::exponential;
 
@@ -97,9 +98,12 @@ impl AddressGossip {
         // Shuffled, so that the sender does not choose which are stored when there are too many.
         entries.shuffle(cx.rng);
         let Some(peer) = cx.table.get_mut(id) else { return };
+        let is_unlimited = peer.may(Permissions::ADDR);
         let relay = &mut peer.addresses;
-        let allowed = relay.allowance.take_up_to(now.monotonic, number as u64);
-        entries.truncate(usize::try_from(allowed).unwrap_or(number));
+        if !is_unlimited {
+            let allowed = relay.allowance.take_up_to(now.monotonic, number as u64);
+            entries.truncate(usize::try_from(allowed).unwrap_or(number));
+        }
         let news = !relay.asked && number <= MAX_NEWS;
         if number < MAX_ADDRESSES {
             relay.asked = false;
@@ -200,7 +204,11 @@ impl AddressGossip {
         peer.addresses.answered = true;
         peer.addresses.to_send.clear();
         let network = peer.address.map_or(AddressNetwork::Unroutable, |to| to.network());
-        for entry in self.answer(cx, network) {
+        let answer = match peer.may(Permissions::ADDR) {
+            true => fresh_answer(cx),
+            false => self.answer(cx, network),
+        };
+        for entry in answer {
             self.queue(cx, id, entry);
         }
     }
@@ -212,8 +220,7 @@ impl AddressGossip {
         {
             return answer.clone();
         }
-        let mut answer = cx.book.sample(now.unix);
-        answer.retain(|entry| !cx.table.is_shunned(&entry.address.host));
+        let answer = fresh_answer(cx);
         let spread = cx.rng.random_range(0..ANSWER_LIFETIME_SPREAD);
         let expires = now.monotonic + ANSWER_LIFETIME + Duration::from_secs(spread);
         self.answers.insert(network, (expires, answer.clone()));
@@ -273,6 +280,13 @@ impl AddressGossip {
             send_addresses(cx, id, vec![entry]);
         }
     }
+}
+
+/// Random addresses of the book (Core `GetAddressesUnsafe`).
+fn fresh_answer(cx: &mut Context<'_>) -> Vec<AddressEntry> {
+    let mut answer = cx.book.sample(cx.now.unix);
+    answer.retain(|entry| !cx.table.is_shunned(&entry.address.host));
+    answer
 }
 
 /// Whether an address with these services is worth storing: it may be connected to, or tried by a

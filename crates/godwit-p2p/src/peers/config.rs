@@ -6,6 +6,7 @@ use godwit_primitives::{Params, Work};
 use godwit_stream::BufferPool;
 
 use crate::net_address::NetAddress;
+use crate::permissions::Whitelist;
 use crate::services::Services;
 use crate::target::{Reachable, Target};
 
@@ -45,6 +46,8 @@ pub struct PeersConfig {
     pub name_proxy: bool,
     /// Reachable networks: IPv4, IPv6, and those reached through proxies (`-onion`).
     pub reachable: Reachable,
+    /// `-whitelist`: what single peers may do.
+    pub whitelist: Whitelist,
     /// Bytes that may be uploaded per day before historical blocks are refused
     /// (`-maxuploadtarget`); `None`: no limit.
     pub max_upload_target: Option<u64>,

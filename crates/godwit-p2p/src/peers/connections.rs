@@ -13,13 +13,14 @@ use super::context::Context;
 use super::event::ConnectFailure;
 use super::line;
 use super::misbehaviour::DisconnectReason;
-use super::peer::Peer;
+use super::peer::{Peer, Standing};
 use crate::address_book::Source;
 use crate::anchors::Anchors;
 use crate::connection_kind::ConnectionKind;
 use crate::download::Downloads;
 use crate::net_address::{AddressEntry, NetAddress};
 use crate::peer_id::PeerId;
+use crate::permissions::Permissions;
 use crate::seeds::{FIXED_SEEDS, dns_seed_entries, filtered_name, fixed_seed_entries};
 use crate::services::Services;
 use crate::slots::{EvictionCandidate, Opening, Situation, SlotPeer, Slots, select_to_evict};
@@ -100,18 +101,22 @@ impl Connections {
 
     /// Adopts or refuses an inbound connection. It is refused if its address is banned, or
     /// discouraged and slots are scarce, or there is no slot; it may evict another inbound peer.
+    /// `of_socket` are the permissions of all that connect there.
     pub(super) fn on_inbound(
         &mut self,
         cx: &mut Context<'_>,
         socket: SocketId,
         address: NetAddress,
+        of_socket: Permissions,
     ) {
-        if cx.table.bans().contains(&address.host) {
+        let permissions = cx.config.whitelist.of_inbound(&address.host, of_socket);
+        let is_trusted = permissions.contains(Permissions::NO_BAN);
+        if !is_trusted && cx.table.bans().contains(&address.host) {
             debug!("connection from {address} dropped (banned)");
             return cx.out.push(NetCommand::Refuse { socket });
         }
         let discouraged = cx.table.discouraged().contains(&address.host);
-        let Some(inbound_slot) = self.inbound_slot(cx, address, discouraged) else {
+        let Some(inbound_slot) = self.inbound_slot(cx, address, discouraged && !is_trusted) else {
             return cx.out.push(NetCommand::Refuse { socket });
         };
         let id = cx.table.next_id();
@@ -121,7 +126,7 @@ impl Connections {
         }
         let mut peer = Peer::new(id, ConnectionKind::Inbound, cx.rng.random(), cx.now);
         peer.address = Some(address);
-        peer.prefer_evict = discouraged;
+        peer.standing = Standing { permissions, prefer_evict: discouraged };
         peer.handshake.begun = cx.line.time();
         cx.table.insert(cx.now, peer);
         debug!("connection from {address} accepted, peer={}", id.0);
@@ -174,6 +179,9 @@ impl Connections {
         peer.handshake.begun = cx.line.time();
         peer.address = address;
         peer.target = Some(attempt.target);
+        if let Some(address) = address.filter(|_| attempt.kind == ConnectionKind::Manual) {
+            peer.standing.permissions = cx.config.whitelist.of_manual(&address.host);
+        }
         cx.table.insert(cx.now, peer);
         true
     }
@@ -399,8 +407,8 @@ fn eviction_candidates(cx: &Context<'_>) -> Vec<EvictionCandidate> {
             last_block: peer.fetch.last_block(),
             relevant_services: cx.has_desirable_services(peer.handshake.services),
             relays_transactions: peer.handshake.relay,
-            prefer_evict: peer.prefer_evict,
-            protected: false,
+            prefer_evict: peer.standing.prefer_evict,
+            protected: peer.may(Permissions::NO_BAN),
         })
     };
     cx.table.iter().filter(|peer| peer.inbound()).filter_map(candidate).collect()

@@ -25,6 +25,7 @@ use crate::message::Message;
 use crate::net_address::NetAddress;
 use crate::own_addresses::OwnAddresses;
 use crate::peer_id::PeerId;
+use crate::permissions::Permissions;
 use crate::services::Services;
 use crate::time::Now;
 use crate::transport::message_memory;
@@ -136,11 +137,17 @@ impl Context<'_> {
         Some(peer)
     }
 
-    /// Disconnects the peer and discourages its address; except peers that the operator chose, and
+    /// Disconnects the peer and discourages its address; except peers that the operator chose or trusts, and
     /// local addresses, which many peers can share (Core `MaybeDiscourageAndDisconnect`).
     pub(super) fn misbehave(&mut self, id: PeerId, what: Misbehaviour) {
         let Some(peer) = self.table.get(id) else { return };
         let (kind, address) = (peer.kind, peer.address);
+        if peer.may(Permissions::NO_BAN) {
+            if self.take_log_line(id) {
+                warn!("Not punishing noban peer {}: {what}", id.0);
+            }
+            return;
+        }
         if kind == ConnectionKind::Manual {
             if self.take_log_line(id) {
                 warn!("Not punishing manually connected peer {}: {what}", id.0);
@@ -155,7 +162,8 @@ impl Context<'_> {
         self.table.discourage(&address.host);
         let shares = |peer: &&Peer| {
             let same = |other: NetAddress| other.host == address.host;
-            peer.address.is_some_and(same) && peer.kind != ConnectionKind::Manual
+            let is_spared = peer.kind == ConnectionKind::Manual || peer.may(Permissions::NO_BAN);
+            peer.address.is_some_and(same) && !is_spared
         };
         let sharing: Vec<PeerId> = self.table.iter().filter(shares).map(|peer| peer.id).collect();
         for other in sharing {

@@ -13,6 +13,7 @@ use crate::index::HeaderId;
 use crate::message::FilterData;
 use crate::net_address::NetAddress;
 use crate::peer_id::PeerId;
+use crate::permissions::Permissions;
 use crate::transport::{Discard, Protocol, TransportError};
 
 /// What happened. After each event the driver takes the actions and does them in order.
@@ -71,7 +72,12 @@ pub enum NetEvent {
     /// An inbound connection; the engine answers with
     /// [`NetCommand::Adopt`](super::NetCommand::Adopt) or
     /// [`NetCommand::Refuse`](super::NetCommand::Refuse).
-    Inbound { socket: SocketId, address: NetAddress },
+    Inbound {
+        socket: SocketId,
+        address: NetAddress,
+        /// Of whoever connects to the listening socket (`-whitebind`).
+        permissions: Permissions,
+    },
     /// A connection that the engine asked for was opened; through a proxy, when the proxy says so.
     Connected {
         /// As in [`NetCommand::Connect`](super::NetCommand::Connect).

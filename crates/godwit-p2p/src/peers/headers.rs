@@ -22,6 +22,7 @@ use crate::connection_kind::ConnectionKind;
 use crate::index::{HeaderId, HeaderIndex, HeaderInfo, is_ancestor, locator};
 use crate::message::{MAX_HEADERS, Message};
 use crate::peer_id::PeerId;
+use crate::permissions::Permissions;
 use crate::presync::Presync;
 use state::{Submission, SyncStage};
 use sync::{HeaderSync, ask_for_headers, ask_for_newer_headers, is_resting, no_progress};
@@ -159,7 +160,9 @@ impl Headers {
         let last_hash =
             if measured { headers.last().expect("not empty").block_hash() } else { last_hash };
         let last = cx.index.find(&last_hash);
-        let work_known = measured || last.is_some_and(|last| on_best_chain(cx.index, last));
+        let is_trusted = cx.table.get(id).is_some_and(|peer| peer.may(Permissions::NO_BAN));
+        let work_known =
+            measured || is_trusted || last.is_some_and(|last| on_best_chain(cx.index, last));
         if !work_known && self.try_low_work_sync(cx, id, &cx.index.get(start), &headers) {
             return;
         }
@@ -311,7 +314,8 @@ fn charge_known_headers(
 /// Charges useless headers to the peer's allowance; false when it was disconnected for them.
 fn charge_useless_headers(cx: &mut Context<'_>, id: PeerId, count: usize) -> bool {
     let Some(peer) = cx.table.get_mut(id) else { return false };
-    let allowed = peer.allowances.useless_headers.take(cx.now.monotonic, count as u64);
+    let allowed = peer.may(Permissions::NO_BAN)
+        || peer.allowances.useless_headers.take(cx.now.monotonic, count as u64);
     if !allowed {
         cx.disconnect(id, DisconnectReason::UselessHeaders);
     }

@@ -16,6 +16,7 @@ use crate::index::HeaderId;
 use crate::net_address::{AddressEntry, Host, NetAddress};
 use crate::own_addresses::{OwnAddressSource, OwnAddresses};
 use crate::peer_id::PeerId;
+use crate::permissions::Permissions;
 use crate::rate_limit::UploadStatus;
 use crate::services::Services;
 use crate::target::Target;
@@ -64,6 +65,7 @@ pub struct PeerInfo {
     pub blocks: PeerBlocks,
     /// Addresses are exchanged with it.
     pub exchanges_addresses: bool,
+    pub permissions: Permissions,
 }
 
 /// What it said in the handshake.
@@ -149,6 +151,7 @@ impl Peers {
                 compact_from: handshake.wants_compact,
             },
             exchanges_addresses: peer.addresses.is_enabled(),
+            permissions: peer.standing.permissions,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::address_book::Source;
 use crate::connection_kind::ConnectionKind;
 use crate::net_address::{AddressNetwork, NetAddress};
 use crate::peer_id::PeerId;
+use crate::permissions::Permissions;
 use crate::rate_limit::TokenBucket;
 use crate::services::Services;
 use crate::target::Target;
@@ -30,8 +31,7 @@ pub(super) struct Peer {
     pub(super) target: Option<Target>,
     pub(super) connected_at: Duration,
     pub(super) last_received: Duration,
-    /// Its address was discouraged when it connected.
-    pub(super) prefer_evict: bool,
+    pub(super) standing: Standing,
     pub(super) handshake: Handshake,
     pub(super) ping: Ping,
     pub(super) known: KnownChain,
@@ -41,6 +41,14 @@ pub(super) struct Peer {
     pub(super) addresses: AddressState,
     pub(super) flow: Flow,
     pub(super) allowances: Allowances,
+}
+
+/// How the peer stands with the operator and with this node, since it connected.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standing {
+    pub(super) permissions: Permissions,
+    /// Its address was discouraged.
+    pub(super) prefer_evict: bool,
 }
 
 /// What the peer said in the handshake.
@@ -120,7 +128,7 @@ impl Peer {
             target: None,
             connected_at: now.monotonic,
             last_received: now.monotonic,
-            prefer_evict: false,
+            standing: Standing::default(),
             handshake: Handshake::new(nonce),
             ping: Ping::default(),
             known: KnownChain::default(),
@@ -154,6 +162,11 @@ impl Peer {
     /// Whether it is an outbound peer that is asked for headers and blocks.
     pub(super) fn lasting_outbound(&self) -> bool {
         self.automatic_outbound() || self.kind == ConnectionKind::Manual
+    }
+
+    /// Whether the operator gave it all these permissions.
+    pub(super) fn may(&self, permissions: Permissions) -> bool {
+        self.standing.permissions.contains(permissions)
     }
 
     /// The network over which it is connected (Core `ConnectedThroughNetwork`).
@@ -193,7 +206,8 @@ impl Peer {
 
     /// Whether headers and blocks are requested from it before others (Core `fPreferredDownload`).
     pub(super) fn preferred(&self) -> bool {
-        !self.inbound() && self.kind != ConnectionKind::AddrFetch && self.serves_blocks()
+        let is_known = !self.inbound() || self.may(Permissions::NO_BAN);
+        is_known && self.kind != ConnectionKind::AddrFetch && self.serves_blocks()
     }
 }
 

@@ -26,6 +26,7 @@ use crate::frame::{Command, FRAME_HEADER_SIZE, Frame};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{CompactBlock, Message, MessageError, Version};
 use crate::peer_id::PeerId;
+use crate::permissions::Permissions;
 use crate::transport::{Discard, DiscardReason, TransportError};
 
 /// Bytes of transactions that cost a peer's allowance as much as one announced transaction.
@@ -45,8 +46,8 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn on_net(&mut self, cx: &mut Context<'_>, event: NetEvent) {
         match event {
-            NetEvent::Inbound { socket, address } => {
-                self.connections.on_inbound(cx, socket, address)
+            NetEvent::Inbound { socket, address, permissions } => {
+                self.connections.on_inbound(cx, socket, address, permissions)
             }
             NetEvent::Connected { peer, address } => {
                 if self.connections.on_connected(cx, peer, address) {
@@ -419,6 +420,7 @@ impl Parts {
         if !peer.established() {
             return;
         }
+        let may_ask_for_mempool = peer.may(Permissions::MEMPOOL) || peer.may(Permissions::NO_BAN);
         match (discard.command, discard.why) {
             (Command::BLOCK, DiscardReason::WrongChecksum) => self.fetch.on_corrupt(cx, id),
             (Command::BLOCK, DiscardReason::UnexpectedBlock) => {
@@ -433,6 +435,8 @@ impl Parts {
                 let entries = 1 + (discard.bytes / BYTES_PER_ENTRY) as u64;
                 charge_transactions(cx, id, entries);
             }
+            // Nothing is in it.
+            (Command::MEMPOOL, _) if may_ask_for_mempool => {}
             (
                 command @ (Command::MEMPOOL
                 | Command::FILTERLOAD
@@ -475,7 +479,8 @@ fn on_undecodable(cx: &mut Context<'_>, id: PeerId, command: Command, error: Mes
 /// Charges the peer's allowance for transactions; false when it was disconnected.
 fn charge_transactions(cx: &mut Context<'_>, id: PeerId, entries: u64) -> bool {
     let Some(peer) = cx.table.get_mut(id) else { return false };
-    let within = peer.allowances.transactions.take(cx.now.monotonic, entries);
+    let is_free = peer.may(Permissions::RELAY) || peer.may(Permissions::NO_BAN);
+    let within = is_free || peer.allowances.transactions.take(cx.now.monotonic, entries);
     if !within {
         cx.disconnect(id, DisconnectReason::UnwantedTransactions);
     }

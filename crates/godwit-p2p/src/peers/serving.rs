@@ -33,6 +33,7 @@ use crate::index::{HeaderId, is_ancestor};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{BlockTransactionsRequest, Locator, MAX_HEADERS, Message};
 use crate::peer_id::PeerId;
+use crate::permissions::Permissions;
 use crate::rate_limit::{UploadStatus, UploadTarget};
 use crate::services::{NETWORK_LIMITED_MIN_BLOCKS, Services};
 use locator::{chain_part, fork_with};
@@ -216,12 +217,14 @@ impl Serving {
         let block = cx.index.get(header);
         let best = cx.index.get(cx.index.best_header());
         let age = i64::from(best.header.time) - i64::from(block.header.time);
-        if age > HISTORICAL_AGE && self.upload.is_reached_for_old_blocks(cx.now.monotonic) {
+        let is_limited = age > HISTORICAL_AGE && !peer.may(Permissions::DOWNLOAD);
+        if is_limited && self.upload.is_reached_for_old_blocks(cx.now.monotonic) {
             return Answer::Disconnect(DisconnectReason::UploadTarget);
         }
         let tip = cx.index.get(cx.index.tip());
         let pruned = !cx.services().contains(Services::NETWORK);
-        if pruned && tip.height.saturating_sub(block.height) > LIMITED_SERVED {
+        let is_pruned_for = pruned && !peer.may(Permissions::NO_BAN);
+        if is_pruned_for && tip.height.saturating_sub(block.height) > LIMITED_SERVED {
             // The peer would wait for the block; and it should not learn exactly where we pruned.
             debug!("peer={}: asks for pruned block {}", peer.id.0, block.height);
             return Answer::Disconnect(DisconnectReason::PrunedBlock);
@@ -442,7 +445,8 @@ fn continue_announcing(cx: &mut Context<'_>, id: PeerId, hash: BlockHash) {
 
 pub(super) fn on_getheaders(cx: &mut Context<'_>, id: PeerId, locator: &Locator) {
     let tip = cx.index.get(cx.index.tip());
-    if tip.chain_work < cx.config.minimum_chain_work {
+    let may_download = cx.table.get(id).is_some_and(|peer| peer.may(Permissions::DOWNLOAD));
+    if tip.chain_work < cx.config.minimum_chain_work && !may_download {
         // The peer could make no use of our headers. An empty answer tells it that we are alive.
         return cx.send(id, &Message::Headers(Vec::new()));
     }

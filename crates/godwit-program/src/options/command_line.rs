@@ -51,11 +51,7 @@ impl<P: Program> Given<P> {
     }
 
     pub(super) fn apply(&self, draft: &mut Draft<P>) -> Result<(), OptionsError> {
-        draft.set(self.spec, &self.value).ok_or_else(|| {
-            let value = self.value.to_string_lossy().into_owned();
-            let expected = self.spec.expected();
-            Problem::BadValue { option: self.spec.name, value, expected }.at(&self.origin)
-        })
+        draft.set(self.spec, &self.value).map_err(|problem| problem.at(&self.origin))
     }
 }
 

@@ -73,6 +73,8 @@ pub enum Problem {
     NotNegatable { option: &'static str },
     /// A value that the option does not take.
     BadValue { option: &'static str, value: String, expected: &'static str },
+    /// A value of several parts, of which one is wrong.
+    Meaningless { option: &'static str, value: String, reason: String },
     /// More than one network is chosen.
     SeveralNetworks,
     /// An option that the chosen network does not have.
@@ -209,6 +211,9 @@ impl fmt::Display for OptionsError {
             }
             Problem::BadValue { option, value, expected } => {
                 write!(f, "{dash}{option}={value}: expected {expected}")
+            }
+            Problem::Meaningless { option, value, reason } => {
+                write!(f, "{dash}{option}={value}: {reason}")
             }
             Problem::SeveralNetworks => f.write_str("more than one network is chosen"),
             Problem::WrongNetwork { option, networks, chosen } => {

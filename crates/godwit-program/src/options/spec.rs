@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use godwit_primitives::Network;
 
+use super::error::Problem;
 use super::general::{GENERAL, General};
 use crate::exit::Exit;
 
@@ -118,6 +119,8 @@ pub enum Setter<P: Program> {
     General(fn(&mut General, &OsStr) -> Option<()>),
     /// For one of the program's own options.
     Own(fn(&mut P::Draft, &OsStr) -> Option<()>),
+    /// For one whose value has parts: it says what is wrong.
+    Explained(fn(&mut P::Draft, &OsStr) -> Result<(), String>),
 }
 
 pub struct OptionSpec<P: Program> {
@@ -173,11 +176,21 @@ impl<P: Program> Default for Draft<P> {
 }
 
 impl<P: Program> Draft<P> {
-    pub(super) fn set(&mut self, spec: &OptionSpec<P>, value: &OsStr) -> Option<()> {
-        match spec.set {
+    pub(super) fn set(&mut self, spec: &OptionSpec<P>, value: &OsStr) -> Result<(), Problem> {
+        let (option, text) = (spec.name, || value.to_string_lossy().into_owned());
+        let taken = match spec.set {
             Setter::General(set) => set(&mut self.general, value),
             Setter::Own(set) => set(&mut self.own, value),
-        }
+            Setter::Explained(set) => {
+                return set(&mut self.own, value).map_err(|reason| Problem::Meaningless {
+                    option,
+                    value: text(),
+                    reason,
+                });
+            }
+        };
+        let expected = spec.expected();
+        taken.ok_or_else(|| Problem::BadValue { option, value: text(), expected })
     }
 }
 

@@ -23,6 +23,7 @@ use super::indexes::{Opened, RunningIndexes};
 use super::notices;
 use super::outbox_file::OutboxFile;
 use super::overview::Overview;
+use super::own_addresses;
 use super::peers_file::PeersFile;
 use super::rpc::{self, Rpc};
 use super::setup::{harden_for_encryption, peers_config, proxies, raise_descriptors, user_agent};
@@ -227,8 +228,8 @@ impl<'a> Node<'a> {
         max_connections: usize,
         server: Option<Server>,
     ) -> Result<Self, Failure> {
-        let listeners = match options.listen && options.network_active {
-            true => bind(&options.bind, options.port)?,
+        let listeners = match options.listening.on && options.network_active {
+            true => bind(&options.listening.bind, options.listening.port)?,
             false => Vec::new(),
         };
         let pool = chain.block_buffers().clone();
@@ -260,6 +261,7 @@ impl<'a> Node<'a> {
         let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
         peers.call_first(&anchors);
         let outbox_file = open_outbox(&chain, &mut peers, &dir)?;
+        own_addresses::tell(&mut peers, now, &ChainIndex(&chain), &options.listening);
         let mut core = core_of(chain, peers, now, options, &dir);
         let (zmq, announcer) = notices::start(config, core.chain())?.unzip();
         if let Some(announcer) = announcer {
@@ -463,10 +465,10 @@ fn behind_the_chain(unix: i64, header: u32, program: i64) -> Option<String> {
 
 /// Advice for a node without peers; `None` if the options let it expect none.
 fn what_to_try(options: &NodeOptions) -> Option<String> {
-    let NodeOptions { connect, add_nodes, reach, listen, network_active, .. } = options;
+    let NodeOptions { connect, add_nodes, reach, listening, network_active, .. } = options;
     let try_this = match (connect.as_deref(), add_nodes.is_empty(), reach.proxy) {
         _ if !network_active => return None,
-        (Some([]), true, _) if *listen => return None,
+        (Some([]), true, _) if listening.on => return None,
         (Some([]), true, _) => {
             "-noconnect connects to nobody; name a peer with -connect=HOST or -addnode=HOST"
         }

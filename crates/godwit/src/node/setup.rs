@@ -48,12 +48,15 @@ pub(crate) fn peers_config(
         services: Services(Services::NETWORK.0 | Services::WITNESS.0 | Services::NETWORK_LIMITED.0),
         user_agent: user_agent(),
         minimum_chain_work: params.minimum_chain_work,
-        max_inbound: if options.listen { max_connections.saturating_sub(outbound) } else { 0 },
+        max_inbound: if options.listening.on {
+            max_connections.saturating_sub(outbound)
+        } else {
+            0
+        },
         max_outbound_full: full,
         max_outbound_block_relay: block_relay,
-        listen_port: options.listen.then_some(options.port),
-        // A node behind a proxy may want to hide where it is.
-        discover: options.reach.proxy.is_none(),
+        listen_port: options.listening.on.then_some(options.listening.told_port),
+        discover: options.listening.discover,
         connect_only: options.connect.as_deref().map(targets),
         add_nodes: targets(&options.add_nodes),
         seed_nodes: targets(&options.seed_nodes),
@@ -61,6 +64,7 @@ pub(crate) fn peers_config(
         fixed_seeds: if fixed { fixed_seeds(params.network) } else { Vec::new() },
         name_proxy: options.reach.proxy.is_some(),
         reachable: options.reach.networks,
+        whitelist: options.whitelist.clone(),
         max_upload_target: options.max_upload_target,
         pool,
         seed,

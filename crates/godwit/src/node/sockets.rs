@@ -29,7 +29,7 @@ use godwit_p2p::{
 };
 use godwit_secret::run_on_secret_stack;
 use godwit_stream::{BufferPool, PooledStream};
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use connection::{Connection, Phase, TurnOutcome, failure};
@@ -39,7 +39,7 @@ use transports::Transports;
 pub use inbox::{
     INBOX_BYTES, Inbox, InboxLimits, LastBlock, Outbox, PeerOutbox, Queued, Share, channel,
 };
-pub use listen::{BindError, bind};
+pub use listen::{BindError, Bound, bind};
 pub use route::Proxies;
 pub(crate) use transports::check_locked_memory;
 
@@ -90,7 +90,7 @@ pub struct Sockets {
 
 impl Sockets {
     /// Starts the thread `godwit-net`. The events of this network arrive in the inbox.
-    pub fn start(config: SocketsConfig, listeners: Vec<TcpListener>) -> io::Result<(Self, Inbox)> {
+    pub fn start(config: SocketsConfig, listeners: Vec<Bound>) -> io::Result<(Self, Inbox)> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (outbox, inbox) = channel(Arc::clone(&waker), InboxLimits::PRODUCT);
@@ -198,7 +198,7 @@ fn cost(command: &NetCommand) -> usize {
 }
 
 struct Listener {
-    socket: TcpListener,
+    bound: Bound,
     /// A connection may be waiting.
     ready: bool,
 }
@@ -276,10 +276,10 @@ impl Network {
         }
     }
 
-    fn listen(&mut self, listeners: Vec<TcpListener>) -> io::Result<()> {
-        for (n, mut socket) in listeners.into_iter().enumerate() {
-            self.poll.registry().register(&mut socket, Token(n + 1), Interest::READABLE)?;
-            self.accepting.listeners.push(Listener { socket, ready: true });
+    fn listen(&mut self, listeners: Vec<Bound>) -> io::Result<()> {
+        for (n, mut bound) in listeners.into_iter().enumerate() {
+            self.poll.registry().register(&mut bound.socket, Token(n + 1), Interest::READABLE)?;
+            self.accepting.listeners.push(Listener { bound, ready: true });
         }
         Ok(())
     }

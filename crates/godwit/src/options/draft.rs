@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use godwit_chain::ScriptEngine;
-use godwit_p2p::AddressNetwork;
+use godwit_p2p::{AddressNetwork, Binding, NetAddress, Whitelist};
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
 
@@ -70,6 +70,10 @@ pub(super) struct MemoryDraft {
 pub(super) struct ConnectionDraft {
     pub(super) listen: Option<bool>,
     pub(super) bind: Vec<HostPort>,
+    pub(super) white_bind: Vec<Binding>,
+    /// Port 0: the one that others are told.
+    pub(super) external: Vec<NetAddress>,
+    pub(super) discover: Option<bool>,
     pub(super) port: Option<u16>,
     pub(super) max_connections: Option<u32>,
     pub(super) network_active: Option<bool>,
@@ -84,6 +88,7 @@ pub(super) struct ConnectionDraft {
     pub(super) onion: Option<OrOff<HostPort>>,
     pub(super) v2_transport: Option<bool>,
     pub(super) allow_unlocked_secrets: Option<bool>,
+    pub(super) whitelist: Whitelist,
     pub(super) max_upload_target: Option<u64>,
     pub(super) max_download_rate: Option<u64>,
 }

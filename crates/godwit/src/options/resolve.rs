@@ -1,10 +1,11 @@
 //! From the options as given to a [`Config`]: what concerns several options at once.
 
+use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 use godwit_chain::{PRUNE_ON_REQUEST, ScriptEngine, ScriptOptions};
-use godwit_p2p::Reachable;
+use godwit_p2p::{Binding, NetAddress, Permissions, Reachable};
 use godwit_primitives::{Network, Params};
 use godwit_program::options::{Invoked, OptionsError, Problem};
 use godwit_store::Rebuild;
@@ -18,7 +19,8 @@ use super::table::{
 use super::values::{HostPort, OrOff};
 use super::zmq;
 use super::{
-    Command, Config, ImportOptions, IndexOptions, MemoryOptions, NodeOptions, Reach, VerifyOptions,
+    Command, Config, ImportOptions, IndexOptions, Listening, MemoryOptions, NodeOptions, Reach,
+    VerifyOptions,
 };
 use crate::memory::{MIN_MEMORY, MemoryPlan};
 
@@ -264,24 +266,15 @@ fn node(
     params: &Params,
 ) -> Result<NodeOptions, OptionsError> {
     let max_connections = draft.max_connections.unwrap_or(DEFAULT_MAX_CONNECTIONS);
-    let (proxy, onion) = (draft.proxy.and_then(OrOff::value), draft.onion);
     let alone = draft.connect.is_some() || max_connections == 0;
-    let listen = draft.listen.unwrap_or(!draft.bind.is_empty() || !(alone || proxy.is_some()));
-    if !listen && !draft.bind.is_empty() {
-        return Err(Problem::OfNoUse { option: "bind", with: "listen=0" }.on_command_line());
-    }
-    let port = draft.port.unwrap_or(params.default_port);
-    let numeric = |host_port: HostPort, port| {
-        host_port.socket_address(port).expect("the table takes nothing else here")
-    };
+    let listening = listening(&draft, alone, params)?;
+    let (proxy, onion) = (draft.proxy.and_then(OrOff::value), draft.onion);
     let proxy = proxy.map(|proxy| numeric(proxy, DEFAULT_PROXY_PORT));
     Ok(NodeOptions {
         script_threads,
         stop_at_height,
         network_active: draft.network_active.unwrap_or(true),
-        listen,
-        bind: draft.bind.into_iter().map(|address| numeric(address, port)).collect(),
-        port,
+        listening,
         max_connections,
         dns_seed: draft.dns_seed.unwrap_or(!alone && has_clearnet(reachable)),
         connect: draft.connect,
@@ -297,8 +290,48 @@ fn node(
         },
         v2_transport: draft.v2_transport.unwrap_or(true),
         allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),
+        whitelist: draft.whitelist,
         max_upload_target: draft.max_upload_target.filter(|bytes| *bytes > 0),
         max_download_rate: draft.max_download_rate.filter(|bytes| *bytes > 0),
+    })
+}
+
+/// An address that the table has found to be one of numbers.
+fn numeric(host_port: HostPort, port: u16) -> SocketAddr {
+    host_port.socket_address(port).expect("the table takes nothing else here")
+}
+
+/// Where to listen. `alone`: only peers that the user named are connected to.
+fn listening(
+    draft: &ConnectionDraft,
+    alone: bool,
+    params: &Params,
+) -> Result<Listening, OptionsError> {
+    let is_named = !draft.bind.is_empty() || !draft.white_bind.is_empty();
+    let is_proxied = matches!(draft.proxy, Some(OrOff::Value(_)));
+    let on = draft.listen.unwrap_or(is_named || !(alone || is_proxied));
+    if !on && is_named {
+        let option = if draft.bind.is_empty() { "whitebind" } else { "bind" };
+        return Err(Problem::OfNoUse { option, with: "listen=0" }.on_command_line());
+    }
+    let port = draft.port.unwrap_or(params.default_port);
+    // Who connects to a socket for trusted peers could not be evicted (Core `GetListenPort`).
+    let public = draft.white_bind.iter().find(|one| !one.permissions.contains(Permissions::NO_BAN));
+    let named = draft.bind.iter().find_map(|address| address.port);
+    let bind = draft.bind.iter().map(|address| Binding::from(numeric(address.clone(), port)));
+    let told_port = named.or(public.map(|binding| binding.address.port())).unwrap_or(port);
+    let with_port = |address: &NetAddress| match address.port {
+        0 => NetAddress { port: told_port, ..*address },
+        _ => *address,
+    };
+    Ok(Listening {
+        on,
+        bind: bind.chain(draft.white_bind.iter().copied()).collect(),
+        port,
+        told_port,
+        external: draft.external.iter().map(with_port).collect(),
+        // Who hides behind a proxy, or says himself where he is, has nothing found out.
+        discover: draft.discover.unwrap_or(on && !is_proxied && draft.external.is_empty()),
     })
 }
 

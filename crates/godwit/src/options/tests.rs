@@ -1,3 +1,4 @@
+mod connections;
 mod pages;
 mod ranges;
 mod tables;
@@ -202,91 +203,6 @@ fn node(arguments: &[&str]) -> NodeOptions {
     }
 }
 
-fn peer(host: &str, port: Option<u16>) -> HostPort {
-    HostPort { host: host.to_owned(), port }
-}
-
-#[test]
-fn without_a_command_the_node_runs_and_listens() {
-    let expected = NodeOptions {
-        script_threads: NonZeroUsize::new(4).expect("not zero"),
-        stop_at_height: None,
-        network_active: true,
-        listen: true,
-        bind: Vec::new(),
-        port: 8333,
-        max_connections: 125,
-        connect: None,
-        add_nodes: Vec::new(),
-        seed_nodes: Vec::new(),
-        dns_seed: true,
-        reach: Reach { proxy: None, onion: None, networks: Reachable::CLEARNET },
-        v2_transport: true,
-        allow_unlocked_secrets: false,
-        max_upload_target: None,
-        max_download_rate: None,
-    };
-    assert_eq!(node(&[]), expected);
-    assert_eq!(node(&["-regtest"]), NodeOptions { port: 18444, ..expected.clone() });
-    let zeros = ["-stopatheight=0", "-maxuploadtarget=0", "-maxdownloadrate=0", "-noproxy"];
-    assert_eq!(node(&zeros), expected);
-}
-
-#[test]
-fn every_option_of_the_node() {
-    let config = config(&[
-        "-regtest",
-        "-par=2",
-        "-dbcache=100",
-        "-assumevalid=0",
-        "-stopatheight=9",
-        "-minimumchainwork=0x10",
-        "-networkactive=0",
-        "-listen=1",
-        "-bind=127.0.0.1",
-        "-bind=[::1]:99",
-        "-port=77",
-        "-maxconnections=3",
-        "-connect=a.example",
-        "-connect=1.2.3.4:5",
-        "-addnode=::1",
-        "-seednode=b.example:6",
-        "-dnsseed",
-        "-proxy=127.0.0.1",
-        "-onion=127.0.0.2:1",
-        "-onlynet=ipv6",
-        "-onlynet=Onion",
-        "-v2transport=0",
-        "-allowunlockedsecrets",
-        "-maxuploadtarget=1",
-        "-maxdownloadrate=2k",
-    ]);
-    assert_eq!(config.params.minimum_chain_work, godwit_primitives::Work::new(16));
-    let expected = NodeOptions {
-        script_threads: NonZeroUsize::new(2).expect("not zero"),
-        stop_at_height: Some(9),
-        network_active: false,
-        listen: true,
-        bind: vec!["127.0.0.1:77".parse().unwrap(), "[::1]:99".parse().unwrap()],
-        port: 77,
-        max_connections: 3,
-        connect: Some(vec![peer("a.example", None), peer("1.2.3.4", Some(5))]),
-        add_nodes: vec![peer("::1", None)],
-        seed_nodes: vec![peer("b.example", Some(6))],
-        dns_seed: true,
-        reach: Reach {
-            proxy: Some("127.0.0.1:9050".parse().unwrap()),
-            onion: Some("127.0.0.2:1".parse().unwrap()),
-            networks: Reachable { onion: true, ipv4: false, ..Reachable::CLEARNET },
-        },
-        v2_transport: false,
-        allow_unlocked_secrets: true,
-        max_upload_target: Some(1 << 20),
-        max_download_rate: Some(2000),
-    };
-    assert_eq!(config.command, Command::Node(expected));
-}
-
 /// The server as it is without options, on this port.
 fn default_rpc(port: u16) -> Option<RpcOptions> {
     Some(RpcOptions {
@@ -352,54 +268,6 @@ fn options_of_the_rpc_server_are_read() {
     ] {
         assert!(!error(&[wrong]).is_empty(), "{wrong}");
     }
-}
-
-#[test]
-fn options_of_the_node_imply_others_as_in_core() {
-    let listens = |arguments: &[&str]| node(arguments).listen;
-    assert!(!listens(&["-connect=a"]) && !listens(&["-noconnect"]) && !listens(&["-proxy=::1"]));
-    assert!(!listens(&["-maxconnections=0"]) && listens(&["-maxconnections=1"]));
-    assert!(listens(&["-connect=a", "-listen"]) && listens(&["-connect=a", "-bind=::1"]));
-    assert!(listens(&["-proxy=0"]) && listens(&["-onion=::1"]));
-    let seeds = |arguments: &[&str]| node(arguments).dns_seed;
-    assert!(!seeds(&["-connect=a"]) && !seeds(&["-maxconnections=0"]) && seeds(&["-proxy=::1"]));
-    let onion = |arguments: &[&str]| node(arguments).reach.onion.map(|address| address.to_string());
-    assert_eq!(onion(&["-proxy=::1"]).as_deref(), Some("[::1]:9050"));
-    assert_eq!(onion(&["-proxy=::1", "-noonion"]), None);
-    assert_eq!(node(&["-noconnect"]).connect, Some(Vec::new()));
-    let home = Home::with_config("connect=a\nconnect=b\n");
-    let connect = |arguments: &[&str]| match home.config(arguments).command {
-        Command::Node(options) => options.connect,
-        other => panic!("{other:?}"),
-    };
-    let (a, b, c) = (peer("a", None), peer("b", None), peer("c", None));
-    assert_eq!(connect(&["-connect=c"]), Some(vec![a, b, c.clone()]));
-    assert_eq!(connect(&["-noconnect", "-connect=c"]), Some(vec![c]));
-}
-
-#[test]
-fn peers_are_chosen_only_in_networks_that_can_be_reached() {
-    let reachable = |arguments: &[&str]| node(arguments).reach.networks;
-    let onion = Reachable { onion: true, ..Reachable::CLEARNET };
-    assert_eq!([reachable(&[]), reachable(&["-noproxy"])], [Reachable::CLEARNET; 2]);
-    assert_eq!([reachable(&["-proxy=::1"]), reachable(&["-onion=::1"])], [onion; 2]);
-    assert_eq!(reachable(&["-proxy=::1", "-noonion"]), Reachable::CLEARNET);
-    let clearnet = ["-onlynet=ipv4", "-onlynet=ipv6"];
-    assert_eq!(reachable(&[&clearnet[..], &["-proxy=::1"]].concat()), Reachable::CLEARNET);
-    // Two sources of one list, as in Core.
-    let home = Home::with_config("onlynet=onion\nproxy=127.0.0.1\n");
-    let only = |arguments: &[&str]| match home.config(arguments).command {
-        Command::Node(options) => (options.reach.networks, options.dns_seed),
-        other => panic!("{other:?}"),
-    };
-    let tor = Reachable { ipv4: false, ipv6: false, ..onion };
-    assert_eq!(only(&[]), (tor, false), "DNS seeds tell nothing that could be reached");
-    assert_eq!(only(&["-onlynet=ipv4"]), (Reachable { ipv4: true, ..tor }, true));
-    let told = "-onlynet=onion: expected a proxy to the Tor network as well, by -onion or -proxy";
-    assert_eq!(error(&["-onlynet=onion", "-proxy=::1", "-noonion"]), told);
-    assert_eq!(error(&["-onlynet=ipv4", "-onlynet=onion"]), told);
-    let of_no_use = "-dnsseed is of no use with -onlynet=onion";
-    assert_eq!(error(&["-onlynet=onion", "-proxy=::1", "-dnsseed"]), of_no_use);
 }
 
 #[test]

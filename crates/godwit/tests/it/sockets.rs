@@ -27,9 +27,9 @@ struct Net {
 }
 
 fn start_with(proxies: Proxies, max_download_rate: Option<u64>) -> Net {
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let listeners = bind(&[any], 0).expect("a free port");
-    let address = listeners[0].local_addr().expect("it is bound");
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let listeners = bind(&[any.into()], 0).expect("a free port");
+    let address = listeners[0].socket.local_addr().expect("it is bound");
     let limits = PoolLimits { buffers: 4, buffer_bytes: 4_000_000, total_bytes: 16_000_000 };
     let config = SocketsConfig {
         magic: MAGIC,
@@ -83,7 +83,9 @@ impl Net {
     /// A connection to the listener, taken as [`PEER`].
     fn adopted(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).expect("it listens");
-        let NetEvent::Inbound { socket, address } = self.event() else { panic!("an inbound peer") };
+        let NetEvent::Inbound { socket, address, .. } = self.event() else {
+            panic!("an inbound peer")
+        };
         assert_eq!(address, NetAddress::from(stream.local_addr().expect("connected")));
         self.sockets.send([NetCommand::Adopt { socket, peer: PEER }]);
         stream

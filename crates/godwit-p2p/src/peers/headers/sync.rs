@@ -22,6 +22,7 @@ use crate::peers::context::Context;
 use crate::peers::misbehaviour::DisconnectReason;
 use crate::peers::peer::Peer;
 use crate::peers::table::PeerTable;
+use crate::permissions::Permissions;
 
 /// How long to wait for the answer to a `getheaders` before sending another (Core
 /// `HEADERS_RESPONSE_TIME`).
@@ -164,7 +165,8 @@ impl HeaderSync {
                 let time = HEADERS_RESPONSE_TIME.saturating_mul(questions.min(32) as u32);
                 let silent = unanswered.is_some_and(|waited| waited > time)
                     && (arriving > 0 || heard_before > time);
-                if !silent || !headers_are_missing(cx, id) {
+                let is_trusted = cx.table.get(id).is_some_and(|peer| peer.may(Permissions::NO_BAN));
+                if !silent || is_trusted || !headers_are_missing(cx, id) {
                     ask_again(cx, id, time);
                     return true;
                 }

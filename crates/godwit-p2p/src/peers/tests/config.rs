@@ -6,7 +6,7 @@ use godwit_primitives::{Network, Params, Work};
 use godwit_stream::{BufferPool, PoolLimits};
 
 use super::harness::FULL;
-use crate::{PeersConfig, Reachable};
+use crate::{PeersConfig, Reachable, Whitelist};
 
 /// Of a node that does not listen and knows nobody.
 pub(super) fn config() -> PeersConfig {
@@ -28,6 +28,7 @@ pub(super) fn config() -> PeersConfig {
         fixed_seeds: Vec::new(),
         name_proxy: false,
         reachable: Reachable::CLEARNET,
+        whitelist: Whitelist::default(),
         max_upload_target: None,
         pool: BufferPool::new(limits),
         seed: [7; 32],

@@ -16,7 +16,7 @@ use crate::{
     Action, AddressBook, ChainEvent, ChainRequest, Command, ConnectionKind, Discard, DiscardReason,
     DisconnectReason, Event, Frame, HeaderIndex, Host, Inventory, InventoryKind, Message,
     NetAddress, NetCommand, NetEvent, Now, OutboxChange, PEER_MEMORY, PeerId, Peers, PeersConfig,
-    ReadId, Services, SocketId, Target, Version, VersionAddress,
+    Permissions, ReadId, Services, SocketId, Target, Version, VersionAddress,
 };
 
 /// When the tests begin, in seconds since 1970, and what full nodes offer.
@@ -127,7 +127,16 @@ impl Harness {
     /// Somebody connects; `None` when it is refused. What else is to be done then is left to
     /// [`pump`](Self::pump).
     pub(super) fn accept(&mut self, address: NetAddress) -> Option<PeerId> {
-        self.tell(NetEvent::Inbound { socket: SocketId(0), address });
+        self.accept_with(address, Permissions::NONE)
+    }
+
+    /// The same at a socket that gives permissions.
+    pub(super) fn accept_with(
+        &mut self,
+        address: NetAddress,
+        permissions: Permissions,
+    ) -> Option<PeerId> {
+        self.tell(NetEvent::Inbound { socket: SocketId(0), address, permissions });
         let mut adopted = None;
         for action in self.peers.take_actions() {
             match action {
@@ -190,6 +199,10 @@ impl Harness {
     /// A peer that we connected to; our `version` is on its way.
     pub(super) fn outbound(&mut self, kind: ConnectionKind) -> PeerId {
         let address = self.fresh_address();
+        self.outbound_to(address, kind)
+    }
+
+    pub(super) fn outbound_to(&mut self, address: NetAddress, kind: ConnectionKind) -> PeerId {
         let id = self.peers.table.next_id();
         let attempt = Attempt {
             target: Target::Address(address),

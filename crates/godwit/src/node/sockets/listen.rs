@@ -1,6 +1,6 @@
 //! Listening sockets.
 
-use godwit_p2p::{NetEvent, SocketId};
+use godwit_p2p::{Binding, NetEvent, Permissions, SocketId};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -49,16 +49,21 @@ impl fmt::Display for BindError {
 
 impl std::error::Error for BindError {}
 
-/// Listens on `addresses`; if there are none, on `port` of all IPv4 and IPv6 addresses, where
+/// A listening socket, and what those who connect there may do.
+pub struct Bound {
+    pub socket: TcpListener,
+    pub permissions: Permissions,
+}
+
+/// Listens on `bindings`; if there are none, on `port` of all IPv4 and IPv6 addresses, where
 /// lacking IPv6 is no error.
-pub fn bind(addresses: &[SocketAddr], port: u16) -> Result<Vec<TcpListener>, BindError> {
-    if !addresses.is_empty() {
-        return addresses.iter().map(|address| bind_one(*address)).collect();
+pub fn bind(bindings: &[Binding], port: u16) -> Result<Vec<Bound>, BindError> {
+    if !bindings.is_empty() {
+        return bindings.iter().copied().map(bind_one).collect();
     }
-    let any_v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
-    let any_v6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
-    let mut listeners = vec![bind_one(any_v4)?];
-    match bind_one(any_v6) {
+    let any = |ip| Binding::from(SocketAddr::new(ip, port));
+    let mut listeners = vec![bind_one(any(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))?];
+    match bind_one(any(IpAddr::V6(Ipv6Addr::UNSPECIFIED))) {
         Ok(listener) => listeners.push(listener),
         Err(error) if error.error.kind() == io::ErrorKind::AddrInUse => return Err(error),
         Err(error) => log::info!("Not listening on IPv6: {}", error.error),
@@ -66,7 +71,7 @@ pub fn bind(addresses: &[SocketAddr], port: u16) -> Result<Vec<TcpListener>, Bin
     Ok(listeners)
 }
 
-fn bind_one(address: SocketAddr) -> Result<TcpListener, BindError> {
+fn bind_one(Binding { address, permissions }: Binding) -> Result<Bound, BindError> {
     let bound = || -> io::Result<TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         // Otherwise the port stays taken for minutes after a stop.
@@ -79,10 +84,10 @@ fn bind_one(address: SocketAddr) -> Result<TcpListener, BindError> {
         socket.listen(BACKLOG)?;
         Ok(TcpListener::from_std(socket.into()))
     };
-    let listener = bound().map_err(|error| BindError { address, error })?;
-    let local = listener.local_addr().unwrap_or(address);
+    let socket = bound().map_err(|error| BindError { address, error })?;
+    let local = socket.local_addr().unwrap_or(address);
     log::info!("Bound to {local}");
-    Ok(listener)
+    Ok(Bound { socket, permissions })
 }
 
 impl Network {
@@ -97,8 +102,12 @@ impl Network {
                 && self.undecided.len() < MAX_UNDECIDED
                 && Instant::now() >= self.accepting.after
             {
-                match accept(&self.accepting.listeners[n].socket) {
-                    Accepted::Connection(stream, address) => self.accepted(stream, address),
+                let Bound { socket, permissions } = &self.accepting.listeners[n].bound;
+                let permissions = *permissions;
+                match accept(socket) {
+                    Accepted::Connection(stream, address) => {
+                        self.accepted(stream, address, permissions);
+                    }
                     Accepted::Nobody => self.accepting.listeners[n].ready = false,
                     Accepted::Gone => {}
                     Accepted::Exhausted(error) => self.pause_accepting(&error),
@@ -107,13 +116,14 @@ impl Network {
         }
     }
 
-    fn accepted(&mut self, stream: TcpStream, address: SocketAddr) {
+    fn accepted(&mut self, stream: TcpStream, address: SocketAddr, permissions: Permissions) {
         if let Err(error) = stream.set_nodelay(true) {
             log::debug!("no delay can not be set: {error}");
         }
         let (token, address) = (self.take_token(), address.into());
         self.undecided.insert(token, (stream, address));
-        self.out.send(NetEvent::Inbound { socket: SocketId(token.0 as u64), address });
+        let socket = SocketId(token.0 as u64);
+        self.out.send(NetEvent::Inbound { socket, address, permissions });
     }
 
     fn pause_accepting(&mut self, error: &io::Error) {

@@ -42,9 +42,9 @@ fn start(encrypted: bool) -> Stepped {
     let (commands, receiver) = unbounded();
     let receiver = Commands { receiver, backlog: Arc::new(AtomicUsize::new(0)) };
     let mut network = Network::new(poll, config, receiver, outbox);
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let listeners = bind(&[any], 0).expect("a free port");
-    let address = listeners[0].local_addr().expect("it is bound");
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let listeners = bind(&[any.into()], 0).expect("a free port");
+    let address = listeners[0].socket.local_addr().expect("it is bound");
     network.listen(listeners).expect("it can be watched");
     Stepped { network, commands, inbox, waker, address, seen: VecDeque::new() }
 }

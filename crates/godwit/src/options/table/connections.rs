@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 
-use godwit_program::options::{Form, OptionSpec, values as plain};
+use godwit_p2p::{NetAddress, PermissionError};
+use godwit_program::options::{Form, OptionSpec, Setter, values as plain};
 
 use super::{CONNECTIONS, Draft, Godwit, OF_NODE, setting, values};
 use values::OrOff;
@@ -20,7 +21,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     connection_flag(
         "listen",
         "Accept connections from others (default: 1, but 0 with -connect, -proxy or \
-         -maxconnections=0, unless -bind is given).",
+         -maxconnections=0, unless -bind or -whitebind is given).",
         |draft, text| {
             draft.connections.listen = Some(plain::flag(text)?);
             Some(())
@@ -161,6 +162,54 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "Encrypt connections to peers that can do that too (BIP324, default: 1).",
         |draft, text| plain::flag(text).map(|on| draft.connections.v2_transport = Some(on)),
     ),
+    explained_setting(
+        "externalip",
+        "ADDRESS[:PORT]",
+        "Tell peers that this node can be called at this IP, onion or I2P address (default port: that of \
+         -bind, -whitebind or -port). May be given several times.",
+        |draft, text| {
+            let text = text.to_string_lossy();
+            let address = NetAddress::parse(&text, 0).ok().filter(NetAddress::is_valid);
+            let unresolved = || format!("Cannot resolve -externalip address: '{text}'");
+            draft.connections.external.push(address.ok_or_else(unresolved)?);
+            Ok(())
+        },
+    ),
+    connection_flag(
+        "discover",
+        "Find out where this node can be called, by the addresses of its interfaces and by what peers say \
+         (default: 1, but 0 with -externalip or -proxy, or without -listen).",
+        |draft, text| plain::flag(text).map(|on| draft.connections.discover = Some(on)),
+    ),
+    explained_setting(
+        "whitelist",
+        "[PERMISSIONS@]IP[/NET]",
+        "Let peers at this address or in this network, as 1.2.3.0/24, do more than others. Permissions \
+         are named before an @ with commas between them (default: noban,mempool,download): noban (do \
+         not ban, discourage or evict them, or cut them off by an allowance; implies download), download \
+         (old blocks above -maxuploadtarget, headers of a chain with less than the minimum work), addr \
+         (other addresses with each answer, and as many of theirs as they tell), mempool (they may ask \
+         what is in the mempool: nothing), relay (they may announce transactions, which are ignored); \
+         bloomfilter and forcerelay are taken and change nothing; all are all of them. With in among them \
+         they are for peers that connect to us (so too without), with out for those of -addnode and \
+         -connect, with both for both. May be given several times.",
+        |draft, text| {
+            let text = text.to_string_lossy();
+            draft.connections.whitelist.add(&text).map_err(|error| error.to_string())
+        },
+    ),
+    explained_setting(
+        "whitebind",
+        "[PERMISSIONS@]ADDRESS:PORT",
+        "Listen on this address, and let who connects there do more than others; permissions are \
+         those of -whitelist, without out. May be given several times.",
+        |draft, text| {
+            let parsed = text.to_string_lossy().parse();
+            parsed
+                .map(|binding| draft.connections.white_bind.push(binding))
+                .map_err(|error: PermissionError| error.to_string())
+        },
+    ),
     connection_setting(
         "maxuploadtarget",
         "N[UNIT]",
@@ -203,6 +252,20 @@ const fn connection_setting(
 ) -> OptionSpec<Godwit> {
     let every = setting(name, placeholder, expected, help, set);
     OptionSpec { commands: OF_NODE, group: CONNECTIONS, ..every }
+}
+
+/// A setting that says itself what is wrong with its value, and may be given several times.
+const fn explained_setting(
+    name: &'static str,
+    placeholder: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Result<(), String>,
+) -> OptionSpec<Godwit> {
+    OptionSpec {
+        repeats: true,
+        set: Setter::Explained(set),
+        ..connection_setting(name, placeholder, "", help, |_, _| None)
+    }
 }
 
 const fn connection_flag(

@@ -11,6 +11,8 @@ pub(super) mod http;
 mod imitation;
 mod indexes;
 mod methods;
+mod own_addresses;
+mod permissions;
 mod rest;
 mod searches;
 mod sending;

@@ -16,7 +16,7 @@ use godwit_chain::{BlockMemory, ChainError, Poll};
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_p2p::{
     Command, ConnectFailure, DisconnectReason, NetAddress, NetEvent, Now, PeerId, PeersConfig,
-    Protocol, Reachable, SEND_PAUSE, Services, SocketId, Target,
+    Permissions, Protocol, Reachable, SEND_PAUSE, Services, SocketId, Target, Whitelist,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
@@ -313,6 +313,7 @@ impl Driver {
             fixed_seeds: if of(Discovery::Fixed) { addresses.clone() } else { Vec::new() },
             name_proxy: false,
             reachable: Reachable::CLEARNET,
+            whitelist: Whitelist::default(),
             max_upload_target: None,
             pool: block_buffers(),
             seed,
@@ -366,7 +367,7 @@ impl Driver {
                 self.add_link(id, None, address, transport);
                 let socket = SocketId(id.0);
                 self.note(format!("inbound {address}"));
-                self.tell(NetEvent::Inbound { socket, address });
+                self.tell(NetEvent::Inbound { socket, address, permissions: Permissions::NONE });
             }
             NodeEvent::Connected(id) => {
                 let Some(link) = self.links.get_mut(&id) else { return };

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The node's thread only says which block it connected or disconnected, and which transaction began or
-//! ceased to wait for one, and never waits: what does not fit into the queue is counted, and so is what a subscriber does not take. Each message carries the number of
-//! those of its kind before it, so a subscriber sees that it missed some.
+//! ceased to wait for one, and never waits: what does not fit into the queue is counted, and so is what a
+//! subscriber does not take. Each message carries the number of those of its kind before it, so a subscriber
+//! sees that it missed some.
 //!
 //! The protocol is ours (`wire.rs`): `zeromq`, the library, keeps 100,000 messages for each subscriber,
 //! whatever their size, and knows no high-water mark.
@@ -38,8 +39,8 @@ use sockets::Sockets;
 /// Notices that wait to be published.
 const MAX_NOTICES: usize = 1024;
 
-/// Bytes of sent transactions in these notices: of the whole outbox, which waits again at once when the blocks
-/// that had it are disconnected.
+/// Bytes of sent transactions in these notices: of the whole outbox, which waits again at once when the
+/// blocks that had it are disconnected.
 const MAX_NOTICED_BYTES: usize = MAX_OUTBOX_BYTES;
 
 /// Messages that wait for a subscriber at most, where nothing else is said (Core `DEFAULT_ZMQ_SNDHWM`).

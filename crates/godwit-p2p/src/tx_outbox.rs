@@ -6,7 +6,8 @@
 //! again.
 //!
 //! Whoever follows what waits hears of each that begins or ceases to. These changes have numbers, as Core's
-//! mempool gives them: one more for each, and also for each that a block takes, of which only the block tells.
+//! mempool gives them: one more for each, and also for each that a block takes, of which only the block
+//! tells.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -323,8 +324,8 @@ impl TxOutbox {
         changes
     }
 
-    /// A block was disconnected: what it has waits again, and is announced again. [`Self::note_settled`] tells
-    /// of it.
+    /// A block was disconnected: what it has waits again, and is announced again. [`Self::note_settled`]
+    /// tells of it.
     pub fn note_left(&mut self, hash: &BlockHash) {
         for (id, entry) in &mut self.entries {
             if entry.block.is_some_and(|(own, _)| own == *hash) {
@@ -336,8 +337,8 @@ impl TxOutbox {
         }
     }
 
-    /// The chain has come to where it stays: what waits again is told of, unless a block of the new branch has
-    /// it (Core `MaybeUpdateMempoolForReorg`).
+    /// The chain has come to where it stays: what waits again is told of, unless a block of the new branch
+    /// has it (Core `MaybeUpdateMempoolForReorg`).
     pub fn note_settled(&mut self) -> Vec<OutboxChange> {
         let returning = std::mem::take(&mut self.returning);
         let added = returning.into_iter().map(|id| {

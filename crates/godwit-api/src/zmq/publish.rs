@@ -1,4 +1,5 @@
-//! Messages of what happened to the chain and to the outbox (Core `zmqnotificationinterface.cpp`, `zmqpublishnotifier.cpp`).
+//! Messages of what happened to the chain and to the outbox (Core `zmqnotificationinterface.cpp`,
+//! `zmqpublishnotifier.cpp`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -264,9 +264,7 @@ impl<'a> Node<'a> {
         own_addresses::tell(&mut peers, now, &ChainIndex(&chain), &options.listening);
         let mut core = core_of(chain, peers, now, options, &dir);
         let (zmq, announcer) = notices::start(config, core.chain())?.unzip();
-        if let Some(announcer) = announcer {
-            core.tell_of_blocks(announcer);
-        }
+        core.tell_of_blocks(announcer.unwrap_or_default());
         let (overview, target) = (Overview::new(config, options, &core, now), config.prune_bytes);
         let (shared, report) = (indexes.shared(), overview.report());
         let served = shared.filters.clone().filter(|_| config.indexes.served);

@@ -82,8 +82,8 @@ pub(super) struct Announcer {
     /// Not told yet, oldest first.
     held: Vec<Notice>,
     /// Blocks on the way to a better tip than the one that was left. They are told of behind the transactions
-    /// that wait no longer, and those that wait again (Core: `ActivateBestChain` tells of blocks at the end of
-    /// each step, and the mempool of its changes during it).
+    /// that wait no longer, and those that wait again (Core: `ActivateBestChain` tells of blocks at the end
+    /// of each step, and the mempool of its changes during it).
     on_the_way: Vec<Notice>,
     left: Left,
 }

@@ -122,8 +122,6 @@ impl Harness {
         assert!(self.held_by_peers() <= PEER_MEMORY, "{}", self.held_by_peers());
     }
 
-    // ---- connections
-
     /// Somebody connects; `None` when it is refused. What else is to be done then is left to
     /// [`pump`](Self::pump).
     pub(super) fn accept(&mut self, address: NetAddress) -> Option<PeerId> {
@@ -264,8 +262,6 @@ impl Harness {
         self.says(id, Message::SendAddrV2);
         self.says(id, Message::Verack);
     }
-
-    // ---- the wire
 
     pub(super) fn says(&mut self, id: PeerId, message: Message) {
         let mut payload: DataStream = DataStream::new();

@@ -61,9 +61,9 @@ impl OwnAddresses {
         self.discover
     }
 
-    /// Adds an address, or raises the score of a host that is known; whether it is told to peers now. One that
-    /// nobody can call is not taken, nor one of a network that this node does not reach unless the operator
-    /// named it.
+    /// Adds an address, or raises the score of a host that is known; whether it is told to peers now. One
+    /// that nobody can call is not taken, nor one of a network that this node does not reach unless the
+    /// operator named it.
     pub fn add(&mut self, address: NetAddress, source: OwnAddressSource) -> bool {
         let is_manual = source == OwnAddressSource::Manual;
         let is_wanted = is_manual || (self.discover && self.reachable.contains(address.network()));

@@ -13,7 +13,8 @@
 //! Connections Headers BlockFetch BlockRelay Serving AddressGossip   (and handshake, ping, lifetime)
 //!   |_________|________|_________|________|___________|
 //!               |
-//!            Context         now, chain, configuration, PeerTable, AddressBook, OwnAddresses, SharedMemory, Line, Outbox
+//!            Context         now, chain, configuration, PeerTable, AddressBook, OwnAddresses,
+//!                            SharedMemory, Line, Outbox
 //! ```
 //!
 //! A part has its own fields; what it remembers of one peer is a type of its own inside

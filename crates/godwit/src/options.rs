@@ -113,7 +113,7 @@ impl Config {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
     /// No command: run the node.
-    Node(NodeOptions),
+    Node(Box<NodeOptions>),
     /// `import PATH…`
     Import(ImportOptions),
     /// `utxo stats`

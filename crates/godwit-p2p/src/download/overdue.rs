@@ -22,10 +22,10 @@ const LONG_SILENCE: Duration = Duration::from_secs(600);
 /// average.
 const BLOCKS_PER_DEADLINE: f64 = 8.0;
 
-/// They are at least this many times what the quickest of the other peers takes to begin an answer, too. Where
-/// somebody floods a slow line of ours, all answers wait in its queue: seed 5989 of the simulated runs with kills
-/// has 17 seconds for everybody, and let an honest peer go whose blocks were 60 seconds under way. The quickest
-/// one, because a peer can make its own answers late, but not those of others.
+/// They are at least this many times what the quickest of the other peers takes to begin an answer, too.
+/// Where somebody floods a slow line of ours, all answers wait in its queue: seed 5989 of the simulated runs
+/// with kills has 17 seconds for everybody, and let an honest peer go whose blocks were 60 seconds under way.
+/// The quickest one, because a peer can make its own answers late, but not those of others.
 const ANSWERS_PER_DEADLINE: f64 = 8.0;
 
 /// A peer that withholds a block this many times as long as [`STALL`] is stalling, whatever else it

@@ -73,8 +73,6 @@ pub enum Problem {
     NotNegatable { option: &'static str },
     /// A value that the option does not take.
     BadValue { option: &'static str, value: String, expected: &'static str },
-    /// A value of several parts, of which one is wrong.
-    Meaningless { option: &'static str, value: String, reason: String },
     /// More than one network is chosen.
     SeveralNetworks,
     /// An option that the chosen network does not have.
@@ -120,12 +118,12 @@ pub enum Problem {
         /// What it has to be.
         expected: &'static str,
     },
-    /// A value that the option does not take together with others.
+    /// A value of several parts of which one is wrong, or that the option does not take together with others.
     Refused {
         option: &'static str,
-        value: u64,
+        value: String,
         /// Why, and what to say instead.
-        reason: &'static str,
+        reason: String,
     },
     /// An option that has no effect together with another one.
     OfNoUse {
@@ -211,9 +209,6 @@ impl fmt::Display for OptionsError {
             }
             Problem::BadValue { option, value, expected } => {
                 write!(f, "{dash}{option}={value}: expected {expected}")
-            }
-            Problem::Meaningless { option, value, reason } => {
-                write!(f, "{dash}{option}={value}: {reason}")
             }
             Problem::SeveralNetworks => f.write_str("more than one network is chosen"),
             Problem::WrongNetwork { option, networks, chosen } => {

@@ -182,7 +182,7 @@ impl<P: Program> Draft<P> {
             Setter::General(set) => set(&mut self.general, value),
             Setter::Own(set) => set(&mut self.own, value),
             Setter::Explained(set) => {
-                return set(&mut self.own, value).map_err(|reason| Problem::Meaningless {
+                return set(&mut self.own, value).map_err(|reason| Problem::Refused {
                     option,
                     value: text(),
                     reason,

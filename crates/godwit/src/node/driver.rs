@@ -233,8 +233,7 @@ impl<'a> Node<'a> {
             false => Vec::new(),
         };
         let pool = chain.block_buffers().clone();
-        let encrypted = harden_for_encryption(options);
-        let seed = random_seed()?;
+        let (encrypted, seed) = (harden_for_encryption(options), random_seed()?);
         let of_sockets = SocketsConfig {
             magic: config.params.magic,
             pool: pool.clone(),

@@ -65,16 +65,22 @@ pub(super) struct MemoryDraft {
     pub(super) coins: Option<u64>,
 }
 
-/// The part of the draft that concerns peers.
+/// The part of the draft that concerns where connections are accepted, and what others are told of it.
 #[derive(Default)]
-pub(super) struct ConnectionDraft {
-    pub(super) listen: Option<bool>,
+pub(super) struct ListenDraft {
+    pub(super) on: Option<bool>,
     pub(super) bind: Vec<HostPort>,
     pub(super) white_bind: Vec<Binding>,
     /// Port 0: the one that others are told.
     pub(super) external: Vec<NetAddress>,
     pub(super) discover: Option<bool>,
     pub(super) port: Option<u16>,
+}
+
+/// The part of the draft that concerns peers.
+#[derive(Default)]
+pub(super) struct ConnectionDraft {
+    pub(super) listening: ListenDraft,
     pub(super) max_connections: Option<u32>,
     pub(super) network_active: Option<bool>,
     /// Empty: no automatic connections.

@@ -97,8 +97,9 @@ fn pages_are_served(invoked: &Invoked<Godwit>) -> Result<(), OptionsError> {
 /// `indexes` is what these take.
 fn memory(invoked: &Invoked<Godwit>, indexes: u64) -> Result<MemoryOptions, OptionsError> {
     let MemoryDraft { total, coins } = invoked.draft.memory;
-    let refused = |option, value, reason| {
+    let refused = |option, value: u64, reason: &str| {
         let origin = invoked.origin(option).expect("its value was given");
+        let (value, reason) = (value.to_string(), reason.to_owned());
         Err(Problem::Refused { option, value, reason }.at(origin))
     };
     if let Some(mib) = total {
@@ -138,7 +139,8 @@ fn prune_bytes(invoked: &Invoked<Godwit>) -> Result<Option<u64>, OptionsError> {
     }
     let reason = "expected at least 550 MiB, 1 to delete on request, or 0 to keep everything";
     let origin = invoked.origin("prune").expect("its value was given");
-    Err(Problem::Refused { option: "prune", value: mib, reason }.at(origin))
+    let (value, reason) = (mib.to_string(), reason.to_owned());
+    Err(Problem::Refused { option: "prune", value, reason }.at(origin))
 }
 
 /// The index of transactions leads to blocks that pruning would delete (Core `init.cpp` refuses the two
@@ -234,7 +236,8 @@ fn command(
     Ok(match name {
         CommandName::Node => {
             let draft = draft.connections;
-            Command::Node(node(draft, reachable, script_threads, stop_at_height, params)?)
+            let options = node(draft, reachable, script_threads, stop_at_height, params)?;
+            Command::Node(Box::new(options))
         }
         CommandName::Import => {
             let (paths, verdicts) = (files.collect(), draft.verdicts);
@@ -307,9 +310,10 @@ fn listening(
     alone: bool,
     params: &Params,
 ) -> Result<Listening, OptionsError> {
-    let is_named = !draft.bind.is_empty() || !draft.white_bind.is_empty();
     let is_proxied = matches!(draft.proxy, Some(OrOff::Value(_)));
-    let on = draft.listen.unwrap_or(is_named || !(alone || is_proxied));
+    let draft = &draft.listening;
+    let is_named = !draft.bind.is_empty() || !draft.white_bind.is_empty();
+    let on = draft.on.unwrap_or(is_named || !(alone || is_proxied));
     if !on && is_named {
         let option = if draft.bind.is_empty() { "whitebind" } else { "bind" };
         return Err(Problem::OfNoUse { option, with: "listen=0" }.on_command_line());

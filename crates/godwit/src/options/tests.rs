@@ -198,7 +198,7 @@ fn memory() {
 
 fn node(arguments: &[&str]) -> NodeOptions {
     match config(arguments).command {
-        Command::Node(options) => options,
+        Command::Node(options) => *options,
         other => panic!("{other:?}"),
     }
 }

@@ -23,7 +23,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "Accept connections from others (default: 1, but 0 with -connect, -proxy or \
          -maxconnections=0, unless -bind or -whitebind is given).",
         |draft, text| {
-            draft.connections.listen = Some(plain::flag(text)?);
+            draft.connections.listening.on = Some(plain::flag(text)?);
             Some(())
         },
     ),
@@ -35,7 +35,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "an IP address and perhaps a port; [ADDRESS]:PORT for IPv6",
             "Listen on this address (default: all of them). May be given several times.",
             |draft, text| {
-                draft.connections.bind.push(values::ip_port(text)?);
+                draft.connections.listening.bind.push(values::ip_port(text)?);
                 Some(())
             },
         )
@@ -47,7 +47,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "Listen on this port (default: 8333, test 18333, testnet4 48333, signet 38333, regtest \
          18444).",
         |draft, text| {
-            draft.connections.port = Some(plain::number(text).filter(|port| *port != 0)?);
+            draft.connections.listening.port = Some(plain::number(text).filter(|port| *port != 0)?);
             Some(())
         },
     ),
@@ -171,7 +171,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             let text = text.to_string_lossy();
             let address = NetAddress::parse(&text, 0).ok().filter(NetAddress::is_valid);
             let unresolved = || format!("Cannot resolve -externalip address: '{text}'");
-            draft.connections.external.push(address.ok_or_else(unresolved)?);
+            draft.connections.listening.external.push(address.ok_or_else(unresolved)?);
             Ok(())
         },
     ),
@@ -179,7 +179,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "discover",
         "Find out where this node can be called, by the addresses of its interfaces and by what peers say \
          (default: 1, but 0 with -externalip or -proxy, or without -listen).",
-        |draft, text| plain::flag(text).map(|on| draft.connections.discover = Some(on)),
+        |draft, text| plain::flag(text).map(|on| draft.connections.listening.discover = Some(on)),
     ),
     explained_setting(
         "whitelist",
@@ -206,7 +206,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         |draft, text| {
             let parsed = text.to_string_lossy().parse();
             parsed
-                .map(|binding| draft.connections.white_bind.push(binding))
+                .map(|binding| draft.connections.listening.white_bind.push(binding))
                 .map_err(|error: PermissionError| error.to_string())
         },
     ),

@@ -115,7 +115,7 @@ fn every_option_of_the_node() {
         max_upload_target: Some(1 << 20),
         max_download_rate: Some(2000),
     };
-    assert_eq!(config.command, Command::Node(expected));
+    assert_eq!(config.command, Command::Node(Box::new(expected)));
 }
 
 #[test]

@@ -4,11 +4,11 @@
 //! of where a secret goes: it makes somebody look.
 //!
 //! Streams are counted by file: what a file serialises is of one kind. Calls that reveal are counted by
-//! function, because each needs its own argument, and each row has a hash of the function's tokens, so
-//! that another body asks for another look; so has the row of a type that is `Releasable`, of its definition.
-//! Which functions reveal follows from what they take and return
-//! (`revealing`), whatever they are called and wherever they are. Tests among the sources are left out, and
-//! files of tests and tools have one row each: their secrets are invented.
+//! function, because each needs its own argument, and each row has a hash of the function's tokens, so that
+//! another body asks for another look; so has the row of a type that is `Releasable`, of its definition.
+//! Which functions reveal follows from what they take and return (`revealing`), whatever they are called
+//! and wherever they are. Tests among the sources are left out, and files of tests and tools have one row
+//! each: their secrets are invented.
 
 mod revealing;
 mod source;

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use godwit_secret::{Declassified, Releasable};
+use godwit_secret::Declassified;
 use rustix::fs::{Mode, OFlags};
 
 use crate::auth::{RpcAuth, with_random_password};
@@ -68,8 +68,6 @@ pub enum CookieError {
     /// Another node with this directory has written one.
     InUse(PathBuf),
 }
-
-impl Releasable for CookieError {}
 
 impl fmt::Display for CookieError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -130,10 +128,10 @@ fn lock(dir: &Path) -> Result<File, CookieError> {
 pub(crate) fn write(cookie: &CookieFile) -> Result<(Cookie, RpcAuth), CookieError> {
     let lock = lock(&cookie.of)?;
     let written = with_random_password(|password| {
-        let auth = RpcAuth::of_password(USER, password).map_err(CookieError::Random)?;
-        Ok(Declassified((write_password(cookie, password)?, auth)))
+        let auth = RpcAuth::of_password(USER, password).map_err(CookieError::Random);
+        Declassified(auth.and_then(|auth| Ok((write_password(cookie, password)?, auth))))
     });
-    let Declassified((file, auth)) = written.map_err(CookieError::Random)??;
+    let (file, auth) = written.map_err(CookieError::Random)?.0?;
     log::info!("Generated RPC authentication cookie {}", cookie.path.display());
     Ok((Cookie { path: cookie.path.clone(), file, _lock: lock }, auth))
 }

@@ -16,11 +16,14 @@ use crate::{
     SecretStream, SecretString,
 };
 
-/// A type that holds no byte of a secret outside of locked memory, whatever a closure puts into it.
+/// A type that holds no byte of a secret outside of locked memory: those of this module, whatever a closure
+/// puts into them.
 ///
 /// A crate implements it for its own types: for errors that say what is wrong and where, and for those that
-/// keep what is secret in them in the types of this crate. Each implementation has a row in the register of
-/// `docs/memory-policy.md`, with a hash of the type, and each use of [`Declassified`] has one too.
+/// keep what is secret in them in the types of this crate. That is a promise of the crate. The compiler does
+/// not look into the fields, and a few have room for more: a public text, the path of a file, an
+/// `io::Error`. So each implementation has a row in the register of `docs/memory-policy.md`, with a hash of
+/// the type, and each use of [`Declassified`] has one too.
 ///
 /// It is a bound on what is returned. What a closure writes into something that it captures, no bound sees:
 /// for that the register has a hash of each function that reveals.

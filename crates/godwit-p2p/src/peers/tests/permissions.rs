@@ -7,10 +7,11 @@ use godwit_primitives::Work;
 
 use super::harness::{FULL, Harness, START, Sent, address, block_entry, chain, config};
 use super::index::TestBlock;
+use super::serving::getheaders;
 use crate::{
     AddressBook, AddressEntry, Ban, Command, ConnectionKind, DisconnectReason, Event, Host,
-    HostRange, Inventory, InventoryKind, Locator, MAX_HEADERS, Message, Misbehaviour, NetAddress,
-    NetEvent, NodeCommand, PeerId, PeersConfig, Permissions, Services, Source, Whitelist,
+    HostRange, Inventory, InventoryKind, MAX_HEADERS, Message, Misbehaviour, NetAddress, NetEvent,
+    NodeCommand, PeerId, PeersConfig, Permissions, Services, Source, Whitelist,
 };
 
 const ADDR: Permissions = Permissions::ADDR;
@@ -140,8 +141,7 @@ fn headers_below_the_minimum_work_are_served_only_for_the_download() {
         let config = PeersConfig { minimum_chain_work, ..config() };
         let mut node = Harness::with_chain(config, &blocks);
         let id = peer(&mut node, permissions);
-        let (hashes, stop) = (vec![TestBlock::genesis().hash], Default::default());
-        node.says(id, Message::GetHeaders(Locator { hashes, stop }));
+        node.says(id, getheaders(vec![TestBlock::genesis().hash]));
         let sent = node.take(id);
         let [Sent::Message(Message::Headers(headers))] = &sent[..] else { panic!("{sent:?}") };
         assert_eq!(headers.len(), expected, "{permissions:?}");

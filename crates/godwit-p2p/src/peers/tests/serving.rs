@@ -11,7 +11,7 @@ use crate::{
     PeerId, PeersConfig, SEND_PAUSE, SEND_QUEUE_MAX, Services,
 };
 
-fn getheaders(hashes: Vec<BlockHash>) -> Message {
+pub(super) fn getheaders(hashes: Vec<BlockHash>) -> Message {
     Message::GetHeaders(Locator { hashes, stop: BlockHash::ZERO })
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use godwit_p2p::{MAX_GARBAGE, Transport, V2Error, V2Secrets};
-use godwit_secret::{LockError, Releasable, SecretArray, run_on_secret_stack};
+use godwit_secret::{LockError, SecretArray, run_on_secret_stack};
 use godwit_stream::BufferPool;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -81,12 +81,11 @@ enum Lack {
     V2(V2Error),
 }
 
-impl Releasable for Lack {}
-
 /// Draws the secrets of a connection from the system's random bytes.
 fn secrets() -> Result<V2Secrets, Lack> {
     let mut key = SecretArray::zeroed().map_err(|error| Lack::V2(error.into()))?;
-    key.expose_secret_mut(|key| fill(key).map_err(Lack::Random))?;
+    let filled = key.expose_secret_mut(|key| fill(key).map_err(|error| error.kind()));
+    filled.map_err(|kind| Lack::Random(kind.into()))?;
     let (mut encoding, mut length) = ([0; 32], [0; 2]);
     fill(&mut encoding).map_err(Lack::Random)?;
     fill(&mut length).map_err(Lack::Random)?;

@@ -7,6 +7,7 @@ use godwit_primitives::Work;
 
 use super::harness::{FULL, Harness, START, Sent, address, block_entry, chain, config};
 use super::index::TestBlock;
+use super::sending::{send, told};
 use super::serving::getheaders;
 use crate::{
     AddressBook, AddressEntry, Ban, Command, ConnectionKind, DisconnectReason, Event, Host,
@@ -251,4 +252,44 @@ fn who_may_not_be_banned_is_asked_for_headers_as_if_we_had_chosen_it() {
     }
     let preferred = [stranger, trusted, outbound].map(|id| node.peer_state(id).preferred());
     assert_eq!(preferred, [false, true, true]);
+}
+
+/// As in Core `SendMessages`: what is told to many at random times hides who sent it.
+#[test]
+fn who_may_not_be_banned_is_told_of_transactions_at_once() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let trusted = [(); 20].map(|()| peer(&mut node, NO_BAN));
+    let others = [(); 20].map(|()| peer(&mut node, ADDR));
+    send(&mut node, 1, 10);
+    node.advance(Duration::from_millis(500));
+    let mut number = |ids: [PeerId; 20]| {
+        let all = ids.into_iter().map(|id| told(&mut node, id).len());
+        all.sum::<usize>()
+    };
+    let (to_trusted, to_others) = (number(trusted), number(others));
+    assert!(to_trusted == 20 && to_others < 10, "{to_trusted} {to_others}");
+}
+
+/// Whether a peer is let go that does not answer `getheaders`, while another one does.
+fn silent_about_headers(permissions: Permissions) -> Option<DisconnectReason> {
+    let mut node = Harness::new(config());
+    let (silent, other) = (node.full_peer(), node.full_peer());
+    let state = node.peers.table.get_mut(silent).expect("it is connected");
+    state.standing.permissions = permissions;
+    node.advance(Duration::from_secs(6));
+    node.answers_pings = false;
+    node.headers(other, &chain(5, 400_000));
+    for _ in 0..300 {
+        node.advance(Duration::from_secs(1));
+        node.says(other, Message::SendHeaders);
+    }
+    node.is_gone(silent)
+}
+
+/// As in Core `SendMessages`, the timeout of the headers' download.
+#[test]
+fn who_may_not_be_banned_may_be_silent_about_headers() {
+    let others = DOWNLOAD | ADDR;
+    assert_eq!(silent_about_headers(others), Some(DisconnectReason::HeadersTimeout));
+    assert_eq!(silent_about_headers(NO_BAN), None);
 }

@@ -29,7 +29,7 @@ fn spending(prevout: OutPoint, script: usize) -> (Transaction, Vec<u8>) {
 }
 
 /// Sends so many transactions with scripts of a length; one of them pays 1,000 satoshi for 100 virtual bytes.
-fn send(node: &mut Harness, count: u32, script: usize) -> Vec<(Transaction, Vec<u8>)> {
+pub(super) fn send(node: &mut Harness, count: u32, script: usize) -> Vec<(Transaction, Vec<u8>)> {
     let all: Vec<_> = (0..count).map(|n| transaction(n, script)).collect();
     let time = node.now.unix;
     let kept = all.iter().map(|(_, bytes)| {
@@ -49,7 +49,7 @@ fn by_txid(tx: &Transaction, kind: InventoryKind) -> Inventory {
 }
 
 /// What the peer was told of.
-fn told(node: &mut Harness, id: PeerId) -> Vec<Inventory> {
+pub(super) fn told(node: &mut Harness, id: PeerId) -> Vec<Inventory> {
     let messages = node.take_only(id, Command::INV).into_iter();
     messages
         .flat_map(|message| match message {

@@ -174,6 +174,35 @@ fn the_validation_goes_on_after_any_number_of_ends() {
     is_whole(&disk, &BLOCKS[..TOP]);
 }
 
+fn validated(chain: &Chain) -> Option<usize> {
+    history(chain).map(|span| chain.tree().node(span.tip).height as usize)
+}
+
+/// The node ends then, and does not wait for hours of validation that goes on at the next start anyway.
+#[test]
+fn at_the_height_to_stop_at_no_more_of_the_history_is_validated() {
+    const PART: usize = 20;
+    for stop_at_height in [Some(TOP as u32), None] {
+        let disk = loaded(&SNAPSHOT, &BLOCKS[..TOP]);
+        let mut options = opening();
+        options.stop_at_height = stop_at_height;
+        let mut chain = try_open(&disk, options, MAX_BLOCK_FILE_SIZE).expect("a datadir");
+        give_all(&mut chain, &BLOCKS[..PART]).expect("no local fault");
+        run_until(&mut chain, |chain| validated(chain) == Some(PART)).expect("no local fault");
+        give_all(&mut chain, &BLOCKS[BASE..TOP]).expect("no local fault");
+        assert_eq!(chain.tip_point().height as usize, TOP);
+        give_all(&mut chain, &BLOCKS[PART..BASE]).expect("no local fault");
+        chain.flush().expect("no local fault");
+        let went_on = validated(&chain) != Some(PART);
+        assert_eq!(went_on, stop_at_height.is_none(), "{:?}", validated(&chain));
+        chain.close().expect("no local fault");
+        let mut chain = open(&disk);
+        validate(&mut chain).expect("the snapshot is right");
+        chain.close().expect("no local fault");
+        is_whole(&disk, &BLOCKS[..TOP]);
+    }
+}
+
 /// What a node does from the first start behind a load to the end of the validation.
 fn node(disk: &FaultDisk, top: usize) -> Result<(), ChainError> {
     let mut options = opening();

@@ -219,6 +219,8 @@ pub enum Remedy {
     FromBlocks,
     /// The next start, from the block files.
     Restart,
+    /// The node, which validates the history below a loaded snapshot from genesis again.
+    Validation,
     /// The node, when it reads the block.
     Peers,
     /// The node, from the blocks that created the coins, when it disconnects the block.
@@ -236,6 +238,10 @@ impl fmt::Display for Remedy {
             Remedy::Repair => "`godwit verify -repair` repairs it",
             Remedy::FromBlocks => "`godwit verify -repair` makes the coins again from the block files",
             Remedy::Restart => "the next start makes it again from the block files",
+            Remedy::Validation => {
+                "the history below the snapshot has to be validated from genesis again, which `godwit verify -repair` \
+                 has the next start begin"
+            }
             Remedy::Peers => {
                 "the node fetches it again from a peer when it needs it, and sends it to nobody before"
             }

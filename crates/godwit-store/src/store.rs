@@ -16,7 +16,8 @@ pub(crate) use database::{
     REINDEXING, SCRUB, UTXO, VERIFIED_TIP,
 };
 pub(crate) use database::{
-    DATABASE_FILE, OpenedDatabase, commit_manifest, committed_state, inspect_database, own_controls,
+    DATABASE_FILE, OpenedDatabase, commit_history, commit_manifest, committed_state,
+    inspect_database, own_controls,
 };
 
 use crate::block_files::{

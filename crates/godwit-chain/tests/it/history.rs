@@ -1,6 +1,6 @@
 //! Loaded snapshots whose history is validated from genesis.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use godwit_chain::{
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::Disk;
+use godwit_store::error::Remedy;
+use godwit_store::inspect::Found;
 use godwit_store::utxo::CacheMinima;
 use godwit_store::{
     AssumedSnapshot, Commit, HistoryCommit, MAX_BLOCK_FILE_SIZE, Rebuild, Refutation,
@@ -17,6 +19,7 @@ use godwit_store::{
 use godwit_stream::DataStream;
 
 use crate::datadir::{clock, options};
+use crate::inspect::{Notes, run_within, verify};
 use crate::pruned_branches::{block_paying, branch};
 use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, hash, header, stats_of};
 use crate::snapshots::{Snapshot, commit};
@@ -466,4 +469,86 @@ fn a_chain_goes_on_when_the_coins_of_its_history_rot_under_it() {
     validate(&mut chain).expect("the snapshot is right");
     chain.close().expect("no local fault");
     is_whole(&disk, &BLOCKS[..TOP]);
+}
+
+/// Files of the history's coins, by name.
+fn coins_of_history(disk: &FaultDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    let dir = Path::new(DIR).join("utxo-history");
+    let paths = disk.list(&dir).expect("it is there").into_iter().map(|name| dir.join(name));
+    let with_bytes = |path: PathBuf| disk.contents(&path).map(|bytes| (path, bytes));
+    let mut files: Vec<_> = paths.filter_map(with_bytes).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn verify_reads_the_coins_of_a_history_and_repairs_what_parity_repairs() {
+    let disk = loaded(&SNAPSHOT, &BLOCKS[..TOP]);
+    nearly_validated(&disk).close().expect("no local fault");
+    // A start removes what merges have replaced.
+    open(&disk).close().expect("no local fault");
+    let good = coins_of_history(&disk);
+    let (inspected, found) = verify(&disk, false);
+    assert_eq!((found, inspected.runs), (Vec::new(), 1 + good.len() as u64 / 2));
+    let muhash = inspected.coins.expect("those of the snapshot").muhash;
+    for (path, bytes) in &good {
+        for at in [9, bytes.len() / 2, bytes.len() - 9] {
+            let bad = disk.copy();
+            let mut changed = bytes.clone();
+            changed[at] ^= 4;
+            bad.overwrite(path, changed);
+            for (repair, remedy) in [(false, Remedy::Repair), (true, Remedy::Done)] {
+                let (inspected, found) = verify(&bad, repair);
+                let [told] = &found[..] else { panic!("{at} of {}: {found:?}", path.display()) };
+                assert_eq!((&told.path, told.remedy), (path, remedy), "byte {at}");
+                assert_eq!(inspected.coins.expect("the same").muhash, muhash);
+            }
+            assert!(coins_of_history(&bad) == good, "byte {at} of {}", path.display());
+            assert_eq!(verify(&bad, true).1, []);
+        }
+    }
+}
+
+/// Not without being told to: until then a start may find another way.
+#[test]
+fn a_repair_gives_up_coins_of_a_history_that_parity_does_not_bring_back() {
+    let disk = loaded(&SNAPSHOT, &BLOCKS[..TOP]);
+    nearly_validated(&disk).close().expect("no local fault");
+    let (one, _) = coins_of_history(&disk).swap_remove(0);
+    disk.remove(&one).expect("a file");
+    if one.extension().is_some_and(|extension| extension == "parity") {
+        disk.remove(&one.with_extension("run")).expect("a file");
+    }
+    disk.crash(Survival::All);
+    let left = coins_of_history(&disk);
+    let (_, found) = verify(&disk, false);
+    assert!(found.iter().any(|found| found.remedy == Remedy::Validation), "{found:?}");
+    assert!(coins_of_history(&disk) == left, "nothing is changed");
+    // Every operation of the repair fails once.
+    for n in 1.. {
+        let disk = disk.copy();
+        disk.fail_change(n);
+        let mut notes = Notes::default();
+        let repaired = run_within(4 << 20, &disk, true, &mut notes);
+        let has_failed = disk.has_failed();
+        disk.crash([Survival::All, Survival::Nothing, Survival::Part(n)][n as usize % 3]);
+        if has_failed {
+            notes.found = verify(&disk, true).1;
+        } else {
+            repaired.expect("no local fault");
+        }
+        let is_done = |found: &Found| found.remedy == Remedy::Done;
+        assert!(notes.found.iter().all(is_done), "operation {n}: {:?}", notes.found);
+        assert_eq!(verify(&disk, false).1, [], "operation {n}");
+        let mut chain = open(&disk);
+        assert_eq!(validated(&chain), Some(0), "operation {n}");
+        assert_eq!(history_files(&disk), 0, "operation {n}");
+        if !has_failed {
+            assert!(n > 5, "{n} operations");
+            give_all(&mut chain, &BLOCKS[BASE - 1..TOP]).expect("no local fault");
+            validate(&mut chain).expect("the snapshot is right");
+            chain.close().expect("no local fault");
+            return is_whole(&disk, &BLOCKS[..TOP]);
+        }
+    }
 }

@@ -33,7 +33,7 @@ const TOP: usize = BASE + 6;
 static SNAPSHOT: LazyLock<Snapshot> = LazyLock::new(|| Snapshot::of(&BLOCKS[..BASE]));
 
 /// As a node opens a chain, with caches that few coins fill.
-fn opening() -> ChainOptions {
+pub(crate) fn opening() -> ChainOptions {
     let mut options = options(Params::new(Network::Regtest));
     options.coins_memory = CoinsMemory::Fixed(512 << 10);
     options.cache_minima =
@@ -43,7 +43,11 @@ fn opening() -> ChainOptions {
     options
 }
 
-fn try_open(disk: &FaultDisk, options: ChainOptions, file: u32) -> Result<Chain, ChainError> {
+pub(crate) fn try_open(
+    disk: &FaultDisk,
+    options: ChainOptions,
+    file: u32,
+) -> Result<Chain, ChainError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Chain::open_with_file_size(disk, DIR.into(), options, [7; 16], clock(), file)
 }
@@ -53,7 +57,7 @@ fn open(disk: &FaultDisk) -> Chain {
 }
 
 /// A datadir with `snapshot` loaded, that knows the headers of `blocks`.
-fn loaded(snapshot: &Snapshot, blocks: &[Vec<u8>]) -> FaultDisk {
+pub(crate) fn loaded(snapshot: &Snapshot, blocks: &[Vec<u8>]) -> FaultDisk {
     let disk = FaultDisk::new();
     let mut chain = crate::pruning::open(&disk, None, MAX_BLOCK_FILE_SIZE);
     for block in blocks {
@@ -69,7 +73,7 @@ fn give(chain: &mut Chain, block: &[u8]) -> Result<Verdict, ChainError> {
     chain.submit(structure(DataStream::from(block), &params, &chain.hasher(), None), clock())
 }
 
-fn give_all(chain: &mut Chain, blocks: &[Vec<u8>]) -> Result<(), ChainError> {
+pub(crate) fn give_all(chain: &mut Chain, blocks: &[Vec<u8>]) -> Result<(), ChainError> {
     for block in blocks {
         let verdict = give(chain, block)?;
         assert!(
@@ -82,7 +86,7 @@ fn give_all(chain: &mut Chain, blocks: &[Vec<u8>]) -> Result<(), ChainError> {
 
 /// Lets the chain go on until `end` says so. Its coins never take more than their memory and what one block
 /// adds.
-fn run_until(chain: &mut Chain, end: impl Fn(&Chain) -> bool) -> Result<(), ChainError> {
+pub(crate) fn run_until(chain: &mut Chain, end: impl Fn(&Chain) -> bool) -> Result<(), ChainError> {
     while !end(chain) {
         chain.poll(clock())?;
         chain.take_events();
@@ -177,7 +181,7 @@ fn the_validation_goes_on_after_any_number_of_ends() {
     is_whole(&disk, &BLOCKS[..TOP]);
 }
 
-fn validated(chain: &Chain) -> Option<usize> {
+pub(crate) fn validated(chain: &Chain) -> Option<usize> {
     history(chain).map(|span| chain.tree().node(span.tip).height as usize)
 }
 

@@ -40,6 +40,7 @@ use crate::event::Source;
 use crate::index::Accepted;
 use crate::job_sender::JobSender;
 use crate::limits::APPEND_BATCH;
+use crate::mixture::Mixture;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
 use crate::verify::{Recorded, Verified};
@@ -115,6 +116,8 @@ pub(crate) struct Appender {
     returned: Vec<Appended>,
     /// Time that jobs spent.
     took: Duration,
+    /// What the last block file has.
+    mixture: Mixture,
     job_sender: JobSender<Answer>,
 }
 
@@ -156,20 +159,28 @@ impl Appender {
             written: 0,
             returned: Vec::new(),
             took: Duration::ZERO,
+            mixture: Mixture::default(),
             job_sender,
         }
     }
 
-    /// Takes an accepted block to be written. Of another copy of a block that is being written,
-    /// only the sender is remembered.
+    /// Takes an accepted block to be written. Of another copy of a block that is being written, only the
+    /// sender is remembered. Where blocks of a history are to be kept apart, `is_history` says whether it
+    /// is one of them.
     pub(crate) fn append_block(
         &mut self,
         env: &Environment,
         accepted: Accepted,
         sender: Sender,
+        is_history: Option<bool>,
     ) -> Result<(), StoreError> {
         if self.begin_writing(accepted.id(), sender) {
-            let place = env.store.reserve_block(accepted.block().view().bytes().len())?;
+            let len = accepted.block().view().bytes().len();
+            let begins_file = is_history.is_some_and(|is| self.mixture.parts_with(is, len as u64));
+            let place = env.store.reserve_block(len, begins_file)?;
+            if let Some(is_history) = is_history {
+                self.mixture.note(place.file, is_history, len as u64);
+            }
             self.gather(Append::Block { accepted, sender, place });
         }
         Ok(())

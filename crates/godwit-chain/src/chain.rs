@@ -243,7 +243,11 @@ impl Chain {
                 let verdict = match accept_twice(&self.env, &mut self.index, block, now)? {
                     Acceptance::New(accepted) => {
                         let sender = Sender { source, charge };
-                        return Ok(self.appender.append_block(&self.env, accepted, sender)?);
+                        let keeps_apart =
+                            self.durability.pruning().is_on() && self.index.history().is_some();
+                        let is_history = keeps_apart.then(|| self.index.is_history(accepted.id()));
+                        self.appender.append_block(&self.env, accepted, sender, is_history)?;
+                        return Ok(());
                     }
                     Acceptance::Copy(accepted, place) => {
                         let sender = Sender { source, charge };

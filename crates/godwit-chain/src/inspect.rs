@@ -10,6 +10,9 @@
 //!    one scan of the block files for [`UNDO_COINS`] of them.
 //! 5. All coins, as one, and their hash.
 //!
+//! Runs of the history below a loaded snapshot, while that is validated, are read before those of 2
+//! ([`history`]).
+//!
 //! Coins that no parity brings back are gathered from the blocks
 //! (`godwit-store/src/utxo/beyond_parity.rs`), whenever a repair reads all of them: in 3, in 4, and once
 //! more as often as memory asks for it. Then blocks are read in the order of their heights.
@@ -18,6 +21,7 @@
 //! With an [`audit`], steps 2 and 5 prove that too, in place of the hash.
 
 pub(crate) mod audit;
+mod history;
 mod index;
 mod lost_coins;
 mod spent;
@@ -127,15 +131,15 @@ pub fn inspect(
     watch: &mut dyn Watch,
 ) -> Result<Inspected, ChainError> {
     let watch = &mut Heard::new(watch);
-    let params = Arc::clone(&options.params);
     let inspection = opened(disk, dir, &mut options, watch)?;
     let mut inspected = Inspected::default();
     if inspection.has_index() {
-        check_tree(&inspection, &params, watch)?;
+        check_tree(&inspection, &options.params, watch)?;
+        inspected.runs = history::inspect(&inspection, &options, watch)?;
     }
     let mut audited = None;
     if let Some(audit) = options.audit.take() {
-        match Audit::begin(&inspection, &params, audit)? {
+        match Audit::begin(&inspection, &options.params, audit)? {
             Ok(audit) => audited = Some(audit),
             Err(unproven) => return Ok(Inspected { audit: Some(unproven), ..inspected }),
         }
@@ -147,7 +151,7 @@ pub fn inspect(
     };
     let (mut is_whole, mut counted, mut repair) = (true, None, None);
     if let Ok(Some(coins)) = &coins {
-        inspected.runs = coins.runs() as u64;
+        inspected.runs += coins.runs() as u64;
         let runs = coins.inspect_runs(watch)?;
         is_whole = runs.lost.is_empty();
         repair = LostCoinsRepair::begin(&inspection, coins, runs, &options, watch)?;

@@ -37,6 +37,7 @@ mod limits;
 mod lookahead;
 mod lost_undo;
 mod message;
+mod mixture;
 mod open;
 mod options;
 mod overrule;

@@ -57,6 +57,13 @@ impl FaultFile {
         };
         let Begun { mut state, span, anomaly } = self.begin(operation, tear)?;
         self.check_alone(&state, span, change.range(), name);
+        let end = match &change {
+            Change::Write(offset, data) => offset + data.len() as u64,
+            Change::SetLen(len) => *len,
+        };
+        if !state.has_room(self.inode, end) {
+            return Err(DiskError::Full.of(Kind::Write));
+        }
         let written = change.range();
         state.bad_sectors.retain(|(inode, bad)| {
             *inode != self.inode || bad.start < written.start || written.end < bad.end

@@ -167,6 +167,8 @@ struct State {
     faults: Faults,
     /// Places that cannot be read, by their files.
     bad_sectors: Vec<(usize, Range<u64>)>,
+    /// Bytes that all files together may have.
+    capacity: Option<u64>,
     boot: u64,
     /// `None`: operations take no time, and there is none.
     timing: Option<Arc<Timing>>,
@@ -318,6 +320,17 @@ impl FaultDisk {
         self.state().bad_sectors.is_empty()
     }
 
+    /// All files together may have so many bytes from now on: a write that needs more finds the disk full.
+    /// With `None` they may have any number.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.state().capacity = bytes;
+    }
+
+    /// Bytes of all files together.
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
     /// The files that a reader sees now.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.state().names.current.keys().cloned().collect()
@@ -338,6 +351,18 @@ impl FaultDisk {
         };
         state.inodes[index] = Inode::durable(bytes);
         state.names.link(path, index);
+    }
+}
+
+impl State {
+    fn used(&self) -> u64 {
+        self.names.current.values().map(|inode| self.inodes[*inode].current.len() as u64).sum()
+    }
+
+    /// Whether a file can become so long.
+    fn has_room(&self, inode: usize, len: u64) -> bool {
+        let more = len.saturating_sub(self.inodes[inode].current.len() as u64);
+        more == 0 || self.capacity.is_none_or(|capacity| self.used() + more <= capacity)
     }
 }
 
@@ -431,6 +456,11 @@ impl Disk for FaultDisk {
         let inside = |entry: &&PathBuf| entry.parent() == Some(path);
         let names = state.names.current.keys().chain(&state.dirs).filter(inside);
         Ok(names.filter_map(|entry| entry.file_name().map(OsString::from)).collect())
+    }
+
+    fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+        let state = self.state();
+        Ok(state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(state.used())))
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {

@@ -83,6 +83,11 @@ impl Disk for PanickingDisk {
         self.disk.list(path)
     }
 
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.trap.pass();
+        self.disk.free_bytes(dir)
+    }
+
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
         self.trap.pass();
         self.disk.try_lock(path)

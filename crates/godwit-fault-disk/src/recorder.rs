@@ -191,6 +191,10 @@ impl Disk for Recorder {
         self.disk.list(path)
     }
 
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.disk.free_bytes(dir)
+    }
+
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
         self.disk.try_lock(path)
     }

@@ -78,6 +78,14 @@ struct Tail {
 }
 
 impl Tail {
+    /// Leaves the last file for the next one, if it has blocks.
+    fn begin_file(&mut self) {
+        if self.end > 0 {
+            self.full.insert(self.file, self.end);
+            (self.file, self.end) = (self.file + 1, 0);
+        }
+    }
+
     /// Whether a file is there, or was before something happened to it.
     fn has(&self, file: u32) -> bool {
         file == self.file || self.full.contains_key(&file)
@@ -244,6 +252,11 @@ impl BlockFiles {
         self.writer.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Has the next block go to a file without blocks. Does no I/O.
+    pub(crate) fn begin_file(&self) {
+        self.tail().begin_file();
+    }
+
     /// Takes the place of the next block, of `len` bytes. Does no I/O.
     pub(crate) fn reserve(&self, len: usize) -> Result<BlockPosition, StoreError> {
         let too_large = StoreError::RecordTooLarge { len: len as u64 };
@@ -252,10 +265,8 @@ impl BlockFiles {
             return Err(too_large);
         }
         let mut tail = self.tail();
-        if tail.end > 0 && tail.end + FRAME_SIZE + len >= self.max_file_size {
-            let (full, len) = (tail.file, tail.end);
-            tail.full.insert(full, len);
-            (tail.file, tail.end) = (full + 1, 0);
+        if tail.end + FRAME_SIZE + len >= self.max_file_size {
+            tail.begin_file();
         }
         let offset = tail.end + FRAME_SIZE;
         tail.end = offset + len;

@@ -155,6 +155,11 @@ impl StoreDisk {
         Ok(paths)
     }
 
+    /// See [`Disk::free_bytes`]. What the system does not tell will be seen when it is written.
+    pub(crate) fn free_bytes(&self, dir: &Path) -> u64 {
+        self.disk.free_bytes(dir).unwrap_or(u64::MAX)
+    }
+
     /// Takes the lock file at `path`, or fails with [`StoreError::Locked`].
     pub fn lock(&self, path: &Path) -> Result<Box<dyn DiskLock>, StoreError> {
         self.latch

@@ -219,6 +219,8 @@ pub enum Remedy {
     FromBlocks,
     /// The next start, from the block files.
     Restart,
+    /// The node, which validates the history below a loaded snapshot from genesis again.
+    Validation,
     /// The node, when it reads the block.
     Peers,
     /// The node, from the blocks that created the coins, when it disconnects the block.
@@ -236,6 +238,10 @@ impl fmt::Display for Remedy {
             Remedy::Repair => "`godwit verify -repair` repairs it",
             Remedy::FromBlocks => "`godwit verify -repair` makes the coins again from the block files",
             Remedy::Restart => "the next start makes it again from the block files",
+            Remedy::Validation => {
+                "the history below the snapshot has to be validated from genesis again, which `godwit verify -repair` \
+                 has the next start begin"
+            }
             Remedy::Peers => {
                 "the node fetches it again from a peer when it needs it, and sends it to nobody before"
             }
@@ -327,6 +333,15 @@ pub enum StoreError {
     NoBlockFiles { path: PathBuf },
     /// A background thread panicked: a bug. What it was at is not finished.
     Panicked { thread: &'static str },
+    /// What is to be written anew has no room on the disk: it is not begun.
+    LacksRoom {
+        /// The directory that it belongs in.
+        dir: PathBuf,
+        /// Bytes that have to be free.
+        needed: u64,
+        /// Bytes that are.
+        free: u64,
+    },
     /// A record longer than its file format can carry was handed in.
     RecordTooLarge {
         /// Its length in bytes.
@@ -339,10 +354,11 @@ impl StoreError {
         StoreError::Damaged { path: path.to_owned(), offset, damage }
     }
 
-    /// The volume is full: the one I/O failure that the user can repair without replacing hardware.
+    /// The volume is full: the one failure that the user can repair without replacing hardware.
     pub fn is_disk_full(&self) -> bool {
         match self {
             StoreError::Io(failure) | StoreError::Closed(failure) => failure.is_disk_full(),
+            StoreError::LacksRoom { .. } => true,
             _ => false,
         }
     }
@@ -426,6 +442,13 @@ impl fmt::Display for StoreError {
                 write!(f, "{} contains no blk*.dat file", path.display())
             }
             StoreError::Panicked { thread } => write!(f, "the thread {thread} panicked"),
+            StoreError::LacksRoom { dir, needed, free } => write!(
+                f,
+                "{}: coins have to be written anew, and the disk lacks {} MiB of {} MiB that have to be free for it",
+                dir.display(),
+                needed.saturating_sub(*free).div_ceil(1 << 20),
+                needed.div_ceil(1 << 20)
+            ),
             StoreError::RecordTooLarge { len } => {
                 write!(f, "a record of {len} bytes exceeds the file format")
             }

@@ -68,7 +68,7 @@ pub(crate) fn undo_record(prev: &BlockHash, spent: &[Vec<Coin>], pool: &BufferPo
 
 /// All steps of an append, as the chain takes them one by one.
 pub(crate) fn append_block(store: &Store, block: &[u8]) -> Result<BlockPosition, StoreError> {
-    let position = store.reserve_block(block.len())?;
+    let position = store.reserve_block(block.len(), false)?;
     store.note_written(store.write_block(position, block)?);
     Ok(position)
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use godwit_primitives::BlockHash;
-use godwit_stream::{DataStream, Obfuscation, PooledStream, SpanReader};
+use godwit_stream::{DataStream, Obfuscation, PooledStream, SerializeData, SpanReader};
 
 use crate::block_files::{FRAME_SIZE, block_file_path, frame, has_files as has_block_files};
 use crate::control::{self, Control, Slot};
@@ -18,12 +18,12 @@ use crate::db::Db;
 use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, DamagedPart, NetworkId, Remedy, StoreError};
 use crate::exec::Executor;
-use crate::names::{BLOCKS_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
+use crate::names::{BLOCKS_DIR, HISTORY_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
 use crate::record::{BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition};
 use crate::scan::read_obfuscation;
 use crate::store::{
-    DATABASE_FILE, FILE_ENDS, OpenedDatabase, commit_manifest, inspect_database, own_controls,
-    refuse_core_directory, visit_blocks, write_zero_obfuscation,
+    DATABASE_FILE, FILE_ENDS, OpenedDatabase, commit_history, commit_manifest, inspect_database,
+    own_controls, refuse_core_directory, visit_blocks, write_zero_obfuscation,
 };
 use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
 use crate::utxo::{CoinsInspection, CompressedCoins, Manifest, UtxoHasher};
@@ -406,11 +406,31 @@ impl Inspection {
     ///
     /// If no coins were ever committed.
     pub fn commit_coins(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.commit(|controls| {
+            commit_manifest(&self.disk, &self.dir, controls, self.network, manifest)
+        })
+    }
+
+    /// The same of the coins of a snapshot's history. With `None` there are none any more: the history is
+    /// to be validated from genesis again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::commit_coins`].
+    pub fn commit_history(&self, manifest: Option<&Manifest>) -> Result<(), StoreError> {
+        self.commit(|controls| {
+            commit_history(&self.disk, &self.dir, controls, self.network, manifest)
+        })
+    }
+
+    fn commit(
+        &self,
+        commit: impl FnOnce(&[Control]) -> Result<Control, StoreError>,
+    ) -> Result<(), StoreError> {
         let mut committed = self.committed();
         // What the one that changes nothing has read, the other one replaces.
         drop(committed.db.take());
-        let controls = Control::intact(&self.disk, &self.dir)?;
-        let control = commit_manifest(&self.disk, &self.dir, &controls, self.network, manifest)?;
+        let control = commit(&Control::intact(&self.disk, &self.dir)?)?;
         let db = Db::open_unchanged(&self.disk, &self.dir.join(DATABASE_FILE))?;
         *committed = Committed { control: Some(control), db: Some(db) };
         Ok(())
@@ -425,16 +445,36 @@ impl Inspection {
         &self,
         executor: &Arc<dyn Executor>,
     ) -> Result<Option<CoinsInspection>, StoreError> {
-        let Some(bytes) = self.state().utxo_manifest else { return Ok(None) };
+        let beyond_parity = DamagedPart::Coins.remedy(self.has_whole_history());
+        self.runs(UTXO_DIR, self.state().utxo_manifest, beyond_parity, executor)
+    }
+
+    /// The same of the coins of a snapshot's history.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::coins`].
+    pub fn history_coins(
+        &self,
+        executor: &Arc<dyn Executor>,
+    ) -> Result<Option<CoinsInspection>, StoreError> {
+        let manifest = self.state().history.map(|coins| coins.manifest);
+        self.runs(HISTORY_DIR, manifest, Remedy::Validation, executor)
+    }
+
+    fn runs(
+        &self,
+        dir: &str,
+        manifest: Option<SerializeData>,
+        beyond_parity: Remedy,
+        executor: &Arc<dyn Executor>,
+    ) -> Result<Option<CoinsInspection>, StoreError> {
+        let Some(bytes) = manifest else { return Ok(None) };
         let manifest: Manifest = SpanReader::new(&bytes).get().map_err(|error| {
-            StoreError::damaged(&self.dir.join(DATABASE_FILE), 0, Damage::Decode(error))
+            StoreError::damaged(&self.database_path(), 0, Damage::Decode(error))
         })?;
-        let (dir, whole) = (self.dir.join(UTXO_DIR), self.has_whole_history());
-        let beyond_parity = DamagedPart::Coins.remedy(whole);
-        let hasher = self.hasher();
-        let (disk, repair) = (&self.disk, self.repair);
-        CoinsInspection::open(disk, &dir, hasher, manifest, executor, (repair, beyond_parity))
-            .map(Some)
+        let (dir, how) = (self.dir.join(dir), (self.repair, beyond_parity));
+        CoinsInspection::open(&self.disk, &dir, self.hasher(), manifest, executor, how).map(Some)
     }
 }
 

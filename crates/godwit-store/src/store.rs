@@ -16,7 +16,8 @@ pub(crate) use database::{
     REINDEXING, SCRUB, UTXO, VERIFIED_TIP,
 };
 pub(crate) use database::{
-    DATABASE_FILE, OpenedDatabase, commit_manifest, committed_state, inspect_database, own_controls,
+    DATABASE_FILE, OpenedDatabase, commit_history, commit_manifest, committed_state,
+    inspect_database, own_controls,
 };
 
 use crate::block_files::{
@@ -321,11 +322,19 @@ impl Store {
 
     /// Takes the next place in the block files for a block of `len` bytes. Does no I/O. The place
     /// is to be written to with [`Store::write_block`], and passed on only after that has returned.
+    /// If it `begins_file`, no block before it is in the same file.
     ///
     /// # Errors
     ///
     /// [`StoreError::RecordTooLarge`] above [`crate::MAX_BLOCK_SERIALIZED_SIZE`].
-    pub fn reserve_block(&self, len: usize) -> Result<BlockPosition, StoreError> {
+    pub fn reserve_block(
+        &self,
+        len: usize,
+        begins_file: bool,
+    ) -> Result<BlockPosition, StoreError> {
+        if begins_file {
+            self.blocks.begin_file();
+        }
         self.blocks.reserve(len)
     }
 

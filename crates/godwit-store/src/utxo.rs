@@ -37,6 +37,7 @@ mod memory;
 mod memtable;
 mod merge;
 mod merge_policy;
+mod room;
 mod run;
 mod run_lookup;
 mod scrub;

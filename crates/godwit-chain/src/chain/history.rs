@@ -14,9 +14,11 @@ use crate::history::{Answer, Shared, Turn, share};
 use crate::index::assumed;
 use crate::stats::{CoinsHash, VIEW_SORT_BYTES};
 
-/// Lets the history advance, where nothing can be applied to the chain. Returns whether that did anything.
+/// Lets the history advance, where nothing can be applied to the chain. At `-stopatheight` no block of it is
+/// begun: the node is about to end. Returns whether that did anything.
 pub(super) fn validate(chain: &mut Chain) -> Result<bool, ChainError> {
-    let chain_rests = rests(chain);
+    let has_stopped = chain.goal.is_reached(&chain.index, chain.index.tip());
+    let chain_rests = rests(chain) && !has_stopped;
     let Chain { env, index, appender, durability, history, now, .. } = chain;
     let Some(history) = history else { return Ok(false) };
     let mut shared = Shared { env, index, appender, durability, now: *now, chain_rests };

@@ -1,12 +1,13 @@
 //! Deletes old block and undo files (`-prune`), by their size or on request.
 //!
-//! Files are deleted with commits that happen anyway, oldest first, while all block and undo files together
-//! exceed the target. A file is kept if it is being appended to, holds a block above the tip less
-//! [`MIN_BLOCKS_TO_KEEP`], or holds a block that a restart would apply or take back: those above the block
-//! whose coins the commit leaves on disk, or holds one that an index has not read, or one of the history
-//! below a snapshot that is not validated, or whose coins are not on disk. The validation frees them as it
-//! goes. Such files may exceed the target; no flush is made for its sake. On request ([`Pruning::request`])
-//! the files are deleted that hold no block above a height, with the next commit.
+//! Files are deleted with commits that happen anyway, oldest first, while all block and undo files
+//! together exceed the target. A file is kept if it is being appended to, holds a block above the tip
+//! less [`MIN_BLOCKS_TO_KEEP`], or holds a block that a restart would apply or take back: those above the
+//! block whose coins the commit leaves on disk, or holds one that an index has not read, or one of the
+//! history below a snapshot that is not validated, or whose coins are not on disk. The validation frees
+//! them as it goes; that other blocks do not keep its files, [`crate::mixture`] sees to. Such files may
+//! exceed the target; no flush is made for its sake. On request ([`Pruning::request`]) the files are
+//! deleted that hold no block above a height, with the next commit.
 //!
 //! The commit's transaction removes the positions of the blocks from the index; only after it are
 //! the files deleted. A pruned block keeps its number of transactions, which marks it as received,

@@ -1,6 +1,6 @@
 //! Loaded snapshots whose history is validated from genesis.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use godwit_chain::{
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::Disk;
+use godwit_store::error::Remedy;
+use godwit_store::inspect::Found;
 use godwit_store::utxo::CacheMinima;
 use godwit_store::{
     AssumedSnapshot, Commit, HistoryCommit, MAX_BLOCK_FILE_SIZE, Rebuild, Refutation,
@@ -17,6 +19,7 @@ use godwit_store::{
 use godwit_stream::DataStream;
 
 use crate::datadir::{clock, options};
+use crate::inspect::{Notes, run_within, verify};
 use crate::pruned_branches::{block_paying, branch};
 use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, hash, header, stats_of};
 use crate::snapshots::{Snapshot, commit};
@@ -30,7 +33,7 @@ const TOP: usize = BASE + 6;
 static SNAPSHOT: LazyLock<Snapshot> = LazyLock::new(|| Snapshot::of(&BLOCKS[..BASE]));
 
 /// As a node opens a chain, with caches that few coins fill.
-fn opening() -> ChainOptions {
+pub(crate) fn opening() -> ChainOptions {
     let mut options = options(Params::new(Network::Regtest));
     options.coins_memory = CoinsMemory::Fixed(512 << 10);
     options.cache_minima =
@@ -40,7 +43,11 @@ fn opening() -> ChainOptions {
     options
 }
 
-fn try_open(disk: &FaultDisk, options: ChainOptions, file: u32) -> Result<Chain, ChainError> {
+pub(crate) fn try_open(
+    disk: &FaultDisk,
+    options: ChainOptions,
+    file: u32,
+) -> Result<Chain, ChainError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Chain::open_with_file_size(disk, DIR.into(), options, [7; 16], clock(), file)
 }
@@ -50,7 +57,7 @@ fn open(disk: &FaultDisk) -> Chain {
 }
 
 /// A datadir with `snapshot` loaded, that knows the headers of `blocks`.
-fn loaded(snapshot: &Snapshot, blocks: &[Vec<u8>]) -> FaultDisk {
+pub(crate) fn loaded(snapshot: &Snapshot, blocks: &[Vec<u8>]) -> FaultDisk {
     let disk = FaultDisk::new();
     let mut chain = crate::pruning::open(&disk, None, MAX_BLOCK_FILE_SIZE);
     for block in blocks {
@@ -66,7 +73,7 @@ fn give(chain: &mut Chain, block: &[u8]) -> Result<Verdict, ChainError> {
     chain.submit(structure(DataStream::from(block), &params, &chain.hasher(), None), clock())
 }
 
-fn give_all(chain: &mut Chain, blocks: &[Vec<u8>]) -> Result<(), ChainError> {
+pub(crate) fn give_all(chain: &mut Chain, blocks: &[Vec<u8>]) -> Result<(), ChainError> {
     for block in blocks {
         let verdict = give(chain, block)?;
         assert!(
@@ -79,7 +86,7 @@ fn give_all(chain: &mut Chain, blocks: &[Vec<u8>]) -> Result<(), ChainError> {
 
 /// Lets the chain go on until `end` says so. Its coins never take more than their memory and what one block
 /// adds.
-fn run_until(chain: &mut Chain, end: impl Fn(&Chain) -> bool) -> Result<(), ChainError> {
+pub(crate) fn run_until(chain: &mut Chain, end: impl Fn(&Chain) -> bool) -> Result<(), ChainError> {
     while !end(chain) {
         chain.poll(clock())?;
         chain.take_events();
@@ -172,6 +179,35 @@ fn the_validation_goes_on_after_any_number_of_ends() {
     give_all(&mut chain, &BLOCKS[BASE..TOP]).expect("no local fault");
     chain.close().expect("no local fault");
     is_whole(&disk, &BLOCKS[..TOP]);
+}
+
+pub(crate) fn validated(chain: &Chain) -> Option<usize> {
+    history(chain).map(|span| chain.tree().node(span.tip).height as usize)
+}
+
+/// The node ends then, and does not wait for hours of validation that goes on at the next start anyway.
+#[test]
+fn at_the_height_to_stop_at_no_more_of_the_history_is_validated() {
+    const PART: usize = 20;
+    for stop_at_height in [Some(TOP as u32), None] {
+        let disk = loaded(&SNAPSHOT, &BLOCKS[..TOP]);
+        let mut options = opening();
+        options.stop_at_height = stop_at_height;
+        let mut chain = try_open(&disk, options, MAX_BLOCK_FILE_SIZE).expect("a datadir");
+        give_all(&mut chain, &BLOCKS[..PART]).expect("no local fault");
+        run_until(&mut chain, |chain| validated(chain) == Some(PART)).expect("no local fault");
+        give_all(&mut chain, &BLOCKS[BASE..TOP]).expect("no local fault");
+        assert_eq!(chain.tip_point().height as usize, TOP);
+        give_all(&mut chain, &BLOCKS[PART..BASE]).expect("no local fault");
+        chain.flush().expect("no local fault");
+        let went_on = validated(&chain) != Some(PART);
+        assert_eq!(went_on, stop_at_height.is_none(), "{:?}", validated(&chain));
+        chain.close().expect("no local fault");
+        let mut chain = open(&disk);
+        validate(&mut chain).expect("the snapshot is right");
+        chain.close().expect("no local fault");
+        is_whole(&disk, &BLOCKS[..TOP]);
+    }
 }
 
 /// What a node does from the first start behind a load to the end of the validation.
@@ -437,4 +473,86 @@ fn a_chain_goes_on_when_the_coins_of_its_history_rot_under_it() {
     validate(&mut chain).expect("the snapshot is right");
     chain.close().expect("no local fault");
     is_whole(&disk, &BLOCKS[..TOP]);
+}
+
+/// Files of the history's coins, by name.
+fn coins_of_history(disk: &FaultDisk) -> Vec<(PathBuf, Vec<u8>)> {
+    let dir = Path::new(DIR).join("utxo-history");
+    let paths = disk.list(&dir).expect("it is there").into_iter().map(|name| dir.join(name));
+    let with_bytes = |path: PathBuf| disk.contents(&path).map(|bytes| (path, bytes));
+    let mut files: Vec<_> = paths.filter_map(with_bytes).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn verify_reads_the_coins_of_a_history_and_repairs_what_parity_repairs() {
+    let disk = loaded(&SNAPSHOT, &BLOCKS[..TOP]);
+    nearly_validated(&disk).close().expect("no local fault");
+    // A start removes what merges have replaced.
+    open(&disk).close().expect("no local fault");
+    let good = coins_of_history(&disk);
+    let (inspected, found) = verify(&disk, false);
+    assert_eq!((found, inspected.runs), (Vec::new(), 1 + good.len() as u64 / 2));
+    let muhash = inspected.coins.expect("those of the snapshot").muhash;
+    for (path, bytes) in &good {
+        for at in [9, bytes.len() / 2, bytes.len() - 9] {
+            let bad = disk.copy();
+            let mut changed = bytes.clone();
+            changed[at] ^= 4;
+            bad.overwrite(path, changed);
+            for (repair, remedy) in [(false, Remedy::Repair), (true, Remedy::Done)] {
+                let (inspected, found) = verify(&bad, repair);
+                let [told] = &found[..] else { panic!("{at} of {}: {found:?}", path.display()) };
+                assert_eq!((&told.path, told.remedy), (path, remedy), "byte {at}");
+                assert_eq!(inspected.coins.expect("the same").muhash, muhash);
+            }
+            assert!(coins_of_history(&bad) == good, "byte {at} of {}", path.display());
+            assert_eq!(verify(&bad, true).1, []);
+        }
+    }
+}
+
+/// Not without being told to: until then a start may find another way.
+#[test]
+fn a_repair_gives_up_coins_of_a_history_that_parity_does_not_bring_back() {
+    let disk = loaded(&SNAPSHOT, &BLOCKS[..TOP]);
+    nearly_validated(&disk).close().expect("no local fault");
+    let (one, _) = coins_of_history(&disk).swap_remove(0);
+    disk.remove(&one).expect("a file");
+    if one.extension().is_some_and(|extension| extension == "parity") {
+        disk.remove(&one.with_extension("run")).expect("a file");
+    }
+    disk.crash(Survival::All);
+    let left = coins_of_history(&disk);
+    let (_, found) = verify(&disk, false);
+    assert!(found.iter().any(|found| found.remedy == Remedy::Validation), "{found:?}");
+    assert!(coins_of_history(&disk) == left, "nothing is changed");
+    // Every operation of the repair fails once.
+    for n in 1.. {
+        let disk = disk.copy();
+        disk.fail_change(n);
+        let mut notes = Notes::default();
+        let repaired = run_within(4 << 20, &disk, true, &mut notes);
+        let has_failed = disk.has_failed();
+        disk.crash([Survival::All, Survival::Nothing, Survival::Part(n)][n as usize % 3]);
+        if has_failed {
+            notes.found = verify(&disk, true).1;
+        } else {
+            repaired.expect("no local fault");
+        }
+        let is_done = |found: &Found| found.remedy == Remedy::Done;
+        assert!(notes.found.iter().all(is_done), "operation {n}: {:?}", notes.found);
+        assert_eq!(verify(&disk, false).1, [], "operation {n}");
+        let mut chain = open(&disk);
+        assert_eq!(validated(&chain), Some(0), "operation {n}");
+        assert_eq!(history_files(&disk), 0, "operation {n}");
+        if !has_failed {
+            assert!(n > 5, "{n} operations");
+            give_all(&mut chain, &BLOCKS[BASE - 1..TOP]).expect("no local fault");
+            validate(&mut chain).expect("the snapshot is right");
+            chain.close().expect("no local fault");
+            return is_whole(&disk, &BLOCKS[..TOP]);
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod feed;
 mod foreign_control;
 mod golden;
 mod history;
+mod history_pruned;
 mod inspect;
 mod kernel;
 mod lost_coins;

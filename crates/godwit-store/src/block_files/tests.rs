@@ -20,6 +20,10 @@ fn fresh() -> (FaultDisk, StoreDisk) {
     (fault, disk)
 }
 
+fn disk_of(fault: &FaultDisk) -> StoreDisk {
+    StoreDisk::new(Arc::new(fault.clone()))
+}
+
 fn open(
     disk: &StoreDisk,
     committed: Option<(u32, u32)>,
@@ -115,6 +119,23 @@ fn a_file_ends_before_its_maximal_size() {
         assert_eq!(position.offset, if file == 0 { 600 } else { 8 });
         assert_eq!(read(&files, position), block(2, last + 8));
     }
+}
+
+#[test]
+fn a_file_that_is_left_early_is_as_one_that_is_full() {
+    let (fault, disk) = fresh();
+    let (files, _) = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+    // There is nothing to leave.
+    files.begin_file();
+    assert_eq!(append(&files, &block(1, 100)).unwrap().file, 0);
+    (0..2).for_each(|_| files.begin_file());
+    let position = append(&files, &block(2, 100)).unwrap();
+    assert_eq!((position.file, position.offset), (1, 8));
+    assert_eq!(files.full_files(), [(0, 108)].into());
+    fault.crash(Survival::All);
+    let (files, recovered) = open(&disk_of(&fault), None, MAX_BLOCK_FILE_SIZE);
+    assert_eq!(recovered.iter().map(|block| block.position.file).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(append(&files, &block(3, 100)).unwrap().offset, 116);
 }
 
 #[test]

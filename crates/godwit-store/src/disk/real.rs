@@ -83,6 +83,15 @@ impl Disk for RealDisk {
         fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let disk = rustix::fs::statvfs(dir)?;
+        // A file system that does not say how large it is does not know what is free either.
+        match disk.f_blocks {
+            0 => Ok(u64::MAX),
+            _ => Ok(disk.f_bavail.saturating_mul(disk.f_frsize)),
+        }
+    }
+
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
         let file = OpenOptions::new()
             .read(true)

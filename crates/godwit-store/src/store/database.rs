@@ -11,7 +11,7 @@ use std::path::Path;
 use godwit_primitives::BlockHash;
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
-use super::{Rebuild, SCHEMA_VERSION, StoreOptions, visit_blocks};
+use super::{Rebuild, SCHEMA_VERSION, StoreOptions, remove_history, visit_blocks};
 use crate::block_files::has_first_block;
 use crate::control::{self, Control, Kept, Slot};
 use crate::db::{Db, Table};
@@ -307,6 +307,37 @@ pub(crate) fn commit_manifest(
     batch.put(&UTXO, ONLY, &UtxoState { tip, manifest: bytes })?;
     batch.commit()?;
     control.write(disk, dir)?;
+    Ok(control)
+}
+
+/// Commits other runs of the history's coins, which a repair has written, or with `None` that there are
+/// none: then their files are removed. Returns what the control file says now.
+pub(crate) fn commit_history(
+    disk: &StoreDisk,
+    dir: &Path,
+    controls: &[Control],
+    network: NetworkId,
+    manifest: Option<&Manifest>,
+) -> Result<Control, StoreError> {
+    let OpenedDatabase { db, mut control, .. } = open_current(disk, dir, controls, network)?;
+    let before = control.state.history.take();
+    control.state.history = before.zip(manifest).map(|(before, manifest)| {
+        let mut encoded = DataStream::new();
+        encoded.put(manifest);
+        HistoryCoins { tip: before.tip, manifest: encoded.into_vec() }
+    });
+    control.commit += 1;
+    let mut batch = db.batch()?;
+    batch.put(&COMMIT_NUMBER, ONLY, &control.commit)?;
+    match &control.state.history {
+        Some(coins) => batch.put(&HISTORY, ONLY, coins)?,
+        None => batch.remove(&HISTORY, ONLY)?,
+    }
+    batch.commit()?;
+    control.write(disk, dir)?;
+    if control.state.history.is_none() {
+        remove_history(disk, dir)?;
+    }
     Ok(control)
 }
 

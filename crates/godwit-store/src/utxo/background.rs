@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use super::budget::MAX_UNFLUSHED;
-use super::jobs::{FlushJob, Flushed, MergeJob};
+use super::jobs::{FlushJob, Flushed, MergeJob, MergePart};
 use super::layers::Layers;
 use super::manifest::{Manifest, VERSION};
 use super::memtable::Memtable;
 use super::merge_policy::STALL_SEGMENTS;
+use super::room;
 use super::run::format::RunId;
 use super::run::segment::Segment;
-use super::store::{RunningMerge, UtxoStore};
+use super::store::{Merging, RunningMerge, UtxoStore};
 use super::worker_pools::{Done, UtxoEvent};
 use crate::error::StoreError;
 
@@ -108,7 +109,8 @@ impl UtxoStore {
     }
 
     fn must_wait(&self) -> bool {
-        let behind = self.merging.is_some() && self.segments.shape().deepest >= STALL_SEGMENTS;
+        let behind =
+            self.merging.running().is_some() && self.segments.shape().deepest >= STALL_SEGMENTS;
         behind || self.lacks_room()
     }
 
@@ -130,8 +132,7 @@ impl UtxoStore {
             self.apply_event(event)?;
         }
         self.sealed.release();
-        self.start_merge();
-        Ok(())
+        self.start_merge()
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -145,8 +146,7 @@ impl UtxoStore {
         let event = self.pools.events().recv().expect("the store holds a sender itself");
         self.apply_event(event)?;
         self.sealed.release();
-        self.start_merge();
-        Ok(())
+        self.start_merge()
     }
 
     fn apply_event(&mut self, event: Result<UtxoEvent, StoreError>) -> Result<(), StoreError> {
@@ -173,7 +173,9 @@ impl UtxoStore {
     }
 
     fn on_merged(&mut self, output: Vec<Arc<Segment>>) {
-        let merge = self.merging.take().expect("one merge runs at a time");
+        let Merging::Running(merge) = std::mem::replace(&mut self.merging, Merging::Idle) else {
+            panic!("one merge runs at a time");
+        };
         self.commits.written(merge.run);
         self.counters.merges += 1;
         self.counters.merge_bytes_read += merge.parts.iter().map(|part| part.bytes()).sum::<u64>();
@@ -202,26 +204,49 @@ impl UtxoStore {
         self.drop_kept();
     }
 
-    /// Starts the merge that is due, if none is running and its memory fits.
-    fn start_merge(&mut self) {
-        if self.merging.is_some() {
-            return;
+    /// Starts the merge that is due, if none is running, its memory fits, and the disk has room for it.
+    fn start_merge(&mut self) -> Result<(), StoreError> {
+        if self.merging.running().is_some() {
+            return Ok(());
         }
-        let limit = self.budget.shared_merge_limit();
-        let Some((seals, parts)) = self.segments.next_merge(self.commits.seal(), limit) else {
-            return;
+        let due = |max_bytes| self.segments.next_merge(self.commits.seal(), max_bytes);
+        let Some((mut seals, mut parts)) = due(self.budget.shared_merge_limit()) else {
+            self.merging = Merging::Idle;
+            return Ok(());
         };
         let memory = self.budget.merge_memory(&parts);
         if self.memory_used().needed() + memory > self.budget.bytes() {
-            return;
+            return Ok(());
+        }
+        // Where there are too many segments, it is now or never.
+        let deepest = self.segments.partitions().iter().map(Vec::len).max();
+        let is_last_chance = deepest >= Some(STALL_SEGMENTS);
+        let left = if is_last_chance { 0 } else { room::LEFT_FREE };
+        let require = |parts: &[MergePart]| {
+            room::require(&self.context, parts.iter().map(MergePart::bytes).sum(), left)
+        };
+        let mut room = require(&parts);
+        if room.is_err() && parts.len() > 1 {
+            (seals, parts) =
+                due(0).expect("as before, without the others that could share its run");
+            room = require(&parts);
+        }
+        if let Err(lacking) = room {
+            if is_last_chance {
+                self.failed = Some(lacking.clone());
+                return Err(lacking);
+            }
+            self.merging.put_off(&lacking);
+            return Ok(());
         }
         let run = self.take_run_id();
         let buffer = self.budget.io_buffer();
         let max_filter = self.budget.merge_filter_limit() as u64;
         let job = MergeJob { run, parts: parts.clone(), seals, buffer, max_filter };
-        self.merging = Some(RunningMerge { run, parts, memory });
+        self.merging = Merging::Running(RunningMerge { run, parts, memory });
         self.pools.merge(&self.context, job);
         self.drop_kept();
+        Ok(())
     }
 
     /// The newest seal whose coins, with those of all before it, are in durable runs.
@@ -249,7 +274,7 @@ impl UtxoStore {
     /// What a background job failed with.
     pub fn wait_merges(&mut self) -> Result<(), StoreError> {
         self.poll()?;
-        while self.merging.is_some() {
+        while self.merging.running().is_some() {
             self.wait_event()?;
         }
         Ok(())

@@ -67,6 +67,7 @@ use super::layers::UtxoContext;
 use super::lost_coins::{Loss, LostCoins};
 use super::manifest::{Manifest, ManifestRun};
 use super::merge::{MergeScan, Source};
+use super::room;
 use super::run::file::RunFile;
 use super::run::format::{RunId, SegmentMeta};
 use super::run::reader::SegmentCursor;
@@ -220,7 +221,7 @@ impl CoinsRepair {
     ///
     /// # Errors
     ///
-    /// A failed system call; [`StoreError::Stopped`].
+    /// A failed system call; [`StoreError::LacksRoom`], when nothing is written; [`StoreError::Stopped`].
     pub fn begin(
         inspection: &CoinsInspection,
         lost: &LostCoins,
@@ -234,6 +235,7 @@ impl CoinsRepair {
         };
         let mut manifest = inspection.manifest.clone();
         manifest.next_run = manifest.next_run.max(unnamed_files(&context, &manifest)?.next_run);
+        room::require(&context, room::of_repair(&manifest, lost), 0)?;
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let mut repair = Self {
             manifest,

@@ -106,7 +106,11 @@ impl CoinsInspection {
                     // It is written again from its entries.
                     found.remedy = Remedy::Repair;
                 }
-                match self.repair && matches!(found.remedy, Remedy::Repair | Remedy::FromBlocks) {
+                let waits = matches!(
+                    found.remedy,
+                    Remedy::Repair | Remedy::FromBlocks | Remedy::Validation
+                );
+                match self.repair && waits {
                     true => untold.push(found),
                     false => watch.found(found),
                 }

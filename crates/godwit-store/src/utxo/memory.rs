@@ -16,7 +16,7 @@ impl UtxoStore {
 
     /// Memory in use.
     pub fn memory_used(&self) -> MemoryUsage {
-        let merging = self.merging.as_ref().map_or(0, |merge| merge.memory);
+        let merging = self.merging.running().map_or(0, |merge| merge.memory);
         MemoryUsage {
             active: self.active.memory(),
             flushing: self.sealed.unflushed_memory(),

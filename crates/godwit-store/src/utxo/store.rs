@@ -49,6 +49,32 @@ pub struct Counters {
     pub repaired_blocks: u64,
 }
 
+/// What has become of the merge that was due last.
+pub(super) enum Merging {
+    /// It was made, or its memory does not fit.
+    Idle,
+    /// It has no room on the disk.
+    PutOff,
+    Running(RunningMerge),
+}
+
+impl Merging {
+    pub(super) fn running(&self) -> Option<&RunningMerge> {
+        match self {
+            Self::Running(merge) => Some(merge),
+            Self::Idle | Self::PutOff => None,
+        }
+    }
+
+    /// The disk has no room for the merge that is due. Coins are looked up in more segments meanwhile.
+    pub(super) fn put_off(&mut self, lacking: &StoreError) {
+        if !matches!(self, Self::PutOff) {
+            log::warn!("{lacking}. This is put off until they are.");
+            *self = Self::PutOff;
+        }
+    }
+}
+
 /// The running merge.
 pub(super) struct RunningMerge {
     pub(super) run: RunId,
@@ -76,7 +102,7 @@ pub struct UtxoStore {
     pub(super) layers: Arc<Layers>,
     pub(super) published: LayersReader,
     pub(super) pools: WorkerPools,
-    pub(super) merging: Option<RunningMerge>,
+    pub(super) merging: Merging,
     pub(super) next_run: u64,
     /// The first failure of a background job. Nothing works after it.
     pub(super) failed: Option<StoreError>,
@@ -155,7 +181,7 @@ impl UtxoStore {
             published: LayersReader(Arc::new(RwLock::new(Arc::clone(&layers)))),
             layers,
             pools,
-            merging: None,
+            merging: Merging::Idle,
             next_run,
             failed: None,
             counters: Counters::default(),

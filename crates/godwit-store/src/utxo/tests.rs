@@ -10,6 +10,7 @@ mod model;
 mod panics;
 mod pinned;
 mod repair;
+mod room;
 mod rotation;
 mod scans;
 mod scrub;

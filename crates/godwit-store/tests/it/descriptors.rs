@@ -82,7 +82,7 @@ fn append(store: &Store, blocks: Range<u32>) -> Vec<(BlockPosition, UndoPosition
         place
     };
     let appended = blocks.map(|n| {
-        let position = store.reserve_block(block(n).len()).expect("a small block");
+        let position = store.reserve_block(block(n).len(), false).expect("a small block");
         store.note_written(store.write_block(position, &block(n)).expect("it is written"));
         assert_eq!(position.file, n, "one block in a file");
         (position, undo(position))

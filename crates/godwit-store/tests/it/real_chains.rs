@@ -200,7 +200,7 @@ fn a_stored_chain_is_what_other_readers_of_block_files_expect() {
 
 /// All steps of an append, as the chain takes them one by one.
 fn append(store: &Store, block: &[u8]) -> BlockPosition {
-    let position = store.reserve_block(block.len()).unwrap();
+    let position = store.reserve_block(block.len(), false).unwrap();
     store.note_written(store.write_block(position, block).unwrap());
     position
 }

@@ -100,7 +100,7 @@ impl World {
             Step::Block => {
                 self.next += 1;
                 let len = block_numbered(self.next).len();
-                let position = self.store.reserve_block(len).unwrap();
+                let position = self.store.reserve_block(len, false).unwrap();
                 self.reserved.push_back(Reserved::Block(self.next, position));
             }
             Step::Undo => self.connect(),

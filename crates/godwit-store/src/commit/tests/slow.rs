@@ -72,7 +72,7 @@ fn connector(store: &Arc<Store>, next: BlockPosition) -> impl FnOnce() + Send + 
     let store = Arc::clone(store);
     move || {
         assert_eq!(store.first_open_file(), OPEN_UNDO_FILES - 1);
-        let after = store.reserve_block(1500).unwrap();
+        let after = store.reserve_block(1500, false).unwrap();
         assert_eq!(after.file, next.file + 1, "its place lies behind the one being written to");
         let undo = undo_of(&store, 99);
         let place = store.reserve_undo(after, &undo);
@@ -95,7 +95,7 @@ fn the_connector_does_not_wait_for_an_append() {
     for operation in operations {
         let fault = FaultDisk::new();
         let (store, gate, records) = filled(&fault);
-        let next = store.reserve_block(1500).unwrap();
+        let next = store.reserve_block(1500, false).unwrap();
         let undo = undo_of(&store, OPEN_UNDO_FILES);
         let undo_place = store.reserve_undo(next, &undo);
 
@@ -178,7 +178,8 @@ fn note_and_crash(
 #[should_panic(expected = "written in order of reservation")]
 fn a_block_cannot_be_written_before_the_one_that_lies_before_it() {
     let (store, _) = open(&FaultDisk::new()).unwrap();
-    let (_first, second) = (store.reserve_block(100).unwrap(), store.reserve_block(100).unwrap());
+    let (_first, second) =
+        (store.reserve_block(100, false).unwrap(), store.reserve_block(100, false).unwrap());
     let (Ok(_) | Err(_)) = store.write_block(second, &block(2, 100));
 }
 
@@ -188,7 +189,7 @@ fn what_was_not_written_is_named_by_no_commit() {
     let fault = FaultDisk::new();
     let (store, _) = open(&fault).unwrap();
     let position = append_block(&store, &block(1, 100)).unwrap();
-    let never_written = store.reserve_block(100).unwrap();
+    let never_written = store.reserve_block(100, false).unwrap();
     assert_eq!(never_written.offset, position.offset + 108);
     let first = BlockRecord { position: Some(position), ..record(1, 1) };
     store.commit(commit_of(&store, &[first])).unwrap();
@@ -196,5 +197,5 @@ fn what_was_not_written_is_named_by_no_commit() {
     fault.crash(Survival::All);
     let (store, recovered) = open(&fault).unwrap();
     assert_eq!(recovered, []);
-    assert_eq!(store.reserve_block(100).unwrap(), never_written, "its place is free again");
+    assert_eq!(store.reserve_block(100, false).unwrap(), never_written, "its place is free again");
 }

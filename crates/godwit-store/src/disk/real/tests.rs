@@ -155,3 +155,14 @@ fn a_failed_write_closes_the_store_for_good() {
     assert_eq!(full.read_exact_at(0, &mut [0]), Err(StoreError::Closed(first.clone())));
     assert_eq!(disk.clone().check(), Err(StoreError::Closed(first)));
 }
+
+/// The second one has no size at all.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_has_room_as_far_as_its_file_system_tells() {
+    let (dir, _) = temp();
+    let free = RealDisk.free_bytes(dir.path()).unwrap();
+    assert!(free > 0 && free < u64::MAX, "{free}");
+    assert_eq!(RealDisk.free_bytes(Path::new("/proc")).unwrap(), u64::MAX);
+    assert!(RealDisk.free_bytes(&dir.path().join("absent")).is_err());
+}

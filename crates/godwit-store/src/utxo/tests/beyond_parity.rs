@@ -19,18 +19,18 @@ use crate::inspect::{Found, Stage, Watch};
 
 const LARGE: u64 = 1 << 30;
 
-struct Block {
+pub(super) struct Block {
     spends: Vec<u64>,
     /// Whether the coin is there already, as in the pairs of BIP30.
     creates: Vec<(u64, bool)>,
 }
 
 /// Blocks, the store that has applied them, and the coins that a map has of them.
-struct History {
-    blocks: Vec<Block>,
+pub(super) struct History {
+    pub(super) blocks: Vec<Block>,
     coins: BTreeMap<u64, Coin>,
-    disk: FaultDisk,
-    manifest: Manifest,
+    pub(super) disk: FaultDisk,
+    pub(super) manifest: Manifest,
 }
 
 fn coin_at(n: u64, height: u32) -> Coin {
@@ -38,7 +38,7 @@ fn coin_at(n: u64, height: u32) -> Coin {
     Coin { height, ..coin }
 }
 
-fn history(seed: u64, partition_bits: u8) -> History {
+pub(super) fn history(seed: u64, partition_bits: u8) -> History {
     let (random, disk) = (&mut Random(seed), FaultDisk::new());
     let mut store = open(&disk, &Manifest::empty(partition_bits, &hasher())).unwrap();
     let (mut blocks, mut coins) = (Vec::new(), BTreeMap::new());
@@ -91,7 +91,7 @@ fn history(seed: u64, partition_bits: u8) -> History {
 }
 
 #[derive(Default)]
-struct Notes(Vec<Found>);
+pub(super) struct Notes(Vec<Found>);
 
 impl Watch for Notes {
     fn found(&mut self, found: Found) {
@@ -105,13 +105,13 @@ impl Watch for Notes {
     }
 }
 
-fn inspection(disk: &FaultDisk, manifest: &Manifest) -> CoinsInspection {
+pub(super) fn inspection(disk: &FaultDisk, manifest: &Manifest) -> CoinsInspection {
     let disk = StoreDisk::new(Arc::new(disk.clone()));
     let (how, dir) = ((true, Remedy::FromBlocks), Path::new(DIR));
     CoinsInspection::open(&disk, dir, hasher(), manifest.clone(), &executor(), how).unwrap()
 }
 
-fn hand_over(repair: &mut CoinsRepair, blocks: &[Block]) {
+pub(super) fn hand_over(repair: &mut CoinsRepair, blocks: &[Block]) {
     for (block, height) in blocks.iter().zip(1..) {
         let mut tally = repair.empty_tally();
         for n in &block.spends {
@@ -168,7 +168,7 @@ fn repair(
 }
 
 /// The coins are those of the map, nothing is damaged, and nothing else lies there.
-fn check(history: &History, disk: &FaultDisk, manifest: &Manifest, what: &str) {
+pub(super) fn check(history: &History, disk: &FaultDisk, manifest: &Manifest, what: &str) {
     let mut notes = Notes::default();
     let runs = inspection(disk, manifest).inspect_runs(&mut notes).unwrap();
     assert!(runs.lost.is_empty() && notes.0.is_empty(), "{what}: {:?}", notes.0);

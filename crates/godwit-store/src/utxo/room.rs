@@ -1,0 +1,51 @@
+//! Room on the disk for runs that are written anew, looked for before one is begun.
+//!
+//! A merge and a repair write once more what they read, which goes only behind the commit that names the new
+//! run. A disk that fills up on the way ends the node, and what was written of the run is lost: the next
+//! start would do the same again. So a merge that has no room is put off, as long as the segments are not
+//! too many to be read; a repair is not begun.
+
+use super::layers::UtxoContext;
+use super::lost_coins::LostCoins;
+use super::manifest::{Manifest, ManifestRun};
+use super::run::format::BLOCK;
+use crate::error::StoreError;
+
+/// Bytes that a merge leaves to all else that is written meanwhile, as long as it can be put off: blocks,
+/// undo records, flushes, the database.
+pub(super) const LEFT_FREE: u64 = 128 << 20;
+
+/// What a run takes beside its entries, whatever their number is.
+const BESIDE: u64 = 1 << 20;
+
+/// Bytes that have to be free for a run with the entries of so many bytes of others. A sixteenth is
+/// enough for its parity, its filters and its indexes.
+pub(super) fn needed(entries: u64) -> u64 {
+    entries + entries / 16 + BESIDE
+}
+
+/// Whether there is room for a run with the entries of so many bytes of others, and `left` bytes beside it.
+pub(super) fn require(context: &UtxoContext, entries: u64, left: u64) -> Result<(), StoreError> {
+    let (needed, free) = (needed(entries) + left, context.disk.free_bytes(&context.dir));
+    match free >= needed {
+        true => Ok(()),
+        false => Err(StoreError::LacksRoom { dir: context.dir.clone(), needed, free }),
+    }
+}
+
+/// Bytes of what a repair may have to write anew: of damaged runs all, of others the partitions that are
+/// lost.
+pub(super) fn of_repair(manifest: &Manifest, lost: &LostCoins) -> u64 {
+    let of_run = |run: &ManifestRun| {
+        let bytes = u64::from(run.blocks) * BLOCK as u64;
+        let is_lost = |n: &&u8| run.partitions >> **n & 1 == 1;
+        match lost.runs.contains(&run.id) {
+            true => bytes,
+            false => {
+                let partitions = u64::from(run.partitions.count_ones()).max(1);
+                bytes / partitions * lost.partitions.keys().filter(is_lost).count() as u64
+            }
+        }
+    };
+    manifest.runs.iter().map(of_run).sum()
+}

@@ -1,0 +1,143 @@
+//! Merges and repairs that have no room on the disk.
+
+use super::super::fixtures::{coin, hasher, outpoint};
+use super::super::merge_policy::STALL_SEGMENTS;
+use super::super::room::{LEFT_FREE, needed, of_repair};
+use super::beyond_parity::{Notes, check, hand_over, history, inspection};
+use super::damage::run_paths;
+use super::*;
+use crate::disk::Disk;
+use crate::error::StoreError;
+
+const COINS: u64 = 300;
+
+/// More than a flush of so many coins takes, and less than any merge.
+const SOME: u64 = 300 << 10;
+
+/// Adds coins and commits them. The manifest is in force whatever comes after it.
+fn add_round(store: &mut UtxoStore, round: u64, manifest: &mut Manifest) -> Result<(), StoreError> {
+    for n in round * COINS..(round + 1) * COINS {
+        add(store, &outpoint(n), &coin(n), false);
+    }
+    let seal = store.rotate_blocking()?;
+    store.wait_flushed(seal)?;
+    let (id, named) = store.manifest(seal);
+    *manifest = named;
+    store.committed(id)
+}
+
+fn has_all(store: &UtxoStore, rounds: u64) -> bool {
+    (0..rounds * COINS).all(|n| store.get(&outpoint(n)) == Ok(Some(coin(n))))
+}
+
+#[test]
+fn a_merge_without_room_is_put_off_until_there_is() {
+    let (disk, mut manifest) = (FaultDisk::new(), Manifest::empty(0, &hasher()));
+    let mut store = open(&disk, &manifest).unwrap();
+    (0..3).for_each(|round| add_round(&mut store, round, &mut manifest).unwrap());
+    disk.set_capacity(Some(disk.used() + SOME));
+    add_round(&mut store, 3, &mut manifest).unwrap();
+    store.wait_merges().unwrap();
+    assert_eq!((store.counters().merges, store.shape().segments), (0, 4));
+    let run = needed(store.shape().bytes);
+    let needed = run + LEFT_FREE;
+    for missing in [1, 0] {
+        disk.set_capacity(Some(disk.used() + needed - missing));
+        let before = disk.used();
+        store.poll().unwrap();
+        store.wait_merges().unwrap();
+        assert_eq!(store.counters().merges, 1 - missing);
+        assert!(disk.used() - before <= run, "{} of {run}", disk.used() - before);
+        assert!(has_all(&store, 4));
+    }
+    assert_eq!(store.shape().segments, 1);
+}
+
+/// A merge of many partitions that has room for one of them.
+#[test]
+fn of_merges_that_share_a_run_one_is_made_where_there_is_no_room_for_all() {
+    const BITS: u8 = 4;
+    let (disk, mut manifest) = (FaultDisk::new(), Manifest::empty(BITS, &hasher()));
+    let mut store = open(&disk, &manifest).unwrap();
+    (0..3).for_each(|round| add_round(&mut store, round, &mut manifest).unwrap());
+    disk.set_capacity(Some(disk.used() + LEFT_FREE / 2));
+    add_round(&mut store, 3, &mut manifest).unwrap();
+    store.wait_merges().unwrap();
+    let (all, segments) = (store.shape().bytes, store.shape().segments);
+    assert_eq!((store.counters().merges, segments), (0, 4 << BITS));
+    disk.set_capacity(Some(disk.used() + needed(all) + LEFT_FREE - 1));
+    store.poll().unwrap();
+    store.wait_merges().unwrap();
+    assert!(store.counters().merges >= 1 && store.shape().segments < segments);
+    assert!(has_all(&store, 4));
+}
+
+/// Nothing is begun that would fill the disk: the store ends with what it lacks, as often as it is opened.
+#[test]
+fn too_many_segments_without_room_for_a_merge_end_the_store_and_harm_nothing() {
+    let (disk, mut manifest) = (FaultDisk::new(), Manifest::empty(0, &hasher()));
+    let mut store = open(&disk, &manifest).unwrap();
+    let mut rounds = 0;
+    let lacking = loop {
+        disk.set_capacity(Some(disk.used() + SOME));
+        let added = add_round(&mut store, rounds, &mut manifest);
+        rounds += 1;
+        if let Err(error) = added {
+            break error;
+        }
+        assert!(has_all(&store, rounds), "{rounds}");
+    };
+    assert_eq!(rounds, STALL_SEGMENTS as u64);
+    let line = lacking.to_string();
+    assert!(matches!(lacking, StoreError::LacksRoom { .. }) && lacking.is_disk_full(), "{line}");
+    assert!(line.contains("the disk lacks 2 MiB of 2 MiB"), "{line}");
+    assert_eq!(store.poll(), Err(lacking), "it stays so");
+    drop(store);
+    let committed = rounds - 1;
+    for _ in 0..2 {
+        let mut store = open(&disk, &manifest).unwrap();
+        assert!(has_all(&store, committed));
+        let again = add_round(&mut store, committed, &mut manifest);
+        assert!(matches!(again, Err(StoreError::LacksRoom { .. })), "{again:?}");
+        drop(store);
+        // One for each flush: no merge was begun.
+        assert_eq!(run_paths(&disk).len() as u64, rounds);
+    }
+    disk.set_capacity(None);
+    let mut store = open(&disk, &manifest).unwrap();
+    add_round(&mut store, committed, &mut manifest).unwrap();
+    store.wait_merges().unwrap();
+    assert!(store.counters().merges > 0 && store.shape().deepest < STALL_SEGMENTS);
+    assert!(has_all(&store, rounds));
+}
+
+#[test]
+fn a_repair_without_room_is_not_begun() {
+    let history = history(5, 2);
+    let (disk, mut manifest) = (history.disk.copy(), history.manifest.clone());
+    let lost = run_paths(&disk).into_iter().next().unwrap();
+    disk.remove(&lost).unwrap();
+    disk.remove(&lost.with_extension("parity")).unwrap();
+    let coins = inspection(&disk, &manifest);
+    let runs = coins.inspect_runs(&mut Notes::default()).unwrap();
+    let needed = needed(of_repair(&manifest, &runs.lost));
+    let files = disk.list(Path::new(DIR)).unwrap();
+    let begin = || CoinsRepair::begin(&coins, &runs.lost, 1 << 30, &Arc::default());
+    disk.set_capacity(Some(disk.used() + needed - 1));
+    let refused = begin().err().unwrap();
+    assert!(matches!(refused, StoreError::LacksRoom { .. }), "{refused}");
+    assert_eq!(disk.list(Path::new(DIR)).unwrap(), files);
+    disk.set_capacity(Some(disk.used() + needed));
+    let mut repair = begin().unwrap();
+    let mut commit = |named: &Manifest| {
+        manifest = named.clone();
+        Ok(())
+    };
+    repair.copy_intact(&mut commit).unwrap();
+    while repair.wants_blocks() {
+        hand_over(&mut repair, &history.blocks);
+        repair.end_pass(&mut commit).unwrap();
+    }
+    disk.set_capacity(None);
+    check(&history, &disk, &manifest, "repaired");
+}

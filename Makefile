@@ -28,8 +28,8 @@ fuzz: setup
 ifma: setup
 	@tools/test-ifma
 
-# godwit beside bitcoind and three versions of btcd, heard by pyzmq, read by Prometheus, asked by the clients of btcd,
-# btcwallet, corepc and BDK, and under two lnds, and its signer beside a wallet of Bitcoin Core, all of which it gets
+# godwit beside bitcoind and three versions of btcd, heard by pyzmq, read by Prometheus, with a service of Tor's, asked by the
+# clients of btcd, btcwallet, corepc and BDK, and under two lnds, and its signer beside a wallet of Bitcoin Core, all of which it gets
 # first; once they are in the cache, `make test` runs these tests too.
 interop: setup
 	@tools/build-bitcoind
@@ -37,6 +37,7 @@ interop: setup
 	@tools/build-btcd
 	@tools/build-pyzmq
 	@tools/build-prometheus
+	@tools/build-tor
 	@tools/build-btcsuite
 	@tools/build-rpc-clients
 	@tools/build-lnd

@@ -37,14 +37,16 @@ const NAMES: [&str; 29] = [
 ];
 
 /// The category of the lines of a module and those below it; the first that fits counts.
-const MODULES: [(&str, &str); 8] = [
+const MODULES: [(&str, &str); 10] = [
     ("godwit_chain::reads", "blockstorage"),
     ("godwit_chain", "validation"),
     ("godwit_store", "coindb"),
     ("godwit_api::server", "http"),
     ("godwit_api::zmq", "zmq"),
     ("godwit_api", "rpc"),
+    ("godwit_p2p::tor_control", "tor"),
     ("godwit_p2p", "net"),
+    ("godwit::node::tor", "tor"),
     ("godwit::node", "net"),
 ];
 
@@ -113,6 +115,7 @@ mod tests {
             ("godwit_p2p", Some("net")),
             ("godwit::node::sockets", Some("net")),
             ("godwit::node", Some("net")),
+            ("godwit::node::tor", Some("tor")),
             ("godwit::nodes", None),
             ("godwit", None),
             ("godwit_chain::chain", Some("validation")),

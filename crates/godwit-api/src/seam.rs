@@ -259,7 +259,8 @@ pub struct Seam {
     questions: Sender<Question>,
     published: Arc<Published>,
     params: Arc<Params>,
-    reach: Reach,
+    /// Another one when Tor tells of its proxy.
+    reach: Arc<Mutex<Reach>>,
     indexes: Indexes,
 }
 
@@ -277,6 +278,7 @@ pub fn seam(
         ending: AtomicBool::new(false),
     });
     let publisher = Publisher(Arc::clone(&published));
+    let reach = Arc::new(Mutex::new(reach));
     let seam = Seam { questions: sender, published, params, reach, indexes };
     (seam, Questions(receiver), publisher)
 }
@@ -291,7 +293,13 @@ impl Seam {
     }
 
     pub(crate) fn proxies(&self) -> Reach {
-        self.reach
+        *self.reach.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Onion addresses are reached through this proxy from now on, and peers are chosen in these networks.
+    pub fn set_onion_proxy(&self, proxy: SocketAddr, reachable: Reachable) {
+        let mut reach = self.reach.lock().unwrap_or_else(PoisonError::into_inner);
+        *reach = Reach { reachable, onion: Some(proxy), ..*reach };
     }
 
     /// The optional indexes that the node keeps.

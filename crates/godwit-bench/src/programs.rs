@@ -123,9 +123,10 @@ impl Programs {
     pub fn serve(&self, node: Node, datadir: &Path, port: u16) -> Command {
         let settings = NodeSettings { datadir, dbcache: SERVER_MIB, assumevalid: "0" };
         let mut command = self.command(node, None, &settings);
-        if node == Node::Bitcoind {
-            command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER);
-        }
+        match node {
+            Node::Bitcoind => command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER),
+            Node::Godwit => command.arg("-listenonion=0"),
+        };
         command.args(["-dnsseed=0", "-connect=0", "-listen=1", "-server=0"]);
         command.arg(format!("-bind=127.0.0.1:{port}"));
         command

@@ -13,16 +13,22 @@ use crate::rate_limit::TokenBucket;
 /// Most hosts that are remembered, at about 100 bytes each.
 const MAX_HOSTS: usize = 1_000;
 
+/// A connection through the onion service begins with this part of an allowance at least: nobody who calls
+/// there is cut off because others have used up what all of them share.
+const LEAST_PART: u64 = 10;
+
 /// Allowances of hosts that are not full again, each of at most `burst` tokens.
 pub(crate) struct HostAllowances {
     burst: u64,
     by_host: BTreeMap<Host, TokenBucket>,
+    /// Of all who called the onion service together: which of them are one host is not known.
+    through_onion: Option<TokenBucket>,
 }
 
 impl HostAllowances {
     /// Without hosts; allowances have at most `burst` tokens.
     pub(crate) fn new(burst: u64) -> Self {
-        Self { burst, by_host: BTreeMap::new() }
+        Self { burst, by_host: BTreeMap::new(), through_onion: None }
     }
 
     /// A connection of the host ended with this much left. Of several connections the least counts.
@@ -32,15 +38,36 @@ impl HostAllowances {
             return;
         }
         if let Some(before) = self.by_host.get_mut(&host) {
-            if before.ready_at(now, self.burst) < left.ready_at(now, self.burst) {
-                *before = left;
-            }
-            return;
+            return keep_less(now, self.burst, before, left);
         }
         if self.by_host.len() >= MAX_HOSTS {
             self.forget_fullest(now);
         }
         self.by_host.insert(host, left);
+    }
+
+    /// A connection through the onion service ended with this much left.
+    pub(crate) fn remember_onion(&mut self, now: Duration, mut left: TokenBucket) {
+        if let Some(before) = &mut self.through_onion {
+            keep_less(now, self.burst, before, left);
+        } else if !self.is_full(now, &mut left) {
+            self.through_onion = Some(left);
+        }
+    }
+
+    /// What a connection through the onion service begins with; `None` for a full allowance.
+    pub(crate) fn recall_onion(&mut self, now: Duration) -> Option<TokenBucket> {
+        let mut left = self.through_onion.clone()?;
+        if self.is_full(now, &mut left) {
+            self.through_onion = None;
+            return None;
+        }
+        let least = self.burst / LEAST_PART;
+        if left.ready_at(now, least) != Some(now) {
+            left.take_up_to(now, least);
+            left.grant(least);
+        }
+        Some(left)
     }
 
     /// What is left of the host's allowance; `None` if it is full.
@@ -70,6 +97,13 @@ impl HostAllowances {
         if let Some((_, fullest)) = full_at.min() {
             self.by_host.remove(&fullest);
         }
+    }
+}
+
+/// Of several connections the one with the least counts.
+fn keep_less(now: Duration, burst: u64, before: &mut TokenBucket, mut left: TokenBucket) {
+    if before.ready_at(now, burst) < left.ready_at(now, burst) {
+        *before = left;
     }
 }
 
@@ -106,6 +140,24 @@ mod tests {
         assert_eq!(hosts.exhausted(61 * SECOND), []);
         assert!(hosts.recall(110 * SECOND, &host(1)).is_some());
         assert!(hosts.recall(111 * SECOND, &host(1)).is_none() && hosts.by_host.is_empty());
+    }
+
+    #[test]
+    fn who_comes_through_tor_shares_what_is_left_and_has_a_tenth_in_any_case() {
+        let mut hosts = HostAllowances::new(100);
+        assert!(hosts.recall_onion(SECOND).is_none());
+        hosts.remember_onion(SECOND, left(SECOND, 0));
+        assert!(hosts.recall_onion(SECOND).is_none(), "nothing was used");
+        hosts.remember_onion(SECOND, left(SECOND, 60));
+        hosts.remember_onion(SECOND, left(SECOND, 20));
+        let mut next = hosts.recall_onion(SECOND).expect("some was used");
+        assert!(!next.clone().take(SECOND, 41) && next.take(SECOND, 40), "the least counts");
+        hosts.remember_onion(SECOND, next);
+        let mut least = hosts.recall_onion(SECOND).expect("all was used");
+        assert!(!least.clone().take(SECOND, 11) && least.take(SECOND, 10));
+        let mut later = hosts.recall_onion(31 * SECOND).expect("some of it is back");
+        assert!(!later.clone().take(31 * SECOND, 31) && later.take(31 * SECOND, 30));
+        assert!(hosts.recall_onion(101 * SECOND).is_none() && hosts.through_onion.is_none());
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod slots;
 mod socks5;
 mod target;
 mod time;
+mod tor_control;
 mod transport;
 mod tx_outbox;
 mod v2;
@@ -55,7 +56,7 @@ pub use peers::{
     PEER_MEMORY, PeerBlocks, PeerInfo, PeerSays, PeerTimes, Peers, PeersConfig, ReadId,
     RefusedHeader, SEND_PAUSE, SEND_QUEUE_MAX, SocketId, Summary, Traffic,
 };
-pub use permissions::{Binding, PermissionError, Permissions, Whitelist};
+pub use permissions::{Binding, Entrance, PermissionError, Permissions, Whitelist};
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
 pub use rate_limit::{TokenBucket, UploadStatus};
 pub use saved_file::SavedFileError;
@@ -65,6 +66,10 @@ pub use slots::{MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND
 pub use socks5::{Credentials, Socks5, Socks5Error};
 pub use target::{Reachable, Target};
 pub use time::Now;
+pub use tor_control::{
+    BadOnionKey, MAX_ONION_KEY, MAX_TOR_LINE, OnionKey, OnionRequest, TOR_COOKIE_SIZE, TorAction,
+    TorBackoff, TorError, TorSession,
+};
 pub use transport::{
     Discard, DiscardReason, PACKET_COST, Protocol, Receive, ReceiveLimits, Transport,
     TransportError, Write, payload_limit,

@@ -56,6 +56,11 @@ impl OwnAddresses {
         Self { by_host: BTreeMap::new(), reachable, discover }
     }
 
+    /// This node connects to onion addresses from now on.
+    pub(crate) fn reach_onion(&mut self) {
+        self.reachable.onion = true;
+    }
+
     /// Whether addresses are taken from other sources than the operator.
     pub fn discovers(&self) -> bool {
         self.discover

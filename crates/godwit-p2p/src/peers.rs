@@ -177,6 +177,9 @@ impl Peers {
         if let Event::Chain(ChainEvent::TipChanged { initial_download }) = event {
             self.initial_download = initial_download;
         }
+        if let Event::Operator(NodeCommand::ReachOnion) = event {
+            self.config.reachable.onion = true;
+        }
         let (parts, mut cx) = self.lend(index);
         match event {
             Event::Net(event) => parts.on_net(&mut cx, event),

@@ -201,6 +201,16 @@ fn matching(list: &[(HostRange, Permissions)], host: &Host, first: Permissions) 
     matching.fold(first, |all, (_, permissions)| all | *permissions).granted()
 }
 
+/// How those who connect to a listening socket are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entrance {
+    /// By where they come from, and with these permissions for all of them.
+    Direct(Permissions),
+    /// Tor hands over who calls the onion service: the address from which they come is Tor's and tells
+    /// nothing of them, so nothing is given or refused because of it.
+    Onion,
+}
+
 /// An address to listen on, and what those who connect there may do (`-bind`, `-whitebind`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {

@@ -193,6 +193,11 @@ impl Slots {
         self.manual.try_once(target);
     }
 
+    /// Onion addresses can be connected to from now on.
+    pub(crate) fn reach_onion(&mut self) {
+        self.config.reachable.onion = true;
+    }
+
     /// Whom to stay connected to, those of `-connect` aside.
     pub(crate) fn added_nodes(&self) -> Vec<Target> {
         self.manual.added()

@@ -62,11 +62,15 @@ impl Datadir {
         let mut datadir = OsString::from("-datadir=");
         datadir.push(self.datadir());
         command.arg(format!("-chain={}", self.chain)).arg(datadir);
-        // A node; many run beside each other, and few are asked anything.
+        // Many nodes run beside each other, and few are asked anything. The port for Tor is the next one's.
         let words = || words.iter().map(|word| word.as_ref().to_string_lossy());
-        let is_node = self.program.ends_with("godwit");
-        if is_node && words().all(|word| word.starts_with('-') && !word.starts_with("-rpc")) {
+        let is_node = self.program.ends_with("godwit") && words().all(|word| word.starts_with('-'));
+        let has = |option: &str| words().any(|word| word.starts_with(option));
+        if is_node && !has("-rpc") {
             command.arg("-server=0");
+        }
+        if is_node && !has("-listenonion") {
+            command.arg("-listenonion=0");
         }
         command
     }

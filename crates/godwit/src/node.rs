@@ -1,7 +1,8 @@
 //! The node: what runs when no command is named.
 //!
 //! [`core`] is its logic, [`sockets`] the thread that owns the network. The driver owns the clock,
-//! name lookups, `peers.dat`, `anchors.dat` and `outbox.dat`, and runs the loop that connects them all.
+//! name lookups, `peers.dat`, `anchors.dat` and `outbox.dat`, and runs the loop that connects them all. The
+//! thread that has an onion service made is `tor`.
 
 pub mod core;
 mod dns;
@@ -17,6 +18,7 @@ mod peers_file;
 mod rpc;
 mod setup;
 pub mod sockets;
+mod tor;
 
 pub(crate) use driver::run;
 pub use outbox_file::{OUTBOX_FILE, OutboxFile};

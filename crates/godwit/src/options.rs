@@ -4,6 +4,7 @@
 //! at once. After [`parse`] only paths are still text, and every value is in range.
 
 mod draft;
+mod listening;
 mod resolve;
 mod rpc;
 mod table;
@@ -184,6 +185,8 @@ pub struct NodeOptions {
     /// `-dnsseed`.
     pub dns_seed: bool,
     pub reach: Reach,
+    /// `-listenonion`.
+    pub tor: Option<TorOptions>,
     /// `-v2transport`.
     pub v2_transport: bool,
     /// `-allowunlockedsecrets`.
@@ -201,9 +204,12 @@ pub struct NodeOptions {
 pub struct Listening {
     /// Whether to accept connections.
     pub on: bool,
-    /// `-bind` and `-whitebind`; empty: every address.
+    /// Whether to listen on `port` of every address: none was named.
+    pub everywhere: bool,
+    /// `-bind` and `-whitebind`.
     pub bind: Vec<Binding>,
-    /// Port to listen on where `bind` is empty.
+    /// `-bind=…=onion`, or what `-listenonion` needs: where Tor hands over who calls an onion service.
+    pub onion: Vec<SocketAddr>,
     pub port: u16,
     /// Port to tell others.
     pub told_port: u16,
@@ -211,6 +217,21 @@ pub struct Listening {
     pub external: Vec<NetAddress>,
     /// `-discover`: it finds that out as well.
     pub discover: bool,
+}
+
+/// The onion service that Tor is to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TorOptions {
+    /// `-torcontrol`.
+    pub control: SocketAddr,
+    /// `-torpassword`.
+    pub password: Option<PlainPassword>,
+    /// Where Tor hands over who calls the service.
+    pub target: SocketAddr,
+    /// No proxy to onion addresses was named by `-onion`: Tor is asked for its own.
+    pub asks_for_proxy: bool,
+    /// With that proxy peers are chosen among onion addresses too.
+    pub reaches: bool,
 }
 
 /// Which networks are reached, and how.

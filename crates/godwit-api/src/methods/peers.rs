@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use godwit_p2p::{
-    AddressCount, AddressEntry, AddressNetwork, Host, NetAddress, NodeCommand, Now, PeerId,
-    PeerInfo, Protocol, Services, Target,
+    AddressCount, AddressEntry, Host, NetAddress, NodeCommand, Now, PeerId, PeerInfo, Protocol,
+    Services, Target,
 };
 use godwit_primitives::Params;
 use godwit_rpc::{Json, RpcError, code, find, help_of};
@@ -48,12 +48,11 @@ fn shared(node: &dyn NodeState, peer: &PeerInfo) -> (i64, i64) {
 
 fn peer_json(now: Now, peer: &PeerInfo, (headers, blocks): (i64, i64)) -> Json {
     let (said, times) = (&peer.said, &peer.times);
-    let network = peer.address.map_or(AddressNetwork::Unroutable, |address| address.network());
     let mut json = Json::object([("id", peer.id.0.into()), ("addr", name_of(peer).into())]);
     if let Some(local) = said.local.filter(NetAddress::is_valid) {
         json.push("addrlocal", local.to_string());
     }
-    json.push("network", network_name(network));
+    json.push("network", network_name(peer.network));
     json.push("services", services_hex(said.services));
     json.push("servicesnames", services_names(said.services));
     json.push("relaytxes", said.relay);

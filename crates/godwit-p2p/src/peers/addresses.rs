@@ -203,7 +203,7 @@ impl AddressGossip {
         peer.addresses.enabled = true;
         peer.addresses.answered = true;
         peer.addresses.to_send.clear();
-        let network = peer.address.map_or(AddressNetwork::Unroutable, |to| to.network());
+        let network = peer.connected_through();
         let answer = match peer.may(Permissions::ADDR) {
             true => fresh_answer(cx),
             false => self.answer(cx, network),
@@ -324,7 +324,7 @@ fn own_address(cx: &mut Context<'_>, id: PeerId) -> Option<NetAddress> {
 /// The address under which the peer says that it sees us, if others may be able to call us there (Core
 /// `IsPeerAddrLocalGood`).
 fn seen_address(cx: &Context<'_>, peer: &Peer) -> Option<NetAddress> {
-    let can_see = cx.own.discovers() && peer.address.is_some_and(|address| address.is_routable());
+    let can_see = cx.own.discovers() && peer.known_host().is_some_and(|host| host.is_routable());
     let seen = peer.handshake.local.filter(|_| can_see)?;
     (seen.is_routable() && cx.config.reachable.contains(seen.network())).then_some(seen)
 }

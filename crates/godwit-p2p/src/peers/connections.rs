@@ -20,7 +20,7 @@ use crate::connection_kind::ConnectionKind;
 use crate::download::Downloads;
 use crate::net_address::{AddressEntry, NetAddress};
 use crate::peer_id::PeerId;
-use crate::permissions::Permissions;
+use crate::permissions::{Entrance, Permissions};
 use crate::seeds::{FIXED_SEEDS, dns_seed_entries, filtered_name, fixed_seed_entries};
 use crate::services::Services;
 use crate::slots::{EvictionCandidate, Opening, Situation, SlotPeer, Slots, select_to_evict};
@@ -95,27 +95,35 @@ impl Connections {
         self.slots.try_node(target);
     }
 
+    pub(super) fn reach_onion(&mut self) {
+        self.slots.reach_onion();
+    }
+
     pub(super) fn added_nodes(&self) -> Vec<Target> {
         self.slots.added_nodes()
     }
 
     /// Adopts or refuses an inbound connection. It is refused if its address is banned, or
     /// discouraged and slots are scarce, or there is no slot; it may evict another inbound peer.
-    /// `of_socket` are the permissions of all that connect there.
     pub(super) fn on_inbound(
         &mut self,
         cx: &mut Context<'_>,
         socket: SocketId,
         address: NetAddress,
-        of_socket: Permissions,
+        entrance: Entrance,
     ) {
-        let permissions = cx.config.whitelist.of_inbound(&address.host, of_socket);
+        let (host, permissions) = match entrance {
+            Entrance::Direct(of_all) => {
+                (Some(address.host), cx.config.whitelist.of_inbound(&address.host, of_all))
+            }
+            Entrance::Onion => (None, Permissions::NONE),
+        };
         let is_trusted = permissions.contains(Permissions::NO_BAN);
-        if !is_trusted && cx.table.bans().contains(&address.host) {
+        if !is_trusted && host.is_some_and(|host| cx.table.bans().contains(&host)) {
             debug!("connection from {address} dropped (banned)");
             return cx.out.push(NetCommand::Refuse { socket });
         }
-        let discouraged = cx.table.discouraged().contains(&address.host);
+        let discouraged = host.is_some_and(|host| cx.table.discouraged().contains(&host));
         let Some(inbound_slot) = self.inbound_slot(cx, address, discouraged && !is_trusted) else {
             return cx.out.push(NetCommand::Refuse { socket });
         };
@@ -126,7 +134,8 @@ impl Connections {
         }
         let mut peer = Peer::new(id, ConnectionKind::Inbound, cx.rng.random(), cx.now);
         peer.address = Some(address);
-        peer.standing = Standing { permissions, prefer_evict: discouraged };
+        let through_onion = entrance == Entrance::Onion;
+        peer.standing = Standing { permissions, prefer_evict: discouraged, through_onion };
         peer.handshake.begun = cx.line.time();
         cx.table.insert(cx.now, peer);
         debug!("connection from {address} accepted, peer={}", id.0);
@@ -402,6 +411,7 @@ fn eviction_candidates(cx: &Context<'_>) -> Vec<EvictionCandidate> {
             peer: peer.id,
             kind: peer.kind,
             address: peer.address?,
+            through_onion: peer.standing.through_onion,
             connected: peer.connected_at,
             min_ping: peer.ping.shortest.unwrap_or(Duration::MAX),
             last_block: peer.fetch.last_block(),

@@ -22,7 +22,6 @@ use crate::frame::{Command, FRAME_HEADER_SIZE};
 use crate::index::{HeaderId, HeaderIndex};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::Message;
-use crate::net_address::NetAddress;
 use crate::own_addresses::OwnAddresses;
 use crate::peer_id::PeerId;
 use crate::permissions::Permissions;
@@ -138,10 +137,10 @@ impl Context<'_> {
     }
 
     /// Disconnects the peer and discourages its address; except peers that the operator chose or trusts, and
-    /// local addresses, which many peers can share (Core `MaybeDiscourageAndDisconnect`).
+    /// local addresses and that of Tor, which many peers can share (Core `MaybeDiscourageAndDisconnect`).
     pub(super) fn misbehave(&mut self, id: PeerId, what: Misbehaviour) {
         let Some(peer) = self.table.get(id) else { return };
-        let (kind, address) = (peer.kind, peer.address);
+        let (kind, host) = (peer.kind, peer.known_host());
         if peer.may(Permissions::NO_BAN) {
             if self.take_log_line(id) {
                 warn!("Not punishing noban peer {}: {what}", id.0);
@@ -158,12 +157,11 @@ impl Context<'_> {
             info!("Misbehaving: peer={}: {what}", id.0);
         }
         self.disconnect(id, DisconnectReason::Misbehaved(what));
-        let Some(address) = address.filter(|address| !address.is_local()) else { return };
-        self.table.discourage(&address.host);
+        let Some(host) = host.filter(|host| !host.is_local()) else { return };
+        self.table.discourage(&host);
         let shares = |peer: &&Peer| {
-            let same = |other: NetAddress| other.host == address.host;
             let is_spared = peer.kind == ConnectionKind::Manual || peer.may(Permissions::NO_BAN);
-            peer.address.is_some_and(same) && !is_spared
+            peer.known_host() == Some(host) && !is_spared
         };
         let sharing: Vec<PeerId> = self.table.iter().filter(shares).map(|peer| peer.id).collect();
         for other in sharing {

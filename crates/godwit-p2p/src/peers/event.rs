@@ -13,7 +13,7 @@ use crate::index::HeaderId;
 use crate::message::FilterData;
 use crate::net_address::NetAddress;
 use crate::peer_id::PeerId;
-use crate::permissions::Permissions;
+use crate::permissions::Entrance;
 use crate::transport::{Discard, Protocol, TransportError};
 
 /// What happened. After each event the driver takes the actions and does them in order.
@@ -75,8 +75,8 @@ pub enum NetEvent {
     Inbound {
         socket: SocketId,
         address: NetAddress,
-        /// Of whoever connects to the listening socket (`-whitebind`).
-        permissions: Permissions,
+        /// Of the listening socket.
+        entrance: Entrance,
     },
     /// A connection that the engine asked for was opened; through a proxy, when the proxy says so.
     Connected {

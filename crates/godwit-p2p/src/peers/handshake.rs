@@ -38,10 +38,11 @@ fn named(protocol: &Protocol) -> String {
 pub(super) fn send_version(cx: &mut Context<'_>, id: PeerId) {
     let Some(peer) = cx.table.get(id) else { return };
     let unspecified = NetAddress::new(Host::UNSPECIFIED, 0);
-    let theirs = peer
-        .address
-        .filter(|address| address.is_routable() && address.host.is_v1_compatible())
-        .unwrap_or(unspecified);
+    // Who called the onion service is not told where Tor runs.
+    let told = |address: &NetAddress| {
+        peer.known_host().is_some() && address.is_routable() && address.host.is_v1_compatible()
+    };
+    let theirs = peer.address.filter(told).unwrap_or(unspecified);
     let height = cx.index.get(cx.index.tip()).height;
     let services = cx.services();
     let version = Version {

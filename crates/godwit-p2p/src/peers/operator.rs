@@ -13,13 +13,13 @@ use crate::bans::{Ban, Bans, HostRange};
 use crate::connection_kind::ConnectionKind;
 use crate::download::heights_in_flight;
 use crate::index::HeaderId;
-use crate::net_address::{AddressEntry, Host, NetAddress};
+use crate::net_address::{AddressEntry, AddressNetwork, Host, NetAddress};
 use crate::own_addresses::{OwnAddressSource, OwnAddresses};
 use crate::peer_id::PeerId;
 use crate::permissions::Permissions;
 use crate::rate_limit::UploadStatus;
 use crate::services::Services;
-use crate::target::Target;
+use crate::target::{Reachable, Target};
 use crate::transport::Protocol;
 
 /// What the engine is told to do.
@@ -46,6 +46,8 @@ pub enum NodeCommand {
     AddOwnAddress(NetAddress, OwnAddressSource),
     /// It can be called at this host no longer.
     RemoveOwnAddress(Host),
+    /// There is a proxy to onion addresses: peers are chosen there too.
+    ReachOnion,
     /// See [`Event::NetworkActive`](super::Event::NetworkActive).
     SetNetworkActive(bool),
 }
@@ -55,8 +57,10 @@ pub enum NodeCommand {
 pub struct PeerInfo {
     pub id: PeerId,
     pub kind: ConnectionKind,
-    /// Unknown for a name behind a proxy.
+    /// Unknown for a name behind a proxy, and Tor's for who called the onion service.
     pub address: Option<NetAddress>,
+    /// The network over which it is connected.
+    pub network: AddressNetwork,
     /// What an outbound connection was opened to.
     pub target: Option<Target>,
     pub said: PeerSays,
@@ -124,6 +128,7 @@ impl Peers {
             id: peer.id,
             kind: peer.kind,
             address: peer.address,
+            network: peer.connected_through(),
             target: peer.target.clone(),
             said: PeerSays {
                 version: handshake.version.unwrap_or(0),
@@ -163,6 +168,11 @@ impl Peers {
     /// Bytes received and sent since the start, by all peers.
     pub fn total_traffic(&self) -> (u64, u64) {
         self.table.total_traffic()
+    }
+
+    /// The networks in which peers are chosen.
+    pub fn reachable(&self) -> Reachable {
+        self.config.reachable
     }
 
     /// The addresses at which this node can be called.

@@ -12,7 +12,7 @@ use super::serving::state::ServingState;
 use super::traffic::Traffic;
 use crate::address_book::Source;
 use crate::connection_kind::ConnectionKind;
-use crate::net_address::{AddressNetwork, NetAddress};
+use crate::net_address::{AddressNetwork, Host, NetAddress};
 use crate::peer_id::PeerId;
 use crate::permissions::Permissions;
 use crate::rate_limit::TokenBucket;
@@ -25,7 +25,8 @@ use crate::transport::Protocol;
 pub(super) struct Peer {
     pub(super) id: PeerId,
     pub(super) kind: ConnectionKind,
-    /// Unknown for a name behind a proxy.
+    /// The other end of the connection. Unknown for a name behind a proxy, and Tor's for who called the onion
+    /// service: what a host is given or refused goes by [`known_host`](Self::known_host).
     pub(super) address: Option<NetAddress>,
     /// What an outbound connection was opened to.
     pub(super) target: Option<Target>,
@@ -49,6 +50,8 @@ pub(super) struct Standing {
     pub(super) permissions: Permissions,
     /// Its address was discouraged.
     pub(super) prefer_evict: bool,
+    /// It called the onion service.
+    pub(super) through_onion: bool,
 }
 
 /// What the peer said in the handshake.
@@ -171,7 +174,16 @@ impl Peer {
 
     /// The network over which it is connected (Core `ConnectedThroughNetwork`).
     pub(super) fn connected_through(&self) -> AddressNetwork {
-        self.address.map_or(AddressNetwork::Unroutable, |address| address.host.network_class())
+        match self.address {
+            _ if self.standing.through_onion => AddressNetwork::Onion,
+            Some(address) => address.host.network_class(),
+            None => AddressNetwork::Unroutable,
+        }
+    }
+
+    /// Where it is, as far as that is known.
+    pub(super) fn known_host(&self) -> Option<Host> {
+        self.address.filter(|_| !self.standing.through_onion).map(|address| address.host)
     }
 
     pub(super) fn established(&self) -> bool {

@@ -46,8 +46,8 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn on_net(&mut self, cx: &mut Context<'_>, event: NetEvent) {
         match event {
-            NetEvent::Inbound { socket, address, permissions } => {
-                self.connections.on_inbound(cx, socket, address, permissions)
+            NetEvent::Inbound { socket, address, entrance } => {
+                self.connections.on_inbound(cx, socket, address, entrance)
             }
             NetEvent::Connected { peer, address } => {
                 if self.connections.on_connected(cx, peer, address) {
@@ -205,9 +205,8 @@ impl Parts {
             NodeCommand::RemoveNode(target) => self.connections.remove_node(&target),
             NodeCommand::Ban(range, ban) => {
                 if cx.table.bans_mut().add(range, ban) {
-                    let in_range = |peer: &&Peer| {
-                        peer.address.is_some_and(|found| range.contains(&found.host))
-                    };
+                    let in_range =
+                        |peer: &&Peer| peer.known_host().is_some_and(|host| range.contains(&host));
                     let banned: Vec<PeerId> =
                         cx.table.iter().filter(in_range).map(|peer| peer.id).collect();
                     for id in banned {
@@ -226,6 +225,10 @@ impl Parts {
             }
             NodeCommand::RemoveOwnAddress(host) => {
                 cx.own.remove(&host);
+            }
+            NodeCommand::ReachOnion => {
+                cx.own.reach_onion();
+                self.connections.reach_onion();
             }
             NodeCommand::SetNetworkActive(active) => self.set_active(cx, active),
         }

@@ -89,8 +89,13 @@ impl PeerTable {
 
     /// Inserts a connected peer. It gets what is left of its host's allowance.
     pub(super) fn insert(&mut self, now: Now, mut peer: Peer) {
-        let left =
-            peer.address.and_then(|to| self.header_allowances.recall(now.monotonic, &to.host));
+        let left = match peer.known_host() {
+            Some(host) => self.header_allowances.recall(now.monotonic, &host),
+            None if peer.standing.through_onion => {
+                self.header_allowances.recall_onion(now.monotonic)
+            }
+            None => None,
+        };
         if let Some(left) = left {
             peer.allowances.useless_headers = left;
         }
@@ -101,9 +106,11 @@ impl PeerTable {
     /// Removes a peer that is no longer connected, and returns it.
     pub(super) fn remove(&mut self, now: Now, id: PeerId) -> Option<Peer> {
         let peer = self.peers.remove(&id)?;
-        if let Some(address) = peer.address {
-            let left = peer.allowances.useless_headers.clone();
-            self.header_allowances.remember(now.monotonic, address.host, left);
+        let left = peer.allowances.useless_headers.clone();
+        if let Some(host) = peer.known_host() {
+            self.header_allowances.remember(now.monotonic, host, left);
+        } else if peer.standing.through_onion {
+            self.header_allowances.remember_onion(now.monotonic, left);
         }
         self.departed.push(id);
         self.touched.insert(id);

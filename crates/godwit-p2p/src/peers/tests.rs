@@ -19,6 +19,7 @@ mod hostile;
 mod index;
 mod line;
 mod memory;
+mod onion;
 mod permissions;
 mod requests;
 mod sending;

@@ -31,6 +31,8 @@ pub(crate) struct EvictionCandidate {
     /// Only inbound ones are evicted.
     pub kind: ConnectionKind,
     pub address: NetAddress,
+    /// It called the onion service: the address is Tor's.
+    pub through_onion: bool,
     /// When it connected.
     pub connected: Duration,
     /// Shortest round trip so far; [`Duration::MAX`] for none.
@@ -120,6 +122,7 @@ impl Disadvantaged {
 
     fn includes(self, one: &EvictionCandidate) -> bool {
         match self {
+            Self::Network(AddressNetwork::Onion) if one.through_onion => true,
             Self::Network(network) => one.address.host.network_class() == network,
             Self::Localhost => one.address.is_local(),
         }

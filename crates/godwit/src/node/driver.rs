@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::never;
 use godwit_api::{BanFile, NodeState, Server, Zmq};
 use godwit_chain::{Chain, ChainError, CoinAtTip, Places, Poll, wait_with_both};
-use godwit_p2p::{Anchors, NodeCommand, Now, Peers, Services};
+use godwit_p2p::{AddressNetwork, Anchors, NodeCommand, Now, OwnAddressSource, Peers, Services};
 use godwit_primitives::{BlockHash, OutPoint};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
@@ -26,8 +26,11 @@ use super::overview::Overview;
 use super::own_addresses;
 use super::peers_file::PeersFile;
 use super::rpc::{self, Rpc};
-use super::setup::{harden_for_encryption, peers_config, proxies, raise_descriptors, user_agent};
-use super::sockets::{BindError, Inbox, Sockets, SocketsConfig, bind};
+use super::setup::{
+    harden_for_keys, listeners, peers_config, proxies, raise_descriptors, user_agent,
+};
+use super::sockets::{BindError, Inbox, Sockets, SocketsConfig};
+use super::tor::{TorNews, TorThread};
 use crate::chain_log::cost_lines;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
@@ -133,16 +136,55 @@ struct Node<'a> {
     core: NodeCore,
     /// Behind the core, which asks it: ends when that is gone.
     filters: Option<FilterThread>,
+    tor: Option<TorThread>,
     sockets: Sockets,
     inbox: Inbox,
     resolver: Resolver,
-    peers_file: PeersFile,
-    outbox_file: OutboxFile,
+    kept: Kept,
     started: Instant,
-    next_save: Duration,
     no_peers: NoPeers,
     overview: Overview,
     screen: Screen,
+}
+
+/// The files in which the engine's knowledge is kept between runs.
+struct Kept {
+    peers: PeersFile,
+    next_save: Duration,
+    outbox: OutboxFile,
+}
+
+impl Kept {
+    fn keep(&mut self, now: Duration, peers: &Peers) {
+        self.outbox.keep(now, peers.outbox());
+        if now >= self.next_save && !self.peers.is_saving() {
+            self.next_save = now + SAVE_INTERVAL;
+            self.peers.save(peers.address_book(), &peers.anchors());
+        }
+    }
+
+    fn end(self, peers: &Peers) {
+        self.peers.end(peers.address_book(), &peers.anchors());
+        self.outbox.end(peers.outbox());
+    }
+}
+
+/// Has Tor make an onion service if the options want one and those who call it are listened to.
+fn start_tor(
+    config: &Config,
+    options: &NodeOptions,
+    may_have_keys: bool,
+) -> Result<Option<TorThread>, ChainError> {
+    let wanted = options.tor.as_ref().filter(|_| may_have_keys && options.network_active);
+    if let Some(tor) = wanted.filter(|_| options.listening.onion.len() > 1) {
+        log::warn!(
+            "Of several addresses for Tor (-bind=…=onion) {} is that of the onion service",
+            tor.target
+        );
+    }
+    let port = config.params.default_port;
+    let start = |tor| TorThread::start(tor, port, &config.network_dir());
+    wanted.map(start).transpose().map_err(ChainError::Spawn)
 }
 
 /// What is offered to peers, of what there is.
@@ -228,12 +270,10 @@ impl<'a> Node<'a> {
         max_connections: usize,
         server: Option<Server>,
     ) -> Result<Self, Failure> {
-        let listeners = match options.listening.on && options.network_active {
-            true => bind(&options.listening.bind, options.listening.port)?,
-            false => Vec::new(),
-        };
+        let listeners = listeners(options)?;
         let pool = chain.block_buffers().clone();
-        let (encrypted, seed) = (harden_for_encryption(options), random_seed()?);
+        let (may_have_keys, seed) = (harden_for_keys(options), random_seed()?);
+        let encrypted = may_have_keys && options.v2_transport;
         let of_sockets = SocketsConfig {
             magic: config.params.magic,
             pool: pool.clone(),
@@ -277,13 +317,12 @@ impl<'a> Node<'a> {
             zmq,
             core,
             filters,
+            tor: start_tor(config, options, may_have_keys)?,
             sockets,
             inbox,
             resolver: Resolver::new(),
-            peers_file,
-            outbox_file,
+            kept: Kept { peers: peers_file, next_save: FIRST_SAVE, outbox: outbox_file },
             started,
-            next_save: FIRST_SAVE,
             no_peers: NoPeers::default(),
             overview,
             screen: Screen::start(bars, Service::new(&Surroundings::of_process())),
@@ -362,12 +401,8 @@ impl<'a> Node<'a> {
     }
 
     fn housekeeping(&mut self, now: Now) {
-        self.outbox_file.keep(now.monotonic, self.core.peers().outbox());
-        if now.monotonic >= self.next_save && !self.peers_file.is_saving() {
-            self.next_save = now.monotonic + SAVE_INTERVAL;
-            let peers = self.core.peers();
-            self.peers_file.save(peers.address_book(), &peers.anchors());
-        }
+        self.kept.keep(now.monotonic, self.core.peers());
+        self.follow_tor(now);
         let summary = self.core.peers().summary();
         let connections = summary.inbound + summary.outbound;
         if self.no_peers.take_due(now.monotonic, connections)
@@ -378,9 +413,40 @@ impl<'a> Node<'a> {
         self.screen.show(now.monotonic, self.overview.report());
     }
 
+    /// Does what follows from what Tor says.
+    fn follow_tor(&mut self, now: Now) {
+        while let Some(news) = self.tor.as_ref().and_then(TorThread::take_news) {
+            let command = match news {
+                TorNews::Proxy(proxy) => {
+                    self.sockets.use_onion_proxy(proxy);
+                    self.options
+                        .tor
+                        .as_ref()
+                        .filter(|tor| tor.reaches)
+                        .map(|_| NodeCommand::ReachOnion)
+                }
+                // As in Core: peers are told nothing of a network in which none are chosen.
+                TorNews::Serving(address) => self
+                    .core
+                    .peers()
+                    .reachable()
+                    .contains(AddressNetwork::Onion)
+                    .then_some(NodeCommand::AddOwnAddress(address, OwnAddressSource::Manual)),
+                TorNews::Lost(address) => Some(NodeCommand::RemoveOwnAddress(address.host)),
+            };
+            if let Some(command) = command {
+                self.core.answer(now, Box::new(move |node| node.command(command)));
+            }
+            if let TorNews::Proxy(proxy) = news {
+                self.rpc.note_onion_proxy(proxy, self.core.peers().reachable());
+            }
+        }
+    }
+
     /// Ends in order: drops what is arriving from peers, keeps what the chain has verified.
     fn end(mut self, ended: Ended) -> Result<(), Failure> {
         let on_terminal = self.screen.finish();
+        drop(self.tor);
         drop(self.sockets);
         let bans = self.rpc.bans();
         drop(self.rpc);
@@ -390,8 +456,7 @@ impl<'a> Node<'a> {
         if let Some(bans) = bans {
             bans.end(peers.bans());
         }
-        self.peers_file.end(peers.address_book(), &peers.anchors());
-        self.outbox_file.end(peers.outbox());
+        self.kept.end(peers);
         let status = *self.core.chain().status();
         let connected = status.connected;
         let tip = self.core.chain().tip_point();

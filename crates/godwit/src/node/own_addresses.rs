@@ -26,7 +26,7 @@ pub(super) fn tell(peers: &mut Peers, now: Now, index: &dyn HeaderIndex, listeni
 /// The addresses of all interfaces lead here only if all of them are listened on.
 fn looks_at_interfaces(listening: &Listening) -> bool {
     let bind = &listening.bind;
-    let all = bind.is_empty() || bind.iter().any(|one| one.address.ip().is_unspecified());
+    let all = listening.everywhere || bind.iter().any(|one| one.address.ip().is_unspecified());
     listening.discover && all
 }
 
@@ -69,6 +69,8 @@ mod tests {
     fn listening(bind: &[&str]) -> Listening {
         Listening {
             on: true,
+            everywhere: bind.is_empty(),
+            onion: Vec::new(),
             bind: bind.iter().map(|text| text.parse().expect(text)).collect(),
             port: 8333,
             told_port: 7,

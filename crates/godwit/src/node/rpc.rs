@@ -1,5 +1,6 @@
 //! The RPC server beside the node's loop: questions in, snapshots out.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use godwit_api::{
 };
 use godwit_chain::ChainError;
 use godwit_index::{COIN_STATS_INDEX_FILES, FILTER_INDEX_FILES, Indexes, TX_INDEX_FILES};
-use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
+use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now, Reachable};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::{StoreError, check_unused};
 
@@ -204,6 +205,13 @@ impl Rpc {
     /// To ask this node, if anything does.
     pub(super) fn seam(&self) -> Option<&Seam> {
         self.running.as_ref().map(|running| &running.seam)
+    }
+
+    /// Tor has told of its proxy to onion addresses; peers are chosen in these networks.
+    pub(super) fn note_onion_proxy(&self, proxy: SocketAddr, reachable: Reachable) {
+        if let Some(seam) = self.seam() {
+            seam.set_onion_proxy(proxy, reachable);
+        }
     }
 
     /// Where methods keep the bans, if there are any.

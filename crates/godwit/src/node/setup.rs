@@ -12,9 +12,11 @@ use godwit_primitives::{Network, Params};
 use godwit_secret::{Hardened, allow_unlocked_secrets, harden_process};
 use godwit_stream::BufferPool;
 
-use super::sockets::{Proxies, check_locked_memory};
+use super::sockets::{
+    BindError, Bound, Proxies, bind, bind_everywhere, bind_for_onion, check_locked_memory,
+};
 use crate::descriptors;
-use crate::options::{HostPort, NodeOptions};
+use crate::options::{HostPort, Listening, NodeOptions};
 
 /// Connections that are attempted however few descriptors there are. A node without any would wait
 /// for ever, and files rarely use all descriptors that are reserved for them.
@@ -90,14 +92,25 @@ fn target(host_port: &HostPort, params: &Params) -> Target {
     }
 }
 
-/// Decides whether connections are encrypted, and if so hardens the process: it leaves no core
-/// dump, and other processes of its user cannot trace it. Where hardening fails or no memory can be
-/// locked, the node runs all the same, without encryption: only an eavesdropper could make use of
-/// the keys.
+/// The listening sockets that the options want; none while the network is inactive.
+pub(crate) fn listeners(options: &NodeOptions) -> Result<Vec<Bound>, BindError> {
+    let Listening { on, everywhere, bind: bindings, onion, port, .. } = &options.listening;
+    if !(*on && options.network_active) {
+        return Ok(Vec::new());
+    }
+    let mut all = if *everywhere { bind_everywhere(*port)? } else { bind(bindings)? };
+    all.extend(bind_for_onion(onion)?);
+    Ok(all)
+}
+
+/// Decides whether there are keys of connections or of an onion service, and if so hardens the process: it
+/// leaves no core dump, and other processes of its user cannot trace it. Where hardening fails or no memory
+/// can be locked, the node runs all the same, without encryption and without a service: only an eavesdropper
+/// could make use of the keys of connections.
 ///
 /// Must run before the first key exists.
-pub(crate) fn harden_for_encryption(options: &NodeOptions) -> bool {
-    if !options.v2_transport {
+pub(crate) fn harden_for_keys(options: &NodeOptions) -> bool {
+    if !options.v2_transport && options.tor.is_none() {
         return false;
     }
     if options.allow_unlocked_secrets {
@@ -107,18 +120,23 @@ pub(crate) fn harden_for_encryption(options: &NodeOptions) -> bool {
         allow_unlocked_secrets();
     }
     if let Err(error) = check_locked_memory() {
-        return in_plain(&error);
+        return without_keys(options, &error);
     }
     match harden_process() {
         Ok(Hardened::Fully) => {}
         Ok(partly) => log::warn!("{partly}"),
-        Err(error) => return in_plain(&error),
+        Err(error) => return without_keys(options, &error),
     }
     true
 }
 
-fn in_plain(why: &dyn Error) -> bool {
-    log::warn!("Connections are not encrypted (v1 transport only): {why}");
+fn without_keys(options: &NodeOptions, why: &dyn Error) -> bool {
+    if options.v2_transport {
+        log::warn!("Connections are not encrypted (v1 transport only): {why}");
+    }
+    if options.tor.is_some() {
+        log::warn!("No onion service is made: {why}");
+    }
     false
 }
 

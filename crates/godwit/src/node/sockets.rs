@@ -6,6 +6,7 @@
 //! full, nothing is read from those whose it is, so that a slow disk slows them down instead of
 //! filling memory.
 
+mod commands;
 mod connection;
 mod inbox;
 mod keepalive;
@@ -17,12 +18,13 @@ mod transports;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
+use crossbeam_channel::{Sender, TryRecvError, unbounded};
 use godwit_p2p::{
     Command, ConnectFailure, NetAddress, NetCommand, NetEvent, PeerId, SEND_PAUSE, SocketId,
     Target, TokenBucket, Transport,
@@ -32,6 +34,7 @@ use godwit_stream::{BufferPool, PooledStream};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 
+use commands::{Commands, Order};
 use connection::{Connection, Phase, TurnOutcome, failure};
 use route::{Route, route};
 use transports::Transports;
@@ -39,7 +42,7 @@ use transports::Transports;
 pub use inbox::{
     INBOX_BYTES, Inbox, InboxLimits, LastBlock, Outbox, PeerOutbox, Queued, Share, channel,
 };
-pub use listen::{BindError, Bound, bind};
+pub use listen::{BindError, Bound, bind, bind_everywhere, bind_for_onion};
 pub use route::Proxies;
 pub(crate) use transports::check_locked_memory;
 
@@ -81,7 +84,7 @@ pub struct SocketsConfig {
 
 /// The running thread. Dropping it closes all connections and waits for it.
 pub struct Sockets {
-    commands: Option<Sender<NetCommand>>,
+    commands: Option<Sender<Order>>,
     /// Memory of the commands that the thread has not done.
     backlog: Arc<AtomicUsize>,
     waker: Arc<Waker>,
@@ -114,13 +117,22 @@ impl Sockets {
 
     /// Sends commands to the thread, in order.
     pub fn send(&self, commands: impl IntoIterator<Item = NetCommand>) {
+        self.queue(commands.into_iter().map(Order::Net));
+    }
+
+    /// Has connections to onion addresses go through this proxy from now on.
+    pub fn use_onion_proxy(&self, proxy: SocketAddr) {
+        self.queue([Order::OnionProxy(proxy)]);
+    }
+
+    fn queue(&self, orders: impl IntoIterator<Item = Order>) {
         let Some(sender) = &self.commands else { return };
         let mut any = false;
-        for command in commands {
+        for order in orders {
             any = true;
-            self.backlog.fetch_add(cost(&command), Ordering::Relaxed);
+            self.backlog.fetch_add(order.cost(), Ordering::Relaxed);
             // The thread ends only when this sender is dropped, or by a panic, which [`Inbox::take`] finds.
-            if sender.send(command).is_err() {
+            if sender.send(order).is_err() {
                 return;
             }
         }
@@ -166,35 +178,6 @@ fn run(mut network: Network) {
         network.transports.encrypt_nothing();
     }
     network.run();
-}
-
-/// The thread's end of the queue of commands.
-struct Commands {
-    receiver: Receiver<NetCommand>,
-    backlog: Arc<AtomicUsize>,
-}
-
-impl Commands {
-    fn try_recv(&self) -> Result<NetCommand, TryRecvError> {
-        let command = self.receiver.try_recv()?;
-        self.backlog.fetch_sub(cost(&command), Ordering::Relaxed);
-        Ok(command)
-    }
-}
-
-/// The thread has ended. With room, the node goes on to take events, where it finds out
-/// ([`Inbox::take`]).
-impl Drop for Commands {
-    fn drop(&mut self) {
-        self.backlog.store(0, Ordering::Relaxed);
-    }
-}
-
-fn cost(command: &NetCommand) -> usize {
-    match command {
-        NetCommand::Send { payload, .. } => size_of::<NetCommand>() + payload.capacity(),
-        _ => size_of::<NetCommand>(),
-    }
 }
 
 struct Listener {
@@ -361,7 +344,8 @@ impl Network {
     fn take_commands(&mut self) -> bool {
         loop {
             match self.commands.try_recv() {
-                Ok(command) => self.apply_command(command),
+                Ok(Order::Net(command)) => self.apply_command(command),
+                Ok(Order::OnionProxy(proxy)) => self.config.proxies.onion = Some(proxy),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }

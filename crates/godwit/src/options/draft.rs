@@ -8,7 +8,7 @@ use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
 
 use super::IndexOptions;
-use super::rpc::RpcDraft;
+use super::rpc::{PlainPassword, RpcDraft};
 use super::values::{HostPort, OrOff, UtxoHash};
 use super::zmq::ZmqDraft;
 
@@ -71,16 +71,27 @@ pub(super) struct ListenDraft {
     pub(super) on: Option<bool>,
     pub(super) bind: Vec<HostPort>,
     pub(super) white_bind: Vec<Binding>,
+    /// `-bind=…=onion`.
+    pub(super) onion_bind: Vec<HostPort>,
     /// Port 0: the one that others are told.
     pub(super) external: Vec<NetAddress>,
     pub(super) discover: Option<bool>,
     pub(super) port: Option<u16>,
 }
 
+/// The part of the draft that concerns the onion service.
+#[derive(Default)]
+pub(super) struct TorDraft {
+    pub(super) listen: Option<bool>,
+    pub(super) control: Option<HostPort>,
+    pub(super) password: Option<PlainPassword>,
+}
+
 /// The part of the draft that concerns peers.
 #[derive(Default)]
 pub(super) struct ConnectionDraft {
     pub(super) listening: ListenDraft,
+    pub(super) tor: TorDraft,
     pub(super) max_connections: Option<u32>,
     pub(super) network_active: Option<bool>,
     /// Empty: no automatic connections.

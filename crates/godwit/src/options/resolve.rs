@@ -1,16 +1,16 @@
 //! From the options as given to a [`Config`]: what concerns several options at once.
 
-use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 use godwit_chain::{PRUNE_ON_REQUEST, ScriptEngine, ScriptOptions};
-use godwit_p2p::{Binding, NetAddress, Permissions, Reachable};
+use godwit_p2p::Reachable;
 use godwit_primitives::{Network, Params};
 use godwit_program::options::{Invoked, OptionsError, Problem};
 use godwit_store::Rebuild;
 
 use super::draft::{ConnectionDraft, Draft, MemoryDraft};
+use super::listening::{is_alone, listening, makes_onion_service, numeric, onion_service};
 use super::rpc::{self, Place};
 use super::table::{
     CommandName, DEFAULT_MAX_CONNECTIONS, Godwit, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB,
@@ -19,8 +19,7 @@ use super::table::{
 use super::values::{HostPort, OrOff};
 use super::zmq;
 use super::{
-    Command, Config, ImportOptions, IndexOptions, Listening, MemoryOptions, NodeOptions, Reach,
-    VerifyOptions,
+    Command, Config, ImportOptions, IndexOptions, MemoryOptions, NodeOptions, Reach, VerifyOptions,
 };
 use crate::memory::{MIN_MEMORY, MemoryPlan};
 
@@ -173,8 +172,9 @@ fn reachable(invoked: &Invoked<Godwit>) -> Result<Reachable, OptionsError> {
         return Ok(Reachable { onion, ..Reachable::CLEARNET });
     }
     let reachable: Reachable = draft.only_networks.iter().copied().collect();
-    if reachable.onion && !onion {
-        let expected = "a proxy to the Tor network as well, by -onion or -proxy";
+    let may_come_from_tor = draft.onion.is_none() && makes_onion_service(draft);
+    if reachable.onion && !onion && !may_come_from_tor {
+        let expected = "a proxy to the Tor network as well, by -onion, -proxy or -listenonion";
         let problem = Problem::BadValue { option: "onlynet", value: "onion".to_owned(), expected };
         return Err(problem.at(invoked.origin("onlynet").expect("its value was given")));
     }
@@ -182,7 +182,7 @@ fn reachable(invoked: &Invoked<Godwit>) -> Result<Reachable, OptionsError> {
         let problem = Problem::OfNoUse { option: "dnsseed", with: "onlynet=onion" };
         return Err(problem.at(invoked.origin("dnsseed").expect("its value was given")));
     }
-    Ok(reachable)
+    Ok(Reachable { onion: reachable.onion && onion, ..reachable })
 }
 
 /// Whether what the DNS seeds tell can be reached.
@@ -269,8 +269,9 @@ fn node(
     params: &Params,
 ) -> Result<NodeOptions, OptionsError> {
     let max_connections = draft.max_connections.unwrap_or(DEFAULT_MAX_CONNECTIONS);
-    let alone = draft.connect.is_some() || max_connections == 0;
-    let listening = listening(&draft, alone, params)?;
+    let alone = is_alone(&draft);
+    let listening = listening(&draft, params)?;
+    let tor = onion_service(&draft, &listening);
     let (proxy, onion) = (draft.proxy.and_then(OrOff::value), draft.onion);
     let proxy = proxy.map(|proxy| numeric(proxy, DEFAULT_PROXY_PORT));
     Ok(NodeOptions {
@@ -291,51 +292,12 @@ fn node(
             },
             networks: reachable,
         },
+        tor,
         v2_transport: draft.v2_transport.unwrap_or(true),
         allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),
         whitelist: draft.whitelist,
         max_upload_target: draft.max_upload_target.filter(|bytes| *bytes > 0),
         max_download_rate: draft.max_download_rate.filter(|bytes| *bytes > 0),
-    })
-}
-
-/// An address that the table has found to be one of numbers.
-fn numeric(host_port: HostPort, port: u16) -> SocketAddr {
-    host_port.socket_address(port).expect("the table takes nothing else here")
-}
-
-/// Where to listen. `alone`: only peers that the user named are connected to.
-fn listening(
-    draft: &ConnectionDraft,
-    alone: bool,
-    params: &Params,
-) -> Result<Listening, OptionsError> {
-    let is_proxied = matches!(draft.proxy, Some(OrOff::Value(_)));
-    let draft = &draft.listening;
-    let is_named = !draft.bind.is_empty() || !draft.white_bind.is_empty();
-    let on = draft.on.unwrap_or(is_named || !(alone || is_proxied));
-    if !on && is_named {
-        let option = if draft.bind.is_empty() { "whitebind" } else { "bind" };
-        return Err(Problem::OfNoUse { option, with: "listen=0" }.on_command_line());
-    }
-    let port = draft.port.unwrap_or(params.default_port);
-    // Who connects to a socket for trusted peers could not be evicted (Core `GetListenPort`).
-    let public = draft.white_bind.iter().find(|one| !one.permissions.contains(Permissions::NO_BAN));
-    let named = draft.bind.iter().find_map(|address| address.port);
-    let bind = draft.bind.iter().map(|address| Binding::from(numeric(address.clone(), port)));
-    let told_port = named.or(public.map(|binding| binding.address.port())).unwrap_or(port);
-    let with_port = |address: &NetAddress| match address.port {
-        0 => NetAddress { port: told_port, ..*address },
-        _ => *address,
-    };
-    Ok(Listening {
-        on,
-        bind: bind.chain(draft.white_bind.iter().copied()).collect(),
-        port,
-        told_port,
-        external: draft.external.iter().map(with_port).collect(),
-        // Who hides behind a proxy, or says himself where he is, has nothing found out.
-        discover: draft.discover.unwrap_or(on && !is_proxied && draft.external.is_empty()),
     })
 }
 

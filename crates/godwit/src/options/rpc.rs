@@ -60,7 +60,7 @@ pub enum Cookie {
 pub struct PlainPassword(String);
 
 impl PlainPassword {
-    pub(super) fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 

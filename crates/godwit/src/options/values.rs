@@ -142,6 +142,11 @@ pub(super) fn host_port(text: &OsStr) -> Option<HostPort> {
     Some(HostPort { host: host.to_owned(), port })
 }
 
+/// Any text but none.
+pub(super) fn named(text: &OsStr) -> Option<&str> {
+    text.to_str().filter(|text| !text.is_empty())
+}
+
 /// As [`host_port`], but the host is an IP address.
 pub(super) fn ip_port(text: &OsStr) -> Option<HostPort> {
     host_port(text).filter(|host_port| host_port.host.parse::<IpAddr>().is_ok())

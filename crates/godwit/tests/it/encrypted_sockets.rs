@@ -27,7 +27,7 @@ struct Net {
 
 fn start(encrypted: bool) -> Net {
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-    let listeners = bind(&[any.into()], 0).expect("a free port");
+    let listeners = bind(&[any.into()]).expect("a free port");
     let address = listeners[0].socket.local_addr().expect("it is bound");
     let limits = PoolLimits { buffers: 4, buffer_bytes: 4_000_000, total_bytes: 16_000_000 };
     let config = SocketsConfig {

@@ -52,7 +52,9 @@ impl Serving {
         let everybodys = fs::Permissions::from_mode(0o777);
         fs::set_permissions(place.path("datadir"), everybodys).expect("it is ours");
         command.arg("-regtest").arg(format!("-datadir={}", place.path("datadir").display()));
-        command.args(["-noconnect", "-server=0"]).arg(format!("-bind=127.0.0.1:{port}"));
+        command
+            .args(["-noconnect", "-server=0", "-listenonion=0"])
+            .arg(format!("-bind=127.0.0.1:{port}"));
         command.args(options);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("the program starts");

@@ -14,7 +14,7 @@ use crate::peers::peer::Peer;
 use crate::peers::reading;
 use crate::{
     Action, AddressBook, ChainEvent, ChainRequest, Command, ConnectionKind, Discard, DiscardReason,
-    DisconnectReason, Event, Frame, HeaderIndex, Host, Inventory, InventoryKind, Message,
+    DisconnectReason, Entrance, Event, Frame, HeaderIndex, Host, Inventory, InventoryKind, Message,
     NetAddress, NetCommand, NetEvent, Now, OutboxChange, PEER_MEMORY, PeerId, Peers, PeersConfig,
     Permissions, ReadId, Services, SocketId, Target, Version, VersionAddress,
 };
@@ -134,7 +134,12 @@ impl Harness {
         address: NetAddress,
         permissions: Permissions,
     ) -> Option<PeerId> {
-        self.tell(NetEvent::Inbound { socket: SocketId(0), address, permissions });
+        self.accept_at(address, Entrance::Direct(permissions))
+    }
+
+    /// The same at a socket of any kind.
+    pub(super) fn accept_at(&mut self, address: NetAddress, entrance: Entrance) -> Option<PeerId> {
+        self.tell(NetEvent::Inbound { socket: SocketId(0), address, entrance });
         let mut adopted = None;
         for action in self.peers.take_actions() {
             match action {

@@ -20,6 +20,7 @@ fn nobody(n: u64) -> EvictionCandidate {
         peer: PeerId(n),
         kind: ConnectionKind::Inbound,
         address: ipv4(60, n as u8, (n / 256) as u8, 1),
+        through_onion: false,
         connected: seconds(n),
         min_ping: Duration::MAX,
         last_block: Duration::ZERO,
@@ -233,6 +234,7 @@ fn candidate() -> impl Strategy<Value = EvictionCandidate> {
             1 => ipv4(127, 0, 0, n + 1),
             _ => ipv4(60, n, n, 1),
         };
+        let through_onion = network == 1 && n < 3;
         let (relevant_services, relays_transactions, prefer, protected, outbound) = flags;
         EvictionCandidate {
             peer: PeerId(0),
@@ -241,6 +243,7 @@ fn candidate() -> impl Strategy<Value = EvictionCandidate> {
                 _ => ConnectionKind::Inbound,
             },
             address,
+            through_onion,
             connected: seconds(connected),
             min_ping: seconds(ping),
             last_block: seconds(block),

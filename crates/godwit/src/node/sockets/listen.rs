@@ -1,6 +1,6 @@
 //! Listening sockets.
 
-use godwit_p2p::{Binding, NetEvent, Permissions, SocketId};
+use godwit_p2p::{Binding, Entrance, NetEvent, SocketId};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -30,14 +30,20 @@ pub(super) const MAX_UNDECIDED: usize = 32;
 #[derive(Debug)]
 pub struct BindError {
     pub address: SocketAddr,
+    pub entrance: Entrance,
     pub error: io::Error,
 }
 
 impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BindError { address, error } = self;
-        match error.kind() {
-            io::ErrorKind::AddrInUse => write!(
+        let BindError { address, entrance, error } = self;
+        match (error.kind(), entrance) {
+            (_, Entrance::Onion) => write!(
+                f,
+                "cannot listen on {address} for Tor: {error}; choose another port with -port or -bind=…=onion, or \
+                 say -listenonion=0"
+            ),
+            (io::ErrorKind::AddrInUse, _) => write!(
                 f,
                 "cannot listen on {address}: the port is in use, perhaps by another node; choose \
                  one with -port or -bind, or say -listen=0"
@@ -49,18 +55,19 @@ impl fmt::Display for BindError {
 
 impl std::error::Error for BindError {}
 
-/// A listening socket, and what those who connect there may do.
+/// A listening socket, and how those are treated who connect there.
 pub struct Bound {
     pub socket: TcpListener,
-    pub permissions: Permissions,
+    pub entrance: Entrance,
 }
 
-/// Listens on `bindings`; if there are none, on `port` of all IPv4 and IPv6 addresses, where
-/// lacking IPv6 is no error.
-pub fn bind(bindings: &[Binding], port: u16) -> Result<Vec<Bound>, BindError> {
-    if !bindings.is_empty() {
-        return bindings.iter().copied().map(bind_one).collect();
-    }
+/// Listens on `bindings`.
+pub fn bind(bindings: &[Binding]) -> Result<Vec<Bound>, BindError> {
+    bindings.iter().copied().map(bind_one).collect()
+}
+
+/// Listens on `port` of all IPv4 and IPv6 addresses, where lacking IPv6 is no error.
+pub fn bind_everywhere(port: u16) -> Result<Vec<Bound>, BindError> {
     let any = |ip| Binding::from(SocketAddr::new(ip, port));
     let mut listeners = vec![bind_one(any(IpAddr::V4(Ipv4Addr::UNSPECIFIED)))?];
     match bind_one(any(IpAddr::V6(Ipv6Addr::UNSPECIFIED))) {
@@ -71,7 +78,16 @@ pub fn bind(bindings: &[Binding], port: u16) -> Result<Vec<Bound>, BindError> {
     Ok(listeners)
 }
 
+/// Listens where Tor hands over those who call the onion service.
+pub fn bind_for_onion(addresses: &[SocketAddr]) -> Result<Vec<Bound>, BindError> {
+    addresses.iter().map(|address| listen(*address, Entrance::Onion)).collect()
+}
+
 fn bind_one(Binding { address, permissions }: Binding) -> Result<Bound, BindError> {
+    listen(address, Entrance::Direct(permissions))
+}
+
+fn listen(address: SocketAddr, entrance: Entrance) -> Result<Bound, BindError> {
     let bound = || -> io::Result<TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         // Otherwise the port stays taken for minutes after a stop.
@@ -84,10 +100,10 @@ fn bind_one(Binding { address, permissions }: Binding) -> Result<Bound, BindErro
         socket.listen(BACKLOG)?;
         Ok(TcpListener::from_std(socket.into()))
     };
-    let socket = bound().map_err(|error| BindError { address, error })?;
+    let socket = bound().map_err(|error| BindError { address, entrance, error })?;
     let local = socket.local_addr().unwrap_or(address);
     log::info!("Bound to {local}");
-    Ok(Bound { socket, permissions })
+    Ok(Bound { socket, entrance })
 }
 
 impl Network {
@@ -102,11 +118,11 @@ impl Network {
                 && self.undecided.len() < MAX_UNDECIDED
                 && Instant::now() >= self.accepting.after
             {
-                let Bound { socket, permissions } = &self.accepting.listeners[n].bound;
-                let permissions = *permissions;
+                let Bound { socket, entrance } = &self.accepting.listeners[n].bound;
+                let entrance = *entrance;
                 match accept(socket) {
                     Accepted::Connection(stream, address) => {
-                        self.accepted(stream, address, permissions);
+                        self.accepted(stream, address, entrance);
                     }
                     Accepted::Nobody => self.accepting.listeners[n].ready = false,
                     Accepted::Gone => {}
@@ -116,14 +132,14 @@ impl Network {
         }
     }
 
-    fn accepted(&mut self, stream: TcpStream, address: SocketAddr, permissions: Permissions) {
+    fn accepted(&mut self, stream: TcpStream, address: SocketAddr, entrance: Entrance) {
         if let Err(error) = stream.set_nodelay(true) {
             log::debug!("no delay can not be set: {error}");
         }
         let (token, address) = (self.take_token(), address.into());
         self.undecided.insert(token, (stream, address));
         let socket = SocketId(token.0 as u64);
-        self.out.send(NetEvent::Inbound { socket, address, permissions });
+        self.out.send(NetEvent::Inbound { socket, address, entrance });
     }
 
     fn pause_accepting(&mut self, error: &io::Error) {

@@ -19,7 +19,7 @@ const PEER: PeerId = PeerId(7);
 /// A network without a thread.
 struct Stepped {
     network: Network,
-    commands: Sender<NetCommand>,
+    commands: Sender<Order>,
     inbox: Inbox,
     waker: Arc<Waker>,
     address: SocketAddr,
@@ -43,7 +43,7 @@ fn start(encrypted: bool) -> Stepped {
     let receiver = Commands { receiver, backlog: Arc::new(AtomicUsize::new(0)) };
     let mut network = Network::new(poll, config, receiver, outbox);
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-    let listeners = bind(&[any.into()], 0).expect("a free port");
+    let listeners = bind(&[any.into()]).expect("a free port");
     let address = listeners[0].socket.local_addr().expect("it is bound");
     network.listen(listeners).expect("it can be watched");
     Stepped { network, commands, inbox, waker, address, seen: VecDeque::new() }
@@ -83,7 +83,7 @@ impl Stepped {
     }
 
     fn send(&self, command: NetCommand) {
-        self.commands.send(command).expect("it is received");
+        self.commands.send(Order::Net(command)).expect("it is received");
     }
 
     /// A connection that waits for the node's answer.

@@ -6,6 +6,7 @@ use godwit_p2p::{NetAddress, PermissionError};
 use godwit_program::options::{Form, OptionSpec, Setter, values as plain};
 
 use super::{CONNECTIONS, Draft, Godwit, OF_NODE, setting, values};
+use crate::options::rpc::PlainPassword;
 use values::OrOff;
 
 /// In the order in which the help lists them.
@@ -31,11 +32,18 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         repeats: true,
         ..connection_setting(
             "bind",
-            "ADDRESS[:PORT]",
-            "an IP address and perhaps a port; [ADDRESS]:PORT for IPv6",
-            "Listen on this address (default: all of them). May be given several times.",
+            "ADDRESS[:PORT][=onion]",
+            "an IP address and perhaps a port, and perhaps =onion behind them; [ADDRESS]:PORT for IPv6",
+            "Listen on this address (default: all of them). With =onion it is for those whom Tor hands over \
+             from an onion service (default: with -listenonion 127.0.0.1, and the next port). May be given \
+             several times.",
             |draft, text| {
-                draft.connections.listening.bind.push(values::ip_port(text)?);
+                let (listening, text) = (&mut draft.connections.listening, text.to_str()?);
+                let (bindings, address) = match text.strip_suffix("=onion") {
+                    Some(address) => (&mut listening.onion_bind, address),
+                    None => (&mut listening.bind, text),
+                };
+                bindings.push(values::ip_port(OsStr::new(address))?);
                 Some(())
             },
         )
@@ -143,6 +151,35 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             },
         )
     },
+    connection_flag(
+        "listenonion",
+        "Have Tor make an onion service, at which this node can be called, and take its proxy to onion \
+         addresses unless -onion is given (default: as -listen). Nothing happens where Tor has no control \
+         port. The service's key is kept in onion_v3_private_key.",
+        |draft, text| plain::flag(text).map(|on| draft.connections.tor.listen = Some(on)),
+    ),
+    connection_setting(
+        "torcontrol",
+        "ADDRESS[:PORT]",
+        "the IP address of Tor and perhaps the port of its ControlPort",
+        "Ask Tor there (default: 127.0.0.1:9051). It authenticates by its cookie file, which this node \
+         has to be able to read, by -torpassword, or not at all.",
+        |draft, text| {
+            draft.connections.tor.control = Some(values::ip_port(text)?);
+            Some(())
+        },
+    ),
+    connection_setting(
+        "torpassword",
+        "PASSWORD",
+        "a password",
+        "The password of Tor's control port, of which Tor has the HashedControlPassword. Whoever reads the \
+         file, or sees the list of processes, knows it: Tor's cookie file is better.",
+        |draft, text| {
+            draft.connections.tor.password = Some(PlainPassword::new(values::named(text)?));
+            Some(())
+        },
+    ),
     OptionSpec {
         repeats: true,
         ..connection_setting(

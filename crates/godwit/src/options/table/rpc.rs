@@ -73,7 +73,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         )
     },
     shared_setting("rpcuser", "NAME", "a name", "The user of -rpcpassword.", |draft, text| {
-        draft.rpc.user = Some(named(text)?.to_owned());
+        draft.rpc.user = Some(values::named(text)?.to_owned());
         Some(())
     }),
     shared_setting(
@@ -83,7 +83,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "Let -rpcuser in with this password, and write no cookie. Whoever reads the file, or sees the \
          list of processes, knows it: -rpcauth is better.",
         |draft, text| {
-            draft.rpc.password = Some(PlainPassword::new(named(text)?));
+            draft.rpc.password = Some(PlainPassword::new(values::named(text)?));
             Some(())
         },
     ),
@@ -120,7 +120,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "Let this user call these methods alone. May be given several times; of one user, what all of \
              them name.",
             |draft, text| {
-                draft.rpc.whitelist.push(named(text)?.to_owned());
+                draft.rpc.whitelist.push(values::named(text)?.to_owned());
                 Some(())
             },
         )
@@ -170,11 +170,6 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         },
     ),
 ];
-
-/// Any text but none.
-fn named(text: &OsStr) -> Option<&str> {
-    text.to_str().filter(|text| !text.is_empty())
-}
 
 const fn rpc_setting(
     name: &'static str,

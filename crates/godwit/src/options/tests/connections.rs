@@ -20,7 +20,9 @@ fn without_a_command_the_node_runs_and_listens() {
         network_active: true,
         listening: Listening {
             on: true,
+            everywhere: true,
             bind: Vec::new(),
+            onion: vec![socket("127.0.0.1:8334")],
             port: 8333,
             told_port: 8333,
             external: Vec::new(),
@@ -32,6 +34,13 @@ fn without_a_command_the_node_runs_and_listens() {
         seed_nodes: Vec::new(),
         dns_seed: true,
         reach: Reach { proxy: None, onion: None, networks: Reachable::CLEARNET },
+        tor: Some(TorOptions {
+            control: socket("127.0.0.1:9051"),
+            password: None,
+            target: socket("127.0.0.1:8334"),
+            asks_for_proxy: true,
+            reaches: true,
+        }),
         v2_transport: true,
         allow_unlocked_secrets: false,
         whitelist: Whitelist::default(),
@@ -40,10 +49,39 @@ fn without_a_command_the_node_runs_and_listens() {
     };
     assert_eq!(node(&[]), expected);
     let (port, told_port) = (18444, 18444);
-    let regtest = Listening { port, told_port, ..expected.listening.clone() };
-    assert_eq!(node(&["-regtest"]), NodeOptions { listening: regtest, ..expected.clone() });
+    let onion = vec![socket("127.0.0.1:18445")];
+    let regtest = Listening { port, told_port, onion, ..expected.listening.clone() };
+    let target = socket("127.0.0.1:18445");
+    let tor = expected.tor.clone().map(|tor| TorOptions { target, ..tor });
+    assert_eq!(node(&["-regtest"]), NodeOptions { listening: regtest, tor, ..expected.clone() });
     let zeros = ["-stopatheight=0", "-maxuploadtarget=0", "-maxdownloadrate=0", "-noproxy"];
     assert_eq!(node(&zeros), expected);
+}
+
+/// What the options about listening come to in the next test.
+fn all_about_listening() -> (Listening, TorOptions) {
+    let listening = Listening {
+        on: true,
+        everywhere: false,
+        bind: vec![
+            socket("127.0.0.1:77").into(),
+            socket("[::1]:99").into(),
+            "addr@[::1]:98".parse().unwrap(),
+        ],
+        onion: vec![socket("127.0.0.1:97"), socket("0.0.0.0:78")],
+        port: 77,
+        told_port: 99,
+        external: vec!["9.9.9.9:99".parse().unwrap(), "[2a02::1]:5".parse().unwrap()],
+        discover: true,
+    };
+    let tor = TorOptions {
+        control: socket("127.0.0.3:9051"),
+        password: Some(PlainPassword::new("secret")),
+        target: socket("127.0.0.1:97"),
+        asks_for_proxy: false,
+        reaches: true,
+    };
+    (listening, tor)
 }
 
 #[test]
@@ -59,6 +97,8 @@ fn every_option_of_the_node() {
         "-listen=1",
         "-bind=127.0.0.1",
         "-bind=[::1]:99",
+        "-bind=127.0.0.1:97=onion",
+        "-bind=0.0.0.0=onion",
         "-whitebind=addr@[::1]:98",
         "-externalip=9.9.9.9",
         "-externalip=[2a02::1]:5",
@@ -73,6 +113,9 @@ fn every_option_of_the_node() {
         "-dnsseed",
         "-proxy=127.0.0.1",
         "-onion=127.0.0.2:1",
+        "-listenonion",
+        "-torcontrol=127.0.0.3",
+        "-torpassword=secret",
         "-onlynet=ipv6",
         "-onlynet=Onion",
         "-v2transport=0",
@@ -83,22 +126,12 @@ fn every_option_of_the_node() {
     assert_eq!(config.params.minimum_chain_work, godwit_primitives::Work::new(16));
     let mut whitelist = Whitelist::default();
     whitelist.add("relay,out@10.0.0.0/8").unwrap();
+    let (listening, tor) = all_about_listening();
     let expected = NodeOptions {
         script_threads: NonZeroUsize::new(2).expect("not zero"),
         stop_at_height: Some(9),
         network_active: false,
-        listening: Listening {
-            on: true,
-            bind: vec![
-                socket("127.0.0.1:77").into(),
-                socket("[::1]:99").into(),
-                "addr@[::1]:98".parse().unwrap(),
-            ],
-            port: 77,
-            told_port: 99,
-            external: vec!["9.9.9.9:99".parse().unwrap(), "[2a02::1]:5".parse().unwrap()],
-            discover: true,
-        },
+        listening,
         max_connections: 3,
         connect: Some(vec![peer("a.example", None), peer("1.2.3.4", Some(5))]),
         add_nodes: vec![peer("::1", None)],
@@ -109,6 +142,7 @@ fn every_option_of_the_node() {
             onion: Some("127.0.0.2:1".parse().unwrap()),
             networks: Reachable { onion: true, ipv4: false, ..Reachable::CLEARNET },
         },
+        tor: Some(tor),
         v2_transport: false,
         allow_unlocked_secrets: true,
         whitelist,
@@ -160,9 +194,16 @@ fn peers_are_chosen_only_in_networks_that_can_be_reached() {
     let tor = Reachable { ipv4: false, ipv6: false, ..onion };
     assert_eq!(only(&[]), (tor, false), "DNS seeds tell nothing that could be reached");
     assert_eq!(only(&["-onlynet=ipv4"]), (Reachable { ipv4: true, ..tor }, true));
-    let told = "-onlynet=onion: expected a proxy to the Tor network as well, by -onion or -proxy";
+    let told = "-onlynet=onion: expected a proxy to the Tor network as well, by -onion, -proxy or -listenonion";
     assert_eq!(error(&["-onlynet=onion", "-proxy=::1", "-noonion"]), told);
-    assert_eq!(error(&["-onlynet=ipv4", "-onlynet=onion"]), told);
+    assert_eq!(error(&["-onlynet=onion", "-noonion"]), told);
+    assert_eq!(error(&["-onlynet=ipv4", "-onlynet=onion", "-listenonion=0"]), told);
+    assert_eq!(error(&["-onlynet=onion", "-connect=a"]), told, "it does not listen");
+    // Tor may still tell of its own.
+    let nothing = Reachable { ipv4: false, ipv6: false, ..Reachable::CLEARNET };
+    let later = node(&["-onlynet=onion"]);
+    assert_eq!((later.reach.networks, later.dns_seed), (nothing, false));
+    assert!(later.tor.is_some_and(|tor| tor.asks_for_proxy && tor.reaches));
     let of_no_use = "-dnsseed is of no use with -onlynet=onion";
     assert_eq!(error(&["-onlynet=onion", "-proxy=::1", "-dnsseed"]), of_no_use);
 }
@@ -225,4 +266,60 @@ fn a_named_address_is_an_address() {
         let expected = format!("{option}: Cannot resolve -externalip address: '{value}'");
         assert_eq!(error(&[&option]), expected);
     }
+}
+
+/// Core `init.cpp`, but for the address where `-bind` is given: there Core hands over to the first of these.
+#[test]
+fn tor_is_asked_for_a_service_where_connections_are_accepted() {
+    let tor = |arguments: &[&str]| node(arguments).tor;
+    let target = |arguments: &[&str]| tor(arguments).map(|tor| tor.target.to_string());
+    for on in [&["-listen"][..], &["-proxy=::1", "-listen"], &["-connect=a", "-bind=::1"]] {
+        assert_eq!(target(on).as_deref(), Some("127.0.0.1:8334"), "{on:?}");
+        assert_eq!(target(&[on, &["-listenonion=0"]].concat()), None, "{on:?}");
+    }
+    for off in ["-listen=0", "-connect=a", "-proxy=::1", "-maxconnections=0", "-nolistenonion"] {
+        let options = node(&[off]);
+        assert!(options.tor.is_none() && options.listening.onion.is_empty(), "{off}");
+    }
+    for off in ["-listen=0", "-connect=a", "-proxy=::1"] {
+        assert_eq!(error(&[off, "-listenonion"]), "-listenonion is of no use with -listen=0");
+    }
+    assert_eq!(target(&["-port=7"]).as_deref(), Some("127.0.0.1:8"));
+    assert_eq!(target(&["-bind=[::]=onion"]).as_deref(), Some("[::1]:8334"));
+    assert_eq!(target(&["-bind=[::1]:5=onion", "-bind=::1=onion"]).as_deref(), Some("[::1]:5"));
+    let asks = |arguments: &[&str]| tor(arguments).is_some_and(|tor| tor.asks_for_proxy);
+    assert!(asks(&[]) && asks(&["-proxy=::1", "-listen"]));
+    assert!(!asks(&["-onion=::1"]) && !asks(&["-noonion"]));
+    let reaches = |arguments: &[&str]| tor(arguments).is_some_and(|tor| tor.reaches);
+    assert!(reaches(&[]) && !reaches(&["-onlynet=ipv4"]));
+}
+
+#[test]
+fn sockets_for_tor_are_bound_beside_others_or_alone() {
+    let listening = |arguments: &[&str]| node(arguments).listening;
+    let alone = listening(&["-bind=127.0.0.1:5=onion"]);
+    assert_eq!((alone.on, alone.everywhere, alone.bind), (true, false, vec![]));
+    assert_eq!(alone.onion, [socket("127.0.0.1:5")]);
+    assert_eq!(alone.told_port, 8333);
+    let without_service = listening(&["-bind=127.0.0.1=onion", "-listenonion=0"]);
+    assert_eq!(without_service.onion, [socket("127.0.0.1:8334")], "of a service of the operator's");
+    assert!(listening(&["-connect=a", "-bind=127.0.0.1=onion"]).on);
+    let home = Home::with_config("bind=127.0.0.1:6=onion\n");
+    let Command::Node(options) = home.config(&[]).command else { panic!("a node") };
+    assert_eq!(options.listening.onion, [socket("127.0.0.1:6")]);
+
+    assert_eq!(error(&["-bind=127.0.0.1=onion", "-listen=0"]), "-bind is of no use with -listen=0");
+    for value in
+        ["127.0.0.1=tor", "=onion", "a=onion", "127.0.0.1:0=onion", "127.0.0.1=onion=onion"]
+    {
+        let text = error(&[&format!("-bind={value}")]);
+        assert!(text.starts_with(&format!("-bind={value}: expected an IP address")), "{text}");
+    }
+    let default = |arguments: &[&str]| listening(arguments).onion[0].to_string();
+    assert_eq!(default(&["-port=65534"]), "127.0.0.1:65535");
+    assert_eq!(default(&["-port=65535"]), "127.0.0.1:65534");
+    assert_eq!(default(&["-port=65535", "-bind=::1=onion"]), "[::1]:65534");
+    // Next to where others are told to call.
+    assert_eq!(default(&["-port=7", "-bind=::2", "-bind=[::1]:10"]), "127.0.0.1:11");
+    assert_eq!(default(&["-bind=::1", "-whitebind=[::1]:9"]), "127.0.0.1:10");
 }

@@ -100,19 +100,22 @@ fn values_out_of_range() {
         assert_eq!(error(&["import", "a", option]), format!("{option}: {expected}"));
     }
     let host = "expected a name or an IP address and perhaps a port; [ADDRESS]:PORT for IPv6";
+    let bind = "expected an IP address and perhaps a port, and perhaps =onion behind them; [ADDRESS]:PORT for IPv6";
+    let control = "expected the IP address of Tor and perhaps the port of its ControlPort";
     let proxy = "expected the IP address of a proxy and perhaps its port, or 0 for none";
     for (option, expected) in [
         ("-port=0", "expected a port from 1 to 65535"),
         ("-port=65536", "expected a port from 1 to 65535"),
         ("-maxconnections=-1", "expected a number of connections"),
-        ("-bind=a", "expected an IP address and perhaps a port; [ADDRESS]:PORT for IPv6"),
+        ("-bind=a", bind),
+        ("-torcontrol=localhost:9051", control),
+        ("-torpassword=", "expected a password"),
         ("-connect=a:", host),
         ("-addnode=a b", host),
         ("-seednode=[a]", host),
         ("-proxy=a:1", proxy),
         ("-onion=", proxy),
         ("-onlynet=i2p", "expected ipv4, ipv6 or onion; I2P and CJDNS can not be reached"),
-        ("-onlynet=onion", "expected a proxy to the Tor network as well, by -onion or -proxy"),
         ("-maxuploadtarget=1x", "expected a number, perhaps with a unit k, K, m, M, g, G, t or T"),
         ("-maxdownloadrate=", "expected a number, perhaps with a unit k, K, m, M, g, G, t or T"),
         ("-minimumchainwork=x", "expected a number in up to 64 hexadecimal digits"),

@@ -21,6 +21,7 @@ mod process;
 mod psbt;
 mod rpc;
 mod tools;
+mod tor;
 
 use std::io::{self, Write};
 use std::net::TcpListener;

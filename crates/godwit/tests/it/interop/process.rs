@@ -59,6 +59,12 @@ impl Program {
         self.child.wait().expect("it ended").success()
     }
 
+    /// Ends it at once.
+    pub(super) fn kill(&mut self) {
+        self.child.kill().expect("it is this process's child");
+        self.child.wait().expect("a child can be waited for");
+    }
+
     /// Starts it again, after its end, with what it has.
     pub(super) fn start_again(&mut self) {
         assert!(!self.is_alive(), "it ended");
@@ -78,8 +84,7 @@ impl Drop for Program {
             say(&format!("end of {}:\n{}", self.log.display(), last_lines(&self.log)));
         }
         if self.is_alive() {
-            self.child.kill().expect("it is this process's child");
-            self.child.wait().expect("a child can be waited for");
+            self.kill();
         }
     }
 }

@@ -15,8 +15,9 @@ use godwit::node::sockets::{Inbox, InboxLimits, Outbox};
 use godwit_chain::{BlockMemory, ChainError, Poll};
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_p2p::{
-    Command, ConnectFailure, DisconnectReason, NetAddress, NetEvent, Now, PeerId, PeersConfig,
-    Permissions, Protocol, Reachable, SEND_PAUSE, Services, SocketId, Target, Whitelist,
+    Command, ConnectFailure, DisconnectReason, Entrance, NetAddress, NetEvent, Now, PeerId,
+    PeersConfig, Permissions, Protocol, Reachable, SEND_PAUSE, Services, SocketId, Target,
+    Whitelist,
 };
 use godwit_primitives::BlockHash;
 use godwit_sim::network::{ConnectionId, Crowd, NodeEvent, PeerPlan, Trace};
@@ -367,7 +368,8 @@ impl Driver {
                 self.add_link(id, None, address, transport);
                 let socket = SocketId(id.0);
                 self.note(format!("inbound {address}"));
-                self.tell(NetEvent::Inbound { socket, address, permissions: Permissions::NONE });
+                let entrance = Entrance::Direct(Permissions::NONE);
+                self.tell(NetEvent::Inbound { socket, address, entrance });
             }
             NodeEvent::Connected(id) => {
                 let Some(link) = self.links.get_mut(&id) else { return };

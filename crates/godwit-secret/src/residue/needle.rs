@@ -149,9 +149,9 @@ impl Form {
         self.masked.bare_bytes()[at] ^ self.mask.bare_bytes()[at]
     }
 
-    /// Eight bytes as a number.
-    pub(super) fn anchor(&self, at: usize) -> u64 {
-        let bytes = (at..at + SHORTEST).zip((0..).step_by(8));
+    /// So many bytes as a number, up to eight.
+    pub(super) fn anchor(&self, at: usize, width: usize) -> u64 {
+        let bytes = (at..at + width).zip((0..).step_by(8));
         bytes.fold(0, |number, (at, shift)| number | u64::from(self.byte(at)) << shift)
     }
 

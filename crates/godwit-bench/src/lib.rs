@@ -28,6 +28,7 @@ pub mod harness;
 pub mod ibd;
 pub mod intake;
 pub mod interval;
+pub mod load;
 pub mod machine;
 pub mod measured;
 pub mod merge;

@@ -56,6 +56,7 @@ pub use extended_key::ExtendedPrivateKey;
 pub use kdf::{KdfError, KdfParameters};
 pub use key_file::{KeyFileError, MAX_KEY_FILE};
 pub use mnemonic::Mnemonic;
+pub use nfkd::normalizes_for_good;
 pub use private_key::PrivateKey;
 pub use store::{FileAction, KeyStore, StoreError};
 pub use stored_key::StoredKey;

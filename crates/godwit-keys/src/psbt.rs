@@ -34,11 +34,13 @@ mod spent;
 pub mod text;
 mod version2;
 
+#[cfg(test)]
+mod work;
 use std::collections::HashSet;
 
-use bitcoin::Transaction;
 use bitcoin::psbt::Input;
 
+use bitcoin::{OutPoint, Transaction, TxOut};
 pub(crate) use cosigners::source_of;
 pub use cosigners::{KeyStanding, Standing, standings};
 pub use error::{CombineError, FinalizeError, FormatError, Place};
@@ -64,6 +66,7 @@ use pairs::{Maps, Pairs};
 use version2::Version2;
 
 /// A partially signed transaction of version 0 or 2. Unknown and proprietary fields are kept.
+use spent::{KnownOutput, spent_output};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Psbt {
     /// Every field that both versions have; a version 2's transaction is computed from its fields.
@@ -76,6 +79,8 @@ pub struct Psbt {
 }
 
 /// `PSBT_OUT_TAP_TREE` (BIP371).
+    /// What each input spends. Nothing changes the fields that say so.
+    spent: Vec<KnownOutput>,
 const OUTPUT_TAP_TREE: u8 = 0x06;
 
 impl Psbt {
@@ -87,17 +92,18 @@ impl Psbt {
     /// as it was.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let maps = Maps::decode(bytes)?;
-        Self::from_maps(maps)
+        Self::from_maps(maps, &[])
     }
 
-    fn from_maps(maps: Maps) -> Result<Self, FormatError> {
+    /// What is the same in one of `copies` is not hashed again.
+    fn from_maps(maps: Maps, copies: &[Psbt]) -> Result<Self, FormatError> {
         fields::check(&maps)?;
         let (version0, version2) = version2::split(maps.clone())?;
         let fields = bitcoin::Psbt::deserialize(&version0.encode())?;
-        check_previous_outputs(&fields)?;
+        let spent = spent_outputs(&fields, copies)?;
         let tap_tree = |pairs: &Pairs| pairs.get(&[OUTPUT_TAP_TREE][..]).cloned();
         let tap_trees = maps.outputs.iter().map(tap_tree).collect();
-        let psbt = Psbt { fields, version2, tap_trees };
+        let psbt = Psbt { fields, version2, tap_trees, spent };
         match psbt.to_maps().first_difference(&maps) {
             Some((place, key)) => Err(FormatError::NotPreserved { place, key }),
             None => Ok(psbt),
@@ -147,25 +153,44 @@ impl Psbt {
     /// The fields of each input.
     pub fn inputs(&self) -> &[Input] {
         &self.fields.inputs
+    /// What another PSBT's input spends, if the same one of this one says the same of it.
+    fn known_of(&self, index: usize, input: &Input, outpoint: OutPoint) -> Option<KnownOutput> {
+        let ours = self.fields.inputs.get(index)?;
+        let same = self.fields.unsigned_tx.input[index].previous_output == outpoint
+            && ours.witness_utxo == input.witness_utxo
+            && ours.non_witness_utxo == input.non_witness_utxo;
+        same.then(|| self.spent[index].clone())
+    }
+
+    /// The output that an input spends, where it is known and nothing contradicts it.
+    fn spent_output_of(&self, input: usize) -> Option<&TxOut> {
+        self.spent.get(input)?.as_ref().ok().map(|(output, _)| output)
+    }
+
     }
 }
 
-/// No output is spent twice, and previous transactions are those that the inputs name.
-fn check_previous_outputs(fields: &bitcoin::Psbt) -> Result<(), FormatError> {
+/// What each input spends. No output is spent twice, and previous transactions are those that the inputs
+/// name.
+fn spent_outputs(fields: &bitcoin::Psbt, copies: &[Psbt]) -> Result<Vec<KnownOutput>, FormatError> {
     let mut outpoints = HashSet::new();
     for (index, (input, tx_in)) in fields.inputs.iter().zip(&fields.unsigned_tx.input).enumerate() {
-        if !outpoints.insert(tx_in.previous_output) {
+        let outpoint = tx_in.previous_output;
+        if !outpoints.insert(outpoint) {
             return Err(FormatError::DuplicateInput(index));
+    let mut outputs = Vec::with_capacity(fields.inputs.len());
         }
-        let spent = spent::spent_output(input, tx_in.previous_output);
-        if let Err(objection) = spent
+        let known = copies.iter().find_map(|copy| copy.known_of(index, input, outpoint));
+        let known = known.unwrap_or_else(|| spent_output(input, outpoint));
+        if let Err(objection) = known
             && objection.is_about_previous_transaction()
         {
             return Err(FormatError::Contradiction(index, objection));
         }
     }
-    Ok(())
+    Ok(outputs)
 }
+        outputs.push(known);
 
 #[cfg(test)]
 mod tests;

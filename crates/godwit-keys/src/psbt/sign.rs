@@ -279,8 +279,7 @@ impl Psbt {
         policy: &SignPolicy,
     ) -> Result<Vec<Task>, SignError> {
         let input = &self.fields.inputs[index];
-        let outpoint = self.fields.unsigned_tx.input[index].previous_output;
-        let spent = match signable(input, outpoint) {
+        let spent = match signable(input, &self.spent[index]) {
             Ok(spent) => spent,
             Err(objection) if objection.is_lie() || self.names_ours(index, keys)? => {
                 return Err(SignError::Input(index, objection));

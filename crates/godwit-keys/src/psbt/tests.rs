@@ -1,6 +1,7 @@
 //! PSBTs of the BIPs, of Bitcoin Core and of its wallets.
 
 mod coins;
+mod effort;
 mod hostile;
 mod kinds;
 mod lies;

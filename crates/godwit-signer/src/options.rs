@@ -23,7 +23,7 @@ pub use keys::{
     NewWords, ResidueCheckOptions,
 };
 pub use message::{MessageAction, MessageOptions};
-pub use psbt::{NodeOptions, PsbtAction, PsbtOptions};
+pub use psbt::{NamedOutput, NodeOptions, PsbtAction, PsbtOptions};
 
 use draft::Draft;
 use table::{CommandName, Signer};
@@ -191,8 +191,8 @@ fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {
         foreign_inputs: draft.psbt.foreign_inputs.unwrap_or(false),
         any_inputs: draft.psbt.any_inputs.unwrap_or(false),
         unproven_amounts: draft.psbt.unproven_amounts.unwrap_or(false),
-        any_outputs: draft.psbt.any_outputs.unwrap_or(false),
-        any_index: draft.psbt.any_index.unwrap_or(false),
+        any_outputs: draft.psbt.any_outputs,
+        any_index: draft.psbt.any_index,
         node: draft.psbt.node,
         yes: draft.yes,
     })

@@ -154,8 +154,8 @@ fn sign(
         foreign_inputs: options.foreign_inputs,
         any_inputs: options.any_inputs,
         unproven_amounts: options.unproven_amounts,
-        any_outputs: options.any_outputs,
-        any_index: options.any_index,
+        any_outputs: &any_outputs,
+        any_index: &any_index,
         fee_share: fee_share(options),
     };
     let mut is_ours =
@@ -168,6 +168,8 @@ fn sign(
     if let Err(error) = checked {
         eprintln!("{}", seen.text);
         return Err(PsbtFailure::Sign(error));
+    let any_outputs = named(&options.any_outputs, &psbt, network)?;
+    let any_index = named(&options.any_index, &psbt, network)?;
     }
     if let Some(input) = coins.and_then(|coins| coins.contradicted) {
         eprintln!("{}", seen.text);
@@ -211,6 +213,28 @@ fn unusual_signature(psbt: &Psbt) -> Option<usize> {
         is_usual && !input.signatures.iter().all(|signature| signature.sighash.is_usual())
     })
 }
+/// The scripts of outputs that an option names. One that the PSBT does not pay to was meant for another PSBT,
+/// or mistyped.
+fn named(
+    outputs: &[NamedOutput],
+    psbt: &Psbt,
+    network: bitcoin::Network,
+) -> Result<Vec<ScriptBuf>, PsbtFailure> {
+    let script = |output: &NamedOutput| match output {
+        NamedOutput::Script(script) => Ok::<_, PsbtFailure>(script.clone()),
+        NamedOutput::Address(address) => {
+            let address = address.clone().require_network(network);
+            Ok(address.map_err(|_| PsbtFailure::OtherNetwork)?.script_pubkey())
+        }
+    };
+    let scripts = outputs.iter().map(script).collect::<Result<Vec<_>, _>>()?;
+    let paid = &psbt.unsigned_transaction().output;
+    match scripts.iter().all(|script| paid.iter().any(|paid| paid.script_pubkey == *script)) {
+        true => Ok(scripts),
+        false => Err(PsbtFailure::NoSuchOutput),
+    }
+}
+
 
 fn extract(options: &PsbtOptions, psbt: &Psbt) -> Result<Exit, PsbtFailure> {
     let transaction = psbt.extract().map_err(PsbtFailure::Extract)?;

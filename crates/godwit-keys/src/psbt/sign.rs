@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fmt;
 
 use bitcoin::taproot::TapTweakHash;
-use bitcoin::{ecdsa, taproot};
+use bitcoin::{ScriptBuf, ecdsa, taproot};
 
 use super::Psbt;
 use super::fee::{FeeLimits, FeeObjection};
@@ -27,7 +27,7 @@ use crate::private_key::PrivateKey;
 
 /// What the user allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignPolicy {
+pub struct SignPolicy<'a> {
     /// Highest fee.
     pub fee: FeeLimits,
     /// Sign with sighash types that do not commit to all inputs and outputs.
@@ -38,16 +38,16 @@ pub struct SignPolicy {
     pub any_inputs: bool,
     /// Sign beside an input whose amount nothing proves.
     pub unproven_amounts: bool,
-    /// Sign although what the PSBT says of an output does not fit it, or an output names a key of ours and no
-    /// descriptor derives it.
-    pub any_outputs: bool,
-    /// Sign although an output of ours lies behind the gap.
-    pub any_index: bool,
+    /// Scripts of outputs of which the PSBT may say what does not fit, or name a key of ours though no
+    /// descriptor derives it. What is said of any other output is held against it all the same.
+    pub any_outputs: &'a [ScriptBuf],
+    /// Scripts of outputs of ours that may lie behind the gap; no other one may.
+    pub any_index: &'a [ScriptBuf],
     /// Highest fee as a part of what is paid, in hundredths.
     pub fee_share: u64,
 }
 
-impl Default for SignPolicy {
+impl Default for SignPolicy<'_> {
     fn default() -> Self {
         SignPolicy {
             fee: FeeLimits::default(),
@@ -55,8 +55,8 @@ impl Default for SignPolicy {
             foreign_inputs: false,
             any_inputs: false,
             unproven_amounts: false,
-            any_outputs: false,
-            any_index: false,
+            any_outputs: &[],
+            any_index: &[],
             fee_share: DEFAULT_MAX_FEE_SHARE,
         }
     }
@@ -185,7 +185,7 @@ impl Psbt {
     pub fn sign(
         &mut self,
         keys: &mut KeyLookup<'_>,
-        policy: &SignPolicy,
+        policy: &SignPolicy<'_>,
     ) -> Result<Vec<Signed>, SignError> {
         let tasks = self.tasks(keys, policy)?;
         let mut digests = self.digests();
@@ -214,7 +214,11 @@ impl Psbt {
     /// # Errors
     ///
     /// If it would not.
-    pub fn check(&self, keys: &mut KeyLookup<'_>, policy: &SignPolicy) -> Result<(), SignError> {
+    pub fn check(
+        &self,
+        keys: &mut KeyLookup<'_>,
+        policy: &SignPolicy<'_>,
+    ) -> Result<(), SignError> {
         self.tasks(keys, policy).map(|_| ())
     }
 
@@ -237,10 +241,11 @@ impl Psbt {
         if let (Some(index), false) = (self.believed(&tasks), policy.unproven_amounts) {
             return Err(SignError::UnprovenAmount(index));
         }
-        if let (Some((index, objection)), false) =
-            (self.unfitting_outputs(keys)?.first(), policy.any_outputs)
-        {
-            return Err(SignError::Output(*index, *objection));
+        let outputs = &self.fields.unsigned_tx.output;
+        let permitted = |index: usize| policy.any_outputs.contains(&outputs[index].script_pubkey);
+        let mut unfitting = self.unfitting_outputs(keys)?.into_iter();
+        if let Some((index, objection)) = unfitting.find(|(index, _)| !permitted(*index)) {
+            return Err(SignError::Output(index, objection));
         }
         let signed: HashSet<usize> = tasks.iter().map(|task| task.input).collect();
         let fee = self.fee_counting(|index| signed.contains(&index)).map_err(SignError::Fee)?;
@@ -276,7 +281,7 @@ impl Psbt {
         &self,
         index: usize,
         keys: &mut KeyLookup<'_>,
-        policy: &SignPolicy,
+        policy: &SignPolicy<'_>,
     ) -> Result<Vec<Task>, SignError> {
         let input = &self.fields.inputs[index];
         let spent = match signable(input, &self.spent[index]) {

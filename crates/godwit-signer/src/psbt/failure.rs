@@ -20,6 +20,10 @@ pub(crate) enum PsbtFailure {
     /// A file holds no valid PSBT.
     Format(PathBuf, FormatError),
     /// Two operands are standard input.
+    /// An address that an option names is one of another network.
+    OtherNetwork,
+    /// Nothing is paid to what an option names.
+    NoSuchOutput,
     StandardInputTwice,
     /// The result is longer, in bytes, than what these commands read.
     TooLong(usize),
@@ -56,6 +60,7 @@ impl PsbtFailure {
             Self::Output(error) => error.exit(),
             _ => Exit::Failure,
         }
+            Self::OtherNetwork => Exit::Configuration,
     }
 }
 
@@ -67,6 +72,12 @@ impl fmt::Display for PsbtFailure {
             Self::StandardInputTwice => f.write_str("standard input can be read only once"),
             Self::TooLong(bytes) => write!(f, "the result of {bytes} bytes is too long"),
             Self::Write(path, error) => write!(f, "{} cannot be written: {error}", path.display()),
+            Self::OtherNetwork => f.write_str(
+                "the address of -anyoutput or -anyindex is of another network; choose its network with -chain",
+            ),
+            Self::NoSuchOutput => f.write_str(
+                "not signed: no output of the PSBT goes to what -anyoutput or -anyindex names",
+            ),
             Self::Combine(error) => error.fmt(f),
             Self::Sign(error) => {
                 let remedy = match error {
@@ -79,9 +90,9 @@ impl fmt::Display for PsbtFailure {
                         "; add its previous transaction (-unprovenamounts signs without)"
                     }
                     SignError::Output(..) | SignError::Underived(_) => {
-                        "; -anyoutputs signs all the same"
+                        "; -anyoutput with its address signs all the same"
                     }
-                    SignError::Far(_) => "; -anyindex signs all the same",
+                    SignError::Far(_) => "; -anyindex with its address signs all the same",
                     SignError::Fee(objection) => remedy(objection),
                     _ => "",
                 };

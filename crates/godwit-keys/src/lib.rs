@@ -13,6 +13,7 @@
 mod accounts;
 mod addresses;
 mod base58;
+mod bip322;
 mod core_wallet;
 mod descriptors;
 mod entry;

@@ -29,9 +29,9 @@ pub(crate) fn nfkd(text: &str) -> Result<SecretString, LockError> {
     Ok(normal)
 }
 
-/// Whether every later version of Unicode normalises a passphrase as this one does: it has no character that is
-/// not assigned yet, which may be given parts or a class (Unicode's "Normalization Stability" holds for the
-/// others). Private characters never get any.
+/// Whether every later version of Unicode normalises a passphrase as this one does: it has no character that
+/// is not assigned yet, which may be given parts or a class (Unicode's "Normalization Stability" holds for
+/// the others). Private characters never get any.
 ///
 /// # Errors
 ///

@@ -22,6 +22,7 @@ mod finalize;
 mod keys_of_input;
 mod limits;
 mod lookup;
+mod message;
 mod ours;
 mod outputs;
 mod own_scripts;
@@ -33,14 +34,14 @@ mod signatures;
 mod spent;
 pub mod text;
 mod version2;
-
 #[cfg(test)]
 mod work;
+
 use std::collections::HashSet;
 
 use bitcoin::psbt::Input;
-
 use bitcoin::{OutPoint, Transaction, TxOut};
+
 pub(crate) use cosigners::source_of;
 pub use cosigners::{KeyStanding, Standing, standings};
 pub use error::{CombineError, FinalizeError, FormatError, Place};
@@ -52,6 +53,8 @@ pub use limits::{
     MAX_INPUTS, MAX_OUTPUTS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_SIGNATURES,
 };
 pub use lookup::{Found, KeyLookup, look_up_in};
+pub(crate) use message::message_field;
+pub use message::{MessageRequest, message_of};
 pub use ours::Ours;
 pub use outputs::OutputObjection;
 pub use own_scripts::{Branch, MAX_OWN_INDEX, OwnScript, OwnScripts, SEARCHED};
@@ -63,10 +66,10 @@ pub use sign::{SignError, SignPolicy, Signed};
 pub use spent::{InputObjection, SpendKind, Spent};
 
 use pairs::{Maps, Pairs};
+use spent::{KnownOutput, spent_output};
 use version2::Version2;
 
 /// A partially signed transaction of version 0 or 2. Unknown and proprietary fields are kept.
-use spent::{KnownOutput, spent_output};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Psbt {
     /// Every field that both versions have; a version 2's transaction is computed from its fields.
@@ -76,11 +79,11 @@ pub struct Psbt {
     /// `PSBT_OUT_TAP_TREE` of each output as it was written: `bitcoin` writes the leaves of the same
     /// tree in another order.
     tap_trees: Vec<Option<Vec<u8>>>,
+    /// What each input spends. Nothing changes the fields that say so.
+    spent: Vec<KnownOutput>,
 }
 
 /// `PSBT_OUT_TAP_TREE` (BIP371).
-    /// What each input spends. Nothing changes the fields that say so.
-    spent: Vec<KnownOutput>,
 const OUTPUT_TAP_TREE: u8 = 0x06;
 
 impl Psbt {
@@ -150,9 +153,6 @@ impl Psbt {
         &self.fields.unsigned_tx
     }
 
-    /// The fields of each input.
-    pub fn inputs(&self) -> &[Input] {
-        &self.fields.inputs
     /// What another PSBT's input spends, if the same one of this one says the same of it.
     fn known_of(&self, index: usize, input: &Input, outpoint: OutPoint) -> Option<KnownOutput> {
         let ours = self.fields.inputs.get(index)?;
@@ -167,6 +167,9 @@ impl Psbt {
         self.spent.get(input)?.as_ref().ok().map(|(output, _)| output)
     }
 
+    /// The fields of each input.
+    pub fn inputs(&self) -> &[Input] {
+        &self.fields.inputs
     }
 }
 
@@ -174,11 +177,11 @@ impl Psbt {
 /// name.
 fn spent_outputs(fields: &bitcoin::Psbt, copies: &[Psbt]) -> Result<Vec<KnownOutput>, FormatError> {
     let mut outpoints = HashSet::new();
+    let mut outputs = Vec::with_capacity(fields.inputs.len());
     for (index, (input, tx_in)) in fields.inputs.iter().zip(&fields.unsigned_tx.input).enumerate() {
         let outpoint = tx_in.previous_output;
         if !outpoints.insert(outpoint) {
             return Err(FormatError::DuplicateInput(index));
-    let mut outputs = Vec::with_capacity(fields.inputs.len());
         }
         let known = copies.iter().find_map(|copy| copy.known_of(index, input, outpoint));
         let known = known.unwrap_or_else(|| spent_output(input, outpoint));
@@ -187,10 +190,10 @@ fn spent_outputs(fields: &bitcoin::Psbt, copies: &[Psbt]) -> Result<Vec<KnownOut
         {
             return Err(FormatError::Contradiction(index, objection));
         }
+        outputs.push(known);
     }
     Ok(outputs)
 }
-        outputs.push(known);
 
 #[cfg(test)]
 mod tests;

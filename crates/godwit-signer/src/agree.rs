@@ -33,8 +33,8 @@ pub(crate) fn with_state_of_memory(shown: &str) -> String {
     format!("{shown}{warning}")
 }
 
-/// What agrees at a terminal: nobody knows it before the question has been written there, so that nothing that
-/// was typed, or was on its way, while a long text was still being shown answers it.
+/// What agrees at a terminal: nobody knows it before the question has been written there, so that nothing
+/// that was typed, or was on its way, while a long text was still being shown answers it.
 fn word(shown: &str, question: &str) -> String {
     let mut word = token("godwit/question", &[shown.as_bytes(), question.as_bytes()]);
     word.truncate(WORD);

@@ -146,6 +146,10 @@ fn of_name(
         CommandName::PsbtExtract => psbt(draft, PsbtAction::Extract, operands),
         CommandName::MessageInspect => message(draft, MessageAction::Inspect, operands)?,
         CommandName::MessageSign => message(draft, MessageAction::Sign, operands)?,
+        CommandName::MessagePsbt => {
+            let out = draft.psbt.out.clone();
+            message(draft, MessageAction::Psbt { out }, operands)?
+        }
         CommandName::MessageVerify => {
             let signature = text(&operands.remove(1), "SIGNATURE")?;
             message(draft, MessageAction::Verify { signature }, operands)?

@@ -16,6 +16,7 @@ use super::finalize::is_finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
 use super::limits::{DEFAULT_MAX_FEE_SHARE, GAP_LIMIT};
 use super::lookup::{Found, KeyLookup};
+use super::message::{message_of, signs_a_message};
 use super::outputs::OutputObjection;
 use super::own_scripts::MAX_OWN_INDEX;
 use super::review::signable;
@@ -105,6 +106,8 @@ pub enum SignError {
     /// An output of ours lies where a restored wallet would not look.
     Far(usize),
     Fee(FeeObjection),
+    /// The transaction pays nobody: its signatures are those of a message (BIP322), which is not in the PSBT.
+    UnshownMessage,
     /// None of the inputs is ours.
     NothingToSign,
 }
@@ -154,6 +157,9 @@ impl fmt::Display for SignError {
                  given out of its account, and no wallet that is restored looks there"
             ),
             Self::Fee(objection) => objection.fmt(f),
+            Self::UnshownMessage => f.write_str(
+                "it pays nobody: what is signed is a message (BIP322), and which one the PSBT does not say",
+            ),
             Self::NothingToSign => f.write_str("none of the keys is ours"),
         }
     }
@@ -223,7 +229,14 @@ impl Psbt {
     }
 
     /// Everything that is to be signed, after everything was checked.
-    fn tasks(&self, keys: &mut KeyLookup<'_>, policy: &SignPolicy) -> Result<Vec<Task>, SignError> {
+    fn tasks(
+        &self,
+        keys: &mut KeyLookup<'_>,
+        policy: &SignPolicy<'_>,
+    ) -> Result<Vec<Task>, SignError> {
+        if signs_a_message(&self.fields.unsigned_tx) && message_of(self).is_none() {
+            return Err(SignError::UnshownMessage);
+        }
         let mut tasks = Vec::new();
         for index in 0..self.fields.inputs.len() {
             let of_input = self.tasks_of_input(index, keys, policy)?;

@@ -172,14 +172,14 @@ impl fmt::Display for KeysFailure {
             }
             Self::NoPrivateKey => f.write_str("the descriptor has no private key"),
             Self::Output(error) => error.fmt(f),
-            Self::Unassigned => f.write_str(
-                "the passphrase has a character that is not assigned in Unicode yet; a later version may read \
-                 it in another way, and not open the file",
-            ),
+            Self::Unassigned => f.write_str(UNASSIGNED),
             Self::NoMnemonic => f.write_str("there is a passphrase of a mnemonic, but no mnemonic"),
         }
     }
 }
+
+const UNASSIGNED: &str = "the passphrase has a character that is not assigned in Unicode yet; a later version \
+                          may read it in another way, and not open the file";
 
 fn older_copy(f: &mut fmt::Formatter<'_>, number: u64, newer: u64) -> fmt::Result {
     write!(

@@ -77,8 +77,8 @@ impl Terminal {
         self.file.as_fd()
     }
 
-    /// Shows something, then asks what is no secret, with echo. What was typed before the question is no answer
-    /// to it, be it while the text in front of it was still being written.
+    /// Shows something, then asks what is no secret, with echo. What was typed before the question is no
+    /// answer to it, be it while the text in front of it was still being written.
     pub(crate) fn answer(&self, shown: &str, question: &str) -> Result<String, KeysFailure> {
         self.say(shown)?;
         let no_terminal = |error: Errno| KeysFailure::NoTerminal(error.into());

@@ -88,8 +88,8 @@ mod tests {
         }
     }
 
-    /// More than a terminal takes before somebody reads, so that its end is not yet written when the answer to
-    /// what is expected behind it has been typed.
+    /// More than a terminal takes before somebody reads, so that its end is not yet written when the answer
+    /// to what is expected behind it has been typed.
     #[test]
     fn what_was_typed_while_a_text_was_written_is_no_answer_to_the_question_behind_it() {
         let text = "a line of a long review\n".repeat(10_000);

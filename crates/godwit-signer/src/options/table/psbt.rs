@@ -52,7 +52,7 @@ pub(super) const PSBT_COMMANDS: &[CommandSpec<Signer>] = &[
         operands: " FILE",
         count: 1..=1,
         help: "Print the network transaction of a finished PSBT in hexadecimal, after its scripts were \
-               verified.",
+               verified; of the PSBT of a message, the signature in base64.",
     },
 ];
 
@@ -61,6 +61,7 @@ const WRITING: Commands<Signer> = Commands::Only(&[
     CommandName::PsbtCombine,
     CommandName::PsbtFinalize,
     CommandName::PsbtExtract,
+    CommandName::MessagePsbt,
 ]);
 
 /// Commands that show a PSBT.

@@ -1,5 +1,6 @@
-// What Bitcoin Core's nodes refuse to relay although blocks may contain it (src/policy/policy.cpp), behind
-// extern "C". The functions are those of libbitcoinkernel.a. No exception leaves.
+// What Bitcoin Core's nodes refuse to relay although blocks may contain it (src/policy/policy.cpp), and what BIP322
+// refuses as a signature of a message, behind extern "C". The functions are those of libbitcoinkernel.a. No
+// exception leaves.
 
 #include <coins.h>
 #include <policy/feerate.h>
@@ -32,7 +33,18 @@ struct godwit_spent {
 namespace {
 
 enum Answer : int { HOLDS = 0, REFUSED = 1, FAILED = 2 };
-enum Stage : int { ALONE = 0, INPUTS = 1, SCRIPTS = 2 };
+enum Stage : int { ALONE = 0, INPUTS = 1, SCRIPTS = 2, MESSAGE_REQUIRED = 3, MESSAGE_UPGRADABLE = 4 };
+
+// BIP322's "required rules", beyond those of consensus. Bitcoin Core has no list of its own yet.
+constexpr script_verify_flags MESSAGE_REQUIRED_FLAGS{
+    MANDATORY_SCRIPT_VERIFY_FLAGS | SCRIPT_VERIFY_CONST_SCRIPTCODE | SCRIPT_VERIFY_LOW_S | SCRIPT_VERIFY_STRICTENC |
+    SCRIPT_VERIFY_NULLFAIL | SCRIPT_VERIFY_MINIMALDATA | SCRIPT_VERIFY_CLEANSTACK | SCRIPT_VERIFY_MINIMALIF};
+
+// Its "upgradeable rules", and what else consensus leaves to later rules.
+constexpr script_verify_flags MESSAGE_UPGRADABLE_FLAGS{
+    MESSAGE_REQUIRED_FLAGS | SCRIPT_VERIFY_DISCOURAGE_UPGRADABLE_NOPS |
+    SCRIPT_VERIFY_DISCOURAGE_UPGRADABLE_WITNESS_PROGRAM | SCRIPT_VERIFY_DISCOURAGE_UPGRADABLE_TAPROOT_VERSION |
+    SCRIPT_VERIFY_DISCOURAGE_OP_SUCCESS | SCRIPT_VERIFY_DISCOURAGE_UPGRADABLE_PUBKEYTYPE};
 
 struct Refusal {
     std::string reason;
@@ -64,7 +76,13 @@ std::optional<Refusal> inputs(const CTransaction& tx, std::span<const godwit_spe
     return {};
 }
 
-std::optional<Refusal> scripts(const CTransaction& tx, std::span<const godwit_spent> spent)
+struct Broken {
+    std::size_t input;
+    std::string rule;
+};
+
+// The first input whose script breaks one of these rules, and which.
+std::optional<Broken> broken(const CTransaction& tx, std::span<const godwit_spent> spent, script_verify_flags flags)
 {
     std::vector<CTxOut> outputs;
     outputs.reserve(spent.size());
@@ -76,13 +94,39 @@ std::optional<Refusal> scripts(const CTransaction& tx, std::span<const godwit_sp
         const CTxOut& out{data.m_spent_outputs[n]};
         ScriptError error{SCRIPT_ERR_UNKNOWN_ERROR};
         const TransactionSignatureChecker checker{&tx, static_cast<unsigned int>(n), out.nValue, data, MissingDataBehavior::FAIL};
-        if (VerifyScript(in.scriptSig, out.scriptPubKey, &in.scriptWitness, STANDARD_SCRIPT_VERIFY_FLAGS, checker, &error)) continue;
-        return Refusal{
-            strprintf("mempool-script-verify-flag-failed (%s)", ScriptErrorString(error)),
-            strprintf("input %i of %s (wtxid %s), spending %s:%i", n, tx.GetHash().ToString(),
-                      tx.GetWitnessHash().ToString(), in.prevout.hash.ToString(), in.prevout.n)};
+        if (VerifyScript(in.scriptSig, out.scriptPubKey, &in.scriptWitness, flags, checker, &error)) continue;
+        return Broken{n, ScriptErrorString(error)};
     }
     return {};
+}
+
+std::optional<Refusal> scripts(const CTransaction& tx, std::span<const godwit_spent> spent)
+{
+    const std::optional<Broken> found{broken(tx, spent, STANDARD_SCRIPT_VERIFY_FLAGS)};
+    if (!found) return {};
+    const COutPoint& prevout{tx.vin[found->input].prevout};
+    return Refusal{
+        strprintf("mempool-script-verify-flag-failed (%s)", found->rule),
+        strprintf("input %i of %s (wtxid %s), spending %s:%i", found->input, tx.GetHash().ToString(),
+                  tx.GetWitnessHash().ToString(), prevout.hash.ToString(), prevout.n)};
+}
+
+std::optional<Refusal> message(const CTransaction& tx, std::span<const godwit_spent> spent, script_verify_flags flags)
+{
+    const std::optional<Broken> found{broken(tx, spent, flags)};
+    if (!found) return {};
+    return Refusal{found->rule, ""};
+}
+
+std::optional<Refusal> judge(int stage, const CTransaction& tx, std::span<const godwit_spent> spent)
+{
+    switch (stage) {
+    case ALONE: return alone(tx);
+    case INPUTS: return inputs(tx, spent);
+    case SCRIPTS: return scripts(tx, spent);
+    case MESSAGE_REQUIRED: return message(tx, spent, MESSAGE_REQUIRED_FLAGS);
+    default: return message(tx, spent, MESSAGE_UPGRADABLE_FLAGS);
+    }
 }
 
 void put(const std::string& text, char* to, std::size_t room)
@@ -103,7 +147,7 @@ extern "C" int godwit_engine_policy(int stage, const unsigned char* bytes, std::
         const CTransaction tx{std::move(parsed)};
         if (stage != ALONE && count != tx.vin.size()) return FAILED;
         const std::span<const godwit_spent> coins{spent, count};
-        const std::optional<Refusal> refusal{stage == ALONE ? alone(tx) : stage == INPUTS ? inputs(tx, coins) : scripts(tx, coins)};
+        const std::optional<Refusal> refusal{judge(stage, tx, coins)};
         if (!refusal) return HOLDS;
         put(refusal->reason, reason, room);
         put(refusal->details, details, room);

@@ -37,10 +37,10 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Why a transaction is not relayed, in Core's words.
+/// Why a transaction is not relayed, or what rule of messages it breaks, in Core's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRefusal {
-    /// As in `reject-reason`.
+    /// As in `reject-reason`; of messages, the broken rule alone.
     pub reason: String,
     /// What Core adds to it; may be empty.
     pub details: String,
@@ -56,6 +56,12 @@ pub enum PolicyStage {
     Inputs,
     /// The scripts, with all standard flags.
     Scripts,
+    /// The scripts, with the flags of BIP322's required rules: consensus, and `LOW_S`, `STRICTENC`,
+    /// `NULLFAIL`, `MINIMALDATA`, `CLEANSTACK`, `MINIMALIF` and `CONST_SCRIPTCODE`.
+    MessageRequired,
+    /// The same, and what consensus leaves to later rules: reserved NOPs, unknown witness and leaf versions,
+    /// opcodes that succeed, keys of an unknown kind.
+    MessageUpgradable,
 }
 
 /// Whether Core's rules of one stage hold for a transaction. `spent` are the outputs that it spends, one for
@@ -90,6 +96,8 @@ pub fn check_policy(
                 PolicyStage::Alone => 0,
                 PolicyStage::Inputs => 1,
                 PolicyStage::Scripts => 2,
+                PolicyStage::MessageRequired => 3,
+                PolicyStage::MessageUpgradable => 4,
             },
             tx_bytes.as_ptr(),
             tx_bytes.len(),

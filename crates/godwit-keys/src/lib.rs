@@ -13,6 +13,7 @@
 mod accounts;
 mod addresses;
 mod base58;
+mod bip322;
 mod core_wallet;
 mod descriptors;
 mod entry;
@@ -56,6 +57,7 @@ pub use extended_key::ExtendedPrivateKey;
 pub use kdf::{KdfError, KdfParameters};
 pub use key_file::{KeyFileError, MAX_KEY_FILE};
 pub use mnemonic::Mnemonic;
+pub use nfkd::normalizes_for_good;
 pub use private_key::PrivateKey;
 pub use store::{FileAction, KeyStore, StoreError};
 pub use stored_key::StoredKey;

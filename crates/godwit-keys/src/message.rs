@@ -6,27 +6,28 @@
 //! Sources: BIP322; Bitcoin Core, `common/signmessage.cpp`.
 
 mod error;
+mod request;
 mod verify;
 
-use bitcoin::absolute::LockTime;
 use bitcoin::consensus::encode;
-use bitcoin::hashes::{Hash, HashEngine, sha256};
-use bitcoin::opcodes::all::OP_RETURN;
-use bitcoin::script::{Builder, PushBytesBuf};
+use bitcoin::hashes::Hash;
 use bitcoin::sign_message::{MessageSignature, signed_msg_hash};
-use bitcoin::transaction::Version;
-use bitcoin::{
-    Amount, NetworkKind, OutPoint, Script, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Witness,
-};
+use bitcoin::{NetworkKind, Script, Transaction};
 use data_encoding::BASE64;
 use miniscript::Descriptor;
 use miniscript::descriptor::{DefiniteDescriptorKey, DescriptorPublicKey};
 use miniscript::psbt::PsbtExt;
 
-use crate::psbt::{Found, OwnScript, Psbt, SignPolicy, SigningKey, look_up_in, source_of};
+use crate::bip322::{to_sign, to_spend};
+use crate::psbt::{
+    Found, OwnScript, Psbt, SignPolicy, SigningKey, look_up_in, message_field, source_of,
+};
 use crate::store::KeyStore;
 
+pub use crate::bip322::{MAX_MESSAGE, message_hash};
+pub use crate::psbt::{MessageRequest, message_of};
 pub use error::MessageError;
+pub use request::{message_psbt, signature_of};
 pub use verify::{MAX_SIGNATURE, MessageClaim, read_signature};
 
 /// How a message is signed.
@@ -56,57 +57,6 @@ const SIMPLE: &str = "smp";
 const FULL: &str = "ful";
 const PROOF_OF_FUNDS: &str = "pof";
 
-/// Tag of the hash of a message (BIP340's way to tag).
-const TAG: &[u8] = b"BIP0322-signed-message";
-
-/// What BIP322 signs of a message.
-pub fn message_hash(message: &[u8]) -> [u8; 32] {
-    let tag = sha256::Hash::hash(TAG).to_byte_array();
-    let mut engine = sha256::Hash::engine();
-    [&tag[..], &tag, message].iter().for_each(|part| engine.input(part));
-    sha256::Hash::from_engine(engine).to_byte_array()
-}
-
-/// The transaction that is said to pay to `script`, and has the message.
-fn to_spend(script: &Script, message: &[u8]) -> Transaction {
-    let hash = PushBytesBuf::from(message_hash(message));
-    let input = TxIn {
-        previous_output: OutPoint::null(),
-        script_sig: Builder::new().push_int(0).push_slice(hash).into_script(),
-        sequence: Sequence::ZERO,
-        witness: Witness::new(),
-    };
-    let output = TxOut { value: Amount::ZERO, script_pubkey: script.to_owned() };
-    Transaction {
-        version: Version(0),
-        lock_time: LockTime::ZERO,
-        input: vec![input],
-        output: vec![output],
-    }
-}
-
-/// The transaction that is signed.
-fn to_sign(to_spend: &Transaction) -> Transaction {
-    let input = TxIn {
-        previous_output: OutPoint { txid: to_spend.compute_txid(), vout: 0 },
-        script_sig: ScriptBuf::new(),
-        sequence: Sequence::ZERO,
-        witness: Witness::new(),
-    };
-    Transaction {
-        version: Version(0),
-        lock_time: LockTime::ZERO,
-        input: vec![input],
-        output: vec![nothing()],
-    }
-}
-
-/// The only output of what is signed.
-fn nothing() -> TxOut {
-    let script_pubkey = Builder::new().push_opcode(OP_RETURN).into_script();
-    TxOut { value: Amount::ZERO, script_pubkey }
-}
-
 /// Signs a message for a script of ours with the keys of a store, in base64.
 ///
 /// # Errors
@@ -119,10 +69,7 @@ pub fn sign_message(
     message: &str,
     format: MessageFormat,
 ) -> Result<String, MessageError> {
-    let descriptor: Descriptor<DescriptorPublicKey> =
-        own.descriptor.parse().map_err(|_| MessageError::NotOurs)?;
-    let descriptor = descriptor.at_derivation_index(own.index.unwrap_or(0));
-    let descriptor = descriptor.map_err(|_| MessageError::NotOurs)?;
+    let descriptor = definite(own)?;
     match format {
         MessageFormat::Legacy => sign_legacy(store, network, &descriptor, message),
         MessageFormat::Simple if !descriptor.script_pubkey().is_witness_program() => {
@@ -138,6 +85,13 @@ pub fn sign_message(
             Ok(format!("{FULL}{}", BASE64.encode(&encode::serialize(&signed))))
         }
     }
+}
+
+fn definite(own: &OwnScript) -> Result<Descriptor<DefiniteDescriptorKey>, MessageError> {
+    let descriptor: Descriptor<DescriptorPublicKey> =
+        own.descriptor.parse().map_err(|_| MessageError::NotOurs)?;
+    let descriptor = descriptor.at_derivation_index(own.index.unwrap_or(0));
+    descriptor.map_err(|_| MessageError::NotOurs)
 }
 
 fn sign_legacy(
@@ -166,16 +120,27 @@ fn signed(
     descriptor: &Descriptor<DefiniteDescriptorKey>,
     message: &str,
 ) -> Result<Transaction, MessageError> {
-    let spend = to_spend(&descriptor.script_pubkey(), message.as_bytes());
-    let mut psbt = bitcoin::Psbt::from_unsigned_tx(to_sign(&spend)).expect("it has no scripts");
-    psbt.inputs[0].witness_utxo = Some(spend.output[0].clone());
-    psbt.inputs[0].non_witness_utxo = Some(spend);
-    psbt.update_input_with_descriptor(0, descriptor).map_err(|_| MessageError::NotOurs)?;
-    let mut psbt = Psbt::decode(&psbt.serialize()).map_err(|_| MessageError::Unfinished)?;
+    let mut psbt = of_descriptor(descriptor, message)?;
     let mut keys = |source: &_, key: &_| look_up_in(store, network, source, key);
     psbt.sign(&mut keys, &SignPolicy::default()).map_err(MessageError::Sign)?;
     psbt.finalize();
     psbt.extract().map_err(|_| MessageError::Unfinished)
+}
+
+/// A message and the descriptor that signs it as a PSBT that nobody has signed.
+fn of_descriptor(
+    descriptor: &Descriptor<DefiniteDescriptorKey>,
+    message: &str,
+) -> Result<Psbt, MessageError> {
+    let spend = to_spend(&descriptor.script_pubkey(), message.as_bytes());
+    let mut psbt = bitcoin::Psbt::from_unsigned_tx(to_sign(&spend)).expect("it has no scripts");
+    psbt.unknown.insert(message_field(), message.as_bytes().to_vec());
+    if descriptor.desc_type().segwit_version().is_some() {
+        psbt.inputs[0].witness_utxo = Some(spend.output[0].clone());
+    }
+    psbt.inputs[0].non_witness_utxo = Some(spend);
+    psbt.update_input_with_descriptor(0, descriptor).map_err(|_| MessageError::NotOurs)?;
+    Psbt::decode(&psbt.serialize()).map_err(|_| MessageError::Unfinished)
 }
 
 #[cfg(test)]

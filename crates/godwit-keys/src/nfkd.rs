@@ -2,8 +2,10 @@
 //!
 //! The iterator of `unicode-normalization` keeps marks in a vector, so only its tables are used here.
 
-use godwit_secret::{LockError, SecretBytes, SecretString, between_steps};
-use unicode_normalization::char::{canonical_combining_class, decompose_compatible};
+use godwit_secret::{LockError, SecretBytes, SecretString, between_steps, run_on_secret_stack};
+use unicode_normalization::char::{
+    canonical_combining_class, decompose_compatible, is_public_assigned,
+};
 
 /// `text` in normal form KD. Runs on a secret stack.
 pub(crate) fn nfkd(text: &str) -> Result<SecretString, LockError> {
@@ -25,6 +27,25 @@ pub(crate) fn nfkd(text: &str) -> Result<SecretString, LockError> {
         points.as_chunks().0.iter().try_for_each(|point| normal.push(character(point)))
     })?;
     Ok(normal)
+}
+
+/// Whether every later version of Unicode normalises a passphrase as this one does: it has no character that
+/// is not assigned yet, which may be given parts or a class (Unicode's "Normalization Stability" holds for
+/// the others). Private characters never get any.
+///
+/// # Errors
+///
+/// If there is no memory to look at it in.
+pub fn normalizes_for_good(passphrase: &SecretString) -> Result<bool, LockError> {
+    run_on_secret_stack(|| passphrase.expose_secret(|text| text.chars().all(is_settled)))
+}
+
+fn is_settled(character: char) -> bool {
+    let private = matches!(
+        character,
+        '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{ffffd}' | '\u{100000}'..='\u{10fffd}'
+    );
+    private || is_public_assigned(character)
 }
 
 /// Brings marks that follow one another into the order of their classes; those of one class stay in

@@ -22,6 +22,7 @@ mod finalize;
 mod keys_of_input;
 mod limits;
 mod lookup;
+mod message;
 mod ours;
 mod outputs;
 mod own_scripts;
@@ -33,11 +34,13 @@ mod signatures;
 mod spent;
 pub mod text;
 mod version2;
+#[cfg(test)]
+mod work;
 
 use std::collections::HashSet;
 
-use bitcoin::Transaction;
 use bitcoin::psbt::Input;
+use bitcoin::{OutPoint, Transaction, TxOut};
 
 pub(crate) use cosigners::source_of;
 pub use cosigners::{KeyStanding, Standing, standings};
@@ -50,6 +53,8 @@ pub use limits::{
     MAX_INPUTS, MAX_OUTPUTS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_SIGNATURES,
 };
 pub use lookup::{Found, KeyLookup, look_up_in};
+pub(crate) use message::message_field;
+pub use message::{MessageRequest, message_of};
 pub use ours::Ours;
 pub use outputs::OutputObjection;
 pub use own_scripts::{Branch, MAX_OWN_INDEX, OwnScript, OwnScripts, SEARCHED};
@@ -61,6 +66,7 @@ pub use sign::{SignError, SignPolicy, Signed};
 pub use spent::{InputObjection, SpendKind, Spent};
 
 use pairs::{Maps, Pairs};
+use spent::{KnownOutput, spent_output};
 use version2::Version2;
 
 /// A partially signed transaction of version 0 or 2. Unknown and proprietary fields are kept.
@@ -73,6 +79,8 @@ pub struct Psbt {
     /// `PSBT_OUT_TAP_TREE` of each output as it was written: `bitcoin` writes the leaves of the same
     /// tree in another order.
     tap_trees: Vec<Option<Vec<u8>>>,
+    /// What each input spends. Nothing changes the fields that say so.
+    spent: Vec<KnownOutput>,
 }
 
 /// `PSBT_OUT_TAP_TREE` (BIP371).
@@ -87,17 +95,18 @@ impl Psbt {
     /// as it was.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let maps = Maps::decode(bytes)?;
-        Self::from_maps(maps)
+        Self::from_maps(maps, &[])
     }
 
-    fn from_maps(maps: Maps) -> Result<Self, FormatError> {
+    /// What is the same in one of `copies` is not hashed again.
+    fn from_maps(maps: Maps, copies: &[Psbt]) -> Result<Self, FormatError> {
         fields::check(&maps)?;
         let (version0, version2) = version2::split(maps.clone())?;
         let fields = bitcoin::Psbt::deserialize(&version0.encode())?;
-        check_previous_outputs(&fields)?;
+        let spent = spent_outputs(&fields, copies)?;
         let tap_tree = |pairs: &Pairs| pairs.get(&[OUTPUT_TAP_TREE][..]).cloned();
         let tap_trees = maps.outputs.iter().map(tap_tree).collect();
-        let psbt = Psbt { fields, version2, tap_trees };
+        let psbt = Psbt { fields, version2, tap_trees, spent };
         match psbt.to_maps().first_difference(&maps) {
             Some((place, key)) => Err(FormatError::NotPreserved { place, key }),
             None => Ok(psbt),
@@ -144,27 +153,46 @@ impl Psbt {
         &self.fields.unsigned_tx
     }
 
+    /// What another PSBT's input spends, if the same one of this one says the same of it.
+    fn known_of(&self, index: usize, input: &Input, outpoint: OutPoint) -> Option<KnownOutput> {
+        let ours = self.fields.inputs.get(index)?;
+        let same = self.fields.unsigned_tx.input[index].previous_output == outpoint
+            && ours.witness_utxo == input.witness_utxo
+            && ours.non_witness_utxo == input.non_witness_utxo;
+        same.then(|| self.spent[index].clone())
+    }
+
+    /// The output that an input spends, where it is known and nothing contradicts it.
+    fn spent_output_of(&self, input: usize) -> Option<&TxOut> {
+        self.spent.get(input)?.as_ref().ok().map(|(output, _)| output)
+    }
+
     /// The fields of each input.
     pub fn inputs(&self) -> &[Input] {
         &self.fields.inputs
     }
 }
 
-/// No output is spent twice, and previous transactions are those that the inputs name.
-fn check_previous_outputs(fields: &bitcoin::Psbt) -> Result<(), FormatError> {
+/// What each input spends. No output is spent twice, and previous transactions are those that the inputs
+/// name.
+fn spent_outputs(fields: &bitcoin::Psbt, copies: &[Psbt]) -> Result<Vec<KnownOutput>, FormatError> {
     let mut outpoints = HashSet::new();
+    let mut outputs = Vec::with_capacity(fields.inputs.len());
     for (index, (input, tx_in)) in fields.inputs.iter().zip(&fields.unsigned_tx.input).enumerate() {
-        if !outpoints.insert(tx_in.previous_output) {
+        let outpoint = tx_in.previous_output;
+        if !outpoints.insert(outpoint) {
             return Err(FormatError::DuplicateInput(index));
         }
-        let spent = spent::spent_output(input, tx_in.previous_output);
-        if let Err(objection) = spent
+        let known = copies.iter().find_map(|copy| copy.known_of(index, input, outpoint));
+        let known = known.unwrap_or_else(|| spent_output(input, outpoint));
+        if let Err(objection) = known
             && objection.is_about_previous_transaction()
         {
             return Err(FormatError::Contradiction(index, objection));
         }
+        outputs.push(known);
     }
-    Ok(())
+    Ok(outputs)
 }
 
 #[cfg(test)]

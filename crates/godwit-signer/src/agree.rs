@@ -8,8 +8,8 @@ use godwit_secret::process_stats;
 use crate::keys::terminal::Terminal;
 use disagreement::Disagreement;
 
-/// The word that agrees at a terminal.
-const YES: &str = "yes";
+/// Digits of the number that agrees at a terminal.
+const WORD: usize = 4;
 
 /// A hash of what is agreed to. `tag` says what that is, so that the hash means nothing else.
 pub(crate) fn token(tag: &str, parts: &[&[u8]]) -> String {
@@ -33,6 +33,14 @@ pub(crate) fn with_state_of_memory(shown: &str) -> String {
     format!("{shown}{warning}")
 }
 
+/// What agrees at a terminal: nobody knows it before the question has been written there, so that nothing
+/// that was typed, or was on its way, while a long text was still being shown answers it.
+fn word(shown: &str, question: &str) -> String {
+    let mut word = token("godwit/question", &[shown.as_bytes(), question.as_bytes()]);
+    word.truncate(WORD);
+    word
+}
+
 /// Whether the user agrees to what is `shown`: by what was given with `-yes`, or else at the terminal, which
 /// shows it too, wherever standard error goes.
 pub(crate) fn ask(
@@ -53,8 +61,9 @@ pub(crate) fn ask(
             None => Err(Disagreement::NobodyToAsk),
         };
     };
-    let answer = terminal.answer(&format!("{shown}\n{question} Type {YES} and Enter: "));
-    match answer.map_err(|_| Disagreement::NobodyToAsk)? == YES {
+    let word = word(shown, question);
+    let answer = terminal.answer(shown, &format!("{question} Type {word} and Enter: "));
+    match answer.map_err(|_| Disagreement::NobodyToAsk)? == word {
         true => Ok(()),
         false => Err(Disagreement::No),
     }
@@ -77,6 +86,9 @@ mod tests {
         ] {
             assert_ne!(token(tag, parts), base, "{tag} {parts:?}");
         }
+        let words = [("a", "?"), ("b", "?"), ("a", "!")].map(|(shown, asked)| word(shown, asked));
+        assert!(words.iter().all(|word| word.len() == WORD));
+        assert!(words[0] != words[1] && words[0] != words[2], "{words:?}");
         assert_eq!(ask("", "?", Some(&base), &base), Ok(()));
         assert_eq!(ask("", "?", Some(&base[1..]), &base), Err(Disagreement::Other));
     }

@@ -186,7 +186,7 @@ fn export(file: &KeyFile<'_>, id: KeyId) -> Result<Exit, KeysFailure> {
 fn change_passphrase(file: &KeyFile<'_>, new: Option<Descriptor>) -> Result<Exit, KeysFailure> {
     let session = Session::begin(file, [new])?;
     let mut store = session.open_to_change()?;
-    let new = session.input.new_passphrase(new, "New passphrase")?;
+    let new = session.input.file_passphrase(new, "New passphrase")?;
     let usual = store.kdf_parameters().at_least_recommended();
     store.change_passphrase(&new, file.cost().of(usual))?;
     file.written(&store);

@@ -9,3 +9,4 @@ pub mod options;
 mod psbt;
 pub mod residue_check;
 pub mod run;
+mod signed_message;

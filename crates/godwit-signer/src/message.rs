@@ -7,27 +7,23 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use bitcoin::address::NetworkUnchecked;
-use bitcoin::consensus::encode;
 use bitcoin::hashes::Hash;
 use bitcoin::sign_message::signed_msg_hash;
-use bitcoin::{Address, ScriptBuf, Transaction, TxOut};
-use godwit_engine::{PreparedTx, SpentOutput};
+use bitcoin::{Address, ScriptBuf};
 use godwit_keys::message::{
-    MessageClaim, MessageError, MessageFormat, message_hash, read_signature, sign_message,
+    MAX_MESSAGE, MessageClaim, MessageFormat, message_hash, message_psbt, read_signature,
+    sign_message,
 };
 use godwit_keys::psbt::{Branch, OwnScript, OwnScripts};
 use godwit_keys::{KeyStore, StoreError};
-use godwit_primitives::ScriptFlags;
 use godwit_program::{Exit, print_text};
 
 pub(crate) use failure::MessageFailure;
 
 use crate::network::bitcoin_network;
 use crate::options::{Config, MessageAction, MessageOptions};
-use crate::{agree, keys};
-
-/// Longest message, in bytes: more than a person reads.
-const MAX_MESSAGE: usize = 64 << 10;
+use crate::signed_message::{self, hash, which};
+use crate::{agree, keys, psbt};
 
 /// The operand that stands for standard input.
 const STANDARD_INPUT: &str = "-";
@@ -48,6 +44,14 @@ pub(crate) fn run(config: &Config, options: &MessageOptions) -> Result<Exit, Mes
             ))?)
         }
         MessageAction::Sign => sign(config, options, script, &message),
+        MessageAction::Psbt { out } => {
+            psbt::check_out(out.as_deref()).map_err(MessageFailure::Psbt)?;
+            let store = keys::open(config, &options.key_file)?;
+            let own = own(config, &store, &script)?;
+            drop(store);
+            let made = message_psbt(&own, &message).map_err(MessageFailure::Message)?;
+            psbt::write_psbt(&made, out.as_deref()).map_err(MessageFailure::Psbt)
+        }
     }
 }
 
@@ -76,6 +80,13 @@ fn read(path: &Path) -> Result<String, MessageFailure> {
     String::from_utf8(bytes).map_err(|_| MessageFailure::NotText)
 }
 
+/// By what the script of an address is ours.
+fn own(config: &Config, store: &KeyStore, script: &ScriptBuf) -> Result<OwnScript, MessageFailure> {
+    let scripts = OwnScripts::of(store, bitcoin_network(config.network).into());
+    let own = scripts.map_err(StoreError::from)?.search(script);
+    own.ok_or(MessageFailure::NotOurs)
+}
+
 /// What a user is shown of a message before it is signed.
 struct Seen {
     text: String,
@@ -93,10 +104,7 @@ impl Seen {
         script: ScriptBuf,
         message: &str,
     ) -> Result<Self, MessageFailure> {
-        let network = bitcoin_network(config.network);
-        let scripts = OwnScripts::of(store, network.into());
-        let own = scripts.map_err(StoreError::from)?.search(&script);
-        let own = own.ok_or(MessageFailure::NotOurs)?;
+        let own = own(config, store, &script)?;
         let format = options.format.unwrap_or(MessageFormat::usual_of(&script));
         let branch = match own.branch() {
             Branch::Receive => ", to receive",
@@ -104,26 +112,20 @@ impl Seen {
             Branch::Other => "",
         };
         let index = own.index.map_or(String::new(), |index| format!(", index {index}"));
-        let which = format!(
-            "message of {} bytes in {} lines by {}, {}",
-            message.len(),
-            message.split('\n').count(),
-            options.address,
-            match format {
-                MessageFormat::Legacy => {
-                    let digest = signed_msg_hash(message);
-                    hash("as Core's signmessage", digest.as_byte_array())
-                }
-                MessageFormat::Simple => hash("BIP322, simple", &message_hash(message.as_bytes())),
-                MessageFormat::Full => hash("BIP322, full", &message_hash(message.as_bytes())),
-            },
-        );
+        let hash_of = match format {
+            MessageFormat::Legacy => {
+                hash("as Core's signmessage", signed_msg_hash(message).as_byte_array())
+            }
+            MessageFormat::Simple => hash("BIP322, simple", &message_hash(message.as_bytes())),
+            MessageFormat::Full => hash("BIP322, full", &message_hash(message.as_bytes())),
+        };
+        let which = which(message, &options.address, &hash_of);
         let text = format!(
             "{which}\n  ours by entry {}, descriptor {}{branch}{index}: {}{}",
             own.entry,
             own.place,
             own.descriptor,
-            lines(message),
+            signed_message::lines(message),
         );
         Ok(Self { text, question: format!("Sign this {which}?"), own, format })
     }
@@ -133,49 +135,6 @@ impl Seen {
         let parts = [options.address.as_bytes(), message.as_bytes(), self.text.as_bytes()];
         agree::token("godwit/message sign", &parts)
     }
-}
-
-fn hash(format: &str, digest: &[u8; 32]) -> String {
-    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{format}, hash {digits}")
-}
-
-/// Where a line of a message is broken, so that a terminal breaks none by itself: what it would put at the
-/// left edge could look like another part of what is shown. In columns, of which other letters than ASCII's
-/// may take two.
-const WIDTH: usize = 72;
-
-/// The lines of a message behind a bar, and what is too long for one behind a plus. No two messages are shown
-/// alike.
-fn lines(message: &str) -> String {
-    let mut text = String::new();
-    for line in message.split('\n') {
-        text += "\n  | ";
-        let mut width = 0;
-        for character in line.chars() {
-            let part: String = shown(character).collect();
-            let columns: usize = part.chars().map(|part| if part.is_ascii() { 1 } else { 2 }).sum();
-            width += columns;
-            if width > WIDTH {
-                text += "\n  + ";
-                width = columns;
-            }
-            text += &part;
-        }
-    }
-    text
-}
-
-/// A character as it is, or its number: what moves the cursor or hides what stands beside it is no text. A
-/// backslash has its number too, so that no text looks like a number.
-fn shown(character: char) -> impl Iterator<Item = char> {
-    let plain = !character.is_control() && character.escape_debug().count() == 1
-        || matches!(character, '"' | '\'');
-    let (plain, number) = match plain {
-        true => (Some(character), None),
-        false => (None, Some(character.escape_unicode())),
-    };
-    plain.into_iter().chain(number.into_iter().flatten())
 }
 
 /// Shows the message where it asks, then signs it if the user agrees.
@@ -201,7 +160,7 @@ fn verify(signature: &str, script: &ScriptBuf, message: &str) -> Result<Exit, Me
     match claim {
         MessageClaim::Verified => {}
         MessageClaim::Transaction(transaction, spent) => {
-            check(&transaction, &spent)?;
+            signed_message::check(&transaction, &spent).map_err(MessageFailure::Message)?;
             let time = transaction.lock_time.to_consensus_u32();
             let age = transaction.input[0].sequence.0;
             if (time, age) != (0, 0) {
@@ -213,15 +172,3 @@ fn verify(signature: &str, script: &ScriptBuf, message: &str) -> Result<Exit, Me
     }
     Ok(print_text("valid")?)
 }
-
-/// Core's engine decides.
-fn check(transaction: &Transaction, spent: &TxOut) -> Result<(), MessageFailure> {
-    let bytes = encode::serialize(transaction);
-    let outputs = [SpentOutput { value: 0, script_pubkey: spent.script_pubkey.as_bytes() }];
-    let wrong = |_| MessageFailure::Message(MessageError::Wrong);
-    let prepared = PreparedTx::new(&bytes, outputs.into_iter()).map_err(wrong)?;
-    prepared.verify_input(0, ScriptFlags::ALL).map_err(wrong)
-}
-
-#[cfg(test)]
-mod tests;

@@ -23,7 +23,7 @@ pub use keys::{
     NewWords, ResidueCheckOptions,
 };
 pub use message::{MessageAction, MessageOptions};
-pub use psbt::{NodeOptions, PsbtAction, PsbtOptions};
+pub use psbt::{NamedOutput, NodeOptions, PsbtAction, PsbtOptions};
 
 use draft::Draft;
 use table::{CommandName, Signer};
@@ -146,6 +146,10 @@ fn of_name(
         CommandName::PsbtExtract => psbt(draft, PsbtAction::Extract, operands),
         CommandName::MessageInspect => message(draft, MessageAction::Inspect, operands)?,
         CommandName::MessageSign => message(draft, MessageAction::Sign, operands)?,
+        CommandName::MessagePsbt => {
+            let out = draft.psbt.out.clone();
+            message(draft, MessageAction::Psbt { out }, operands)?
+        }
         CommandName::MessageVerify => {
             let signature = text(&operands.remove(1), "SIGNATURE")?;
             message(draft, MessageAction::Verify { signature }, operands)?
@@ -191,8 +195,8 @@ fn psbt(draft: Draft, action: PsbtAction, files: Vec<PathBuf>) -> Command {
         foreign_inputs: draft.psbt.foreign_inputs.unwrap_or(false),
         any_inputs: draft.psbt.any_inputs.unwrap_or(false),
         unproven_amounts: draft.psbt.unproven_amounts.unwrap_or(false),
-        any_outputs: draft.psbt.any_outputs.unwrap_or(false),
-        any_index: draft.psbt.any_index.unwrap_or(false),
+        any_outputs: draft.psbt.any_outputs,
+        any_index: draft.psbt.any_index,
         node: draft.psbt.node,
         yes: draft.yes,
     })

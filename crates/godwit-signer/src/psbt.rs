@@ -11,8 +11,9 @@ mod verify;
 
 use bitcoin::bip32::KeySource;
 use bitcoin::consensus::encode::serialize_hex;
-use bitcoin::{Amount, FeeRate};
+use bitcoin::{Address, Amount, FeeRate, ScriptBuf, TxOut};
 use godwit_keys::KeyStore;
+use godwit_keys::message::{message_of, signature_of};
 use godwit_keys::psbt::{
     DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE, DEFAULT_MAX_FEE_SHARE, Fee, FeeLimits, FeeObjection,
     Finished, Found, Ours, OwnScripts, Psbt, Sighash, SignError, SignPolicy, Signed, SigningKey,
@@ -21,10 +22,11 @@ use godwit_keys::psbt::{
 use godwit_program::{Exit, print_text};
 
 pub(crate) use failure::PsbtFailure;
+pub(crate) use files::{check_out, write_psbt};
 
 use crate::network::bitcoin_network;
-use crate::options::{Config, PsbtAction, PsbtOptions};
-use crate::{agree, keys};
+use crate::options::{Config, NamedOutput, PsbtAction, PsbtOptions};
+use crate::{agree, keys, signed_message};
 use node::Coins;
 use show::Known;
 
@@ -43,7 +45,13 @@ pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, PsbtFa
         PsbtAction::Inspect => {
             let review = first.review(&mut |_, _| Ok(false)).expect("no key is looked up");
             let coins = coins(config, options, first)?;
-            Ok(print_text(&with_coins(show::review(&review, network, None), coins.as_ref()))?)
+            let text = match of_message(first, network) {
+                Some((which, lines)) => {
+                    show::message(&format!("{which}{lines}"), &review, network, None)
+                }
+                None => show::review(&review, network, None),
+            };
+            Ok(print_text(&with_coins(text, coins.as_ref()))?)
         }
         PsbtAction::Sign => sign(config, options, first.clone(), network),
         PsbtAction::Combine => {
@@ -70,6 +78,13 @@ fn inspect_with_keys(
     Ok(print_text(&format!("{}\nto sign exactly this: psbt sign -yes={token}", seen.text))?)
 }
 
+/// Which message a PSBT signs, and its lines, if it is one of a message.
+fn of_message(psbt: &Psbt, network: bitcoin::Network) -> Option<(String, String)> {
+    let request = message_of(psbt)?;
+    let address = Address::from_script(&request.script, network).ok();
+    Some(signed_message::of_psbt(&request.message, address.as_ref()))
+}
+
 /// What a node says of the coins, if one is to be asked.
 fn coins(
     config: &Config,
@@ -92,6 +107,7 @@ fn with_coins(mut text: String, coins: Option<&Coins>) -> String {
 /// What a user is shown of a PSBT before it is signed.
 struct Seen {
     text: String,
+    question: String,
     ours: Ours,
     fee: Result<Fee, FeeObjection>,
 }
@@ -128,13 +144,20 @@ impl Seen {
         let mut scripts = scripts.map_err(|error| PsbtFailure::Sign(error.into()))?;
         let ours = Ours::of(&review, &mut scripts);
         let known = Known { ours: &ours, unfitting: &unfitting };
-        let mut text = show::review(&review, network, Some(&known));
+        let (mut text, question) = match of_message(psbt, network) {
+            Some((which, lines)) => {
+                let message = format!("{which}{lines}");
+                let text = show::message(&message, &review, network, Some(&known));
+                (text, format!("Sign this {which}?"))
+            }
+            None => (show::review(&review, network, Some(&known)), "Sign this?".to_owned()),
+        };
         for key in misplaced {
             text += &format!(
                 "\nwarning: {key} has the fingerprint of a key of ours, but does not come from it"
             );
         }
-        Ok(Self { text: with_coins(text, coins), ours, fee: review.fee })
+        Ok(Self { text: with_coins(text, coins), question, ours, fee: review.fee })
     }
 }
 
@@ -145,6 +168,8 @@ fn sign(
     mut psbt: Psbt,
     network: bitcoin::Network,
 ) -> Result<Exit, PsbtFailure> {
+    let any_outputs = named(&options.any_outputs, &psbt, network)?;
+    let any_index = named(&options.any_index, &psbt, network)?;
     let coins = coins(config, options, &psbt)?;
     let store = keys::open(config, &options.key_file)?;
     let seen = Seen::of(&psbt, &store, coins.as_ref(), network)?;
@@ -154,8 +179,8 @@ fn sign(
         foreign_inputs: options.foreign_inputs,
         any_inputs: options.any_inputs,
         unproven_amounts: options.unproven_amounts,
-        any_outputs: options.any_outputs,
-        any_index: options.any_index,
+        any_outputs: &any_outputs,
+        any_index: &any_index,
         fee_share: fee_share(options),
     };
     let mut is_ours =
@@ -175,7 +200,7 @@ fn sign(
     }
     agree::ask(
         &agree::with_state_of_memory(&seen.text),
-        "Sign this?",
+        &seen.question,
         options.yes.as_deref(),
         &seen.token(&psbt),
     )
@@ -186,6 +211,28 @@ fn sign(
         eprintln!("signed input {input} with {} {}, {sighash}", show::path(&key.source), key.key);
     }
     files::write_psbt(&psbt, options.out.as_deref())
+}
+
+/// The scripts of outputs that an option names. One that the PSBT does not pay to was meant for another PSBT,
+/// or mistyped.
+fn named(
+    outputs: &[NamedOutput],
+    psbt: &Psbt,
+    network: bitcoin::Network,
+) -> Result<Vec<ScriptBuf>, PsbtFailure> {
+    let script = |output: &NamedOutput| match output {
+        NamedOutput::Script(script) => Ok::<_, PsbtFailure>(script.clone()),
+        NamedOutput::Address(address) => {
+            let address = address.clone().require_network(network);
+            Ok(address.map_err(|_| PsbtFailure::OtherNetwork)?.script_pubkey())
+        }
+    };
+    let scripts = outputs.iter().map(script).collect::<Result<Vec<_>, _>>()?;
+    let paid = &psbt.unsigned_transaction().output;
+    match scripts.iter().all(|script| paid.iter().any(|paid| paid.script_pubkey == *script)) {
+        true => Ok(scripts),
+        false => Err(PsbtFailure::NoSuchOutput),
+    }
 }
 
 fn finalize(options: &PsbtOptions, mut psbt: Psbt) -> Result<Exit, PsbtFailure> {
@@ -215,6 +262,12 @@ fn unusual_signature(psbt: &Psbt) -> Option<usize> {
 fn extract(options: &PsbtOptions, psbt: &Psbt) -> Result<Exit, PsbtFailure> {
     let transaction = psbt.extract().map_err(PsbtFailure::Extract)?;
     verify::finished_inputs(psbt)?;
+    if let Some(request) = message_of(psbt) {
+        let spent = TxOut { value: Amount::ZERO, script_pubkey: request.script.clone() };
+        signed_message::check(&transaction, &spent).map_err(PsbtFailure::Message)?;
+        let signature = signature_of(&request, &transaction);
+        return files::write_text(&signature, options.out.as_deref());
+    }
     let fee = psbt.fee().map_err(PsbtFailure::Fee)?;
     fee.check(&fee_limits(options)).map_err(PsbtFailure::Fee)?;
     // Nothing tells any more which inputs are ours.

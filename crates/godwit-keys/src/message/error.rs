@@ -19,6 +19,8 @@ pub enum MessageError {
     Format,
     /// It takes more signatures than ours, or a script that is not satisfied without locks or preimages.
     Unfinished,
+    /// A message is longer than [`MAX_MESSAGE`](super::MAX_MESSAGE).
+    MessageTooLong,
     /// A signature is longer than [`MAX_SIGNATURE`](super::MAX_SIGNATURE).
     TooLong,
     /// It is not base64, or not what base64 of a signature decodes to.
@@ -30,6 +32,11 @@ pub enum MessageError {
     /// BIP322 calls it inconclusive: a proof of funds, whose coins cannot be looked up, or a version that
     /// no rule says anything of.
     Inconclusive(&'static str),
+    /// It is valid by consensus, and breaks a rule that BIP322 requires. In Core's words.
+    Rule(String),
+    /// It is valid by consensus, and uses what is left to later rules, so that BIP322 calls it inconclusive.
+    /// In Core's words.
+    LaterRule(String),
     /// It is by another key, or of another message.
     Wrong,
 }
@@ -42,8 +49,10 @@ impl fmt::Display for MessageError {
             Self::NotOurs => "no key of the key file is that of the address",
             Self::Format => "the format is none of this kind of address",
             Self::Unfinished => {
-                "the keys of the key file alone do not satisfy the script of the address"
+                "the keys of the key file alone do not satisfy the script of the address; message psbt makes \
+                 what can be passed on to cosigners"
             }
+            Self::MessageTooLong => "the message is too long",
             Self::TooLong => "the signature is too long",
             Self::Encoding => "it is no signature of a message in base64",
             Self::OtherTransaction => {
@@ -51,6 +60,8 @@ impl fmt::Display for MessageError {
             }
             Self::Signature => "a signature in it is not of the type or form that BIP322 asks for",
             Self::Inconclusive(why) => return write!(f, "nothing can be told: {why}"),
+            Self::Rule(why) => return write!(f, "it breaks a rule of BIP322: {why}"),
+            Self::LaterRule(why) => return write!(f, "nothing can be told: {why}"),
             Self::Wrong => "it is by another key, or of another message",
         })
     }

@@ -1,11 +1,14 @@
-use bitcoin::Address;
 use bitcoin::address::NetworkUnchecked;
-use godwit_engine::{PreparedTx, SpentOutput};
+use bitcoin::hashes::sha256;
+use bitcoin::transaction::Version;
+use bitcoin::{Address, Amount, ScriptBuf, Sequence, Witness};
+use godwit_engine::{PolicyStage, PreparedTx, SpentOutput, check_policy};
 use godwit_primitives::ScriptFlags;
 use godwit_secret::{SecretSlice, SecretString};
 
 use super::*;
 use crate::accounts::single_descriptors;
+use crate::bip322::nothing;
 use crate::entry::{Entry, EntryDescriptor};
 use crate::kdf::KdfParameters;
 use crate::psbt::OwnScripts;
@@ -125,13 +128,15 @@ fn verified(text: &str, script: &Script, message: &str) -> Result<(u32, u32), Me
             let outputs = [SpentOutput { value: 0, script_pubkey: spent.script_pubkey.as_bytes() }];
             let bytes = encode::serialize(&*transaction);
             let prepared = PreparedTx::new(&bytes, outputs.into_iter()).expect("it is whole");
-            match prepared.verify_input(0, ScriptFlags::ALL) {
-                Ok(()) => {
-                    let time = transaction.lock_time.to_consensus_u32();
-                    Ok((time, transaction.input[0].sequence.0))
-                }
-                Err(_) => Err(MessageError::Wrong),
-            }
+            prepared.verify_input(0, ScriptFlags::ALL).map_err(|_| MessageError::Wrong)?;
+            let outputs = [SpentOutput { value: 0, script_pubkey: spent.script_pubkey.as_bytes() }];
+            let held = |stage| check_policy(stage, &bytes, &outputs).expect("it is whole");
+            held(PolicyStage::MessageRequired)
+                .map_err(|refusal| MessageError::Rule(refusal.reason))?;
+            held(PolicyStage::MessageUpgradable)
+                .map_err(|refusal| MessageError::LaterRule(refusal.reason))?;
+            let time = transaction.lock_time.to_consensus_u32();
+            Ok((time, transaction.input[0].sequence.0))
         }
     }
 }
@@ -289,11 +294,121 @@ fn what_anybody_can_spend_is_no_signature() {
         assert!(matches!(told, Err(MessageError::Inconclusive(_))), "{told:?}");
     }
     assert_eq!(by_leaf(&even, &[&[1; 64]]), Err(MessageError::Wrong), "it is no signature");
+    // In a leaf too, what BIP322 forbids makes it invalid.
+    assert!(matches!(by_leaf(&[0xab, 0x51], &[]), Err(MessageError::Rule(_))));
     for code in 0..=255 {
         use bitcoin::opcodes::{Class, ClassifyContext};
         let class = bitcoin::Opcode::from(code).classify(ClassifyContext::TapScript);
         assert_eq!(verify::succeeds(code), class == Class::SuccessOp, "{code}");
     }
+}
+
+/// How BIP322 judges a signature of "rules" that is this.
+fn judged(
+    script: &Script,
+    script_sig: ScriptBuf,
+    witness: &[&[u8]],
+) -> Result<(u32, u32), MessageError> {
+    let mut transaction = to_sign(&to_spend(script, b"rules"));
+    transaction.input[0].script_sig = script_sig;
+    transaction.input[0].witness = Witness::from_slice(witness);
+    let text = format!("ful{}", BASE64.encode(&encode::serialize(&transaction)));
+    verified(&text, script, "rules")
+}
+
+/// What consensus lets pass, with its code in Core's engine: the required rules make a signature invalid, the
+/// upgradable ones inconclusive.
+#[test]
+fn required_and_upgradable_rules_of_bip322_are_held() {
+    use bitcoin::script::{Builder, PushBytesBuf};
+    let push = |bytes: &[u8]| PushBytesBuf::try_from(bytes.to_vec()).expect("short");
+    let by_witness = |script: &[u8], arguments: &[&[u8]]| {
+        let parts = [arguments, &[script]].concat();
+        judged(&Script::from_bytes(script).to_p2wsh(), ScriptBuf::new(), &parts)
+    };
+    let by_redeem = |script: &[u8], arguments: &[u8]| {
+        let builder = Builder::from(arguments.to_vec()).push_slice(push(script));
+        judged(&Script::from_bytes(script).to_p2sh(), builder.into_script(), &[])
+    };
+    let key = [&[0x21, 2][..], &[0x79; 32]].concat();
+    let rule = |told: &Result<_, _>| matches!(told, Err(MessageError::Rule(_)));
+    let later = |told: &Result<_, _>| matches!(told, Err(MessageError::LaterRule(_)));
+    // IF 1 ELSE 1 ENDIF (MINIMALIF); `2` for a truth.
+    let condition = [0x63, 0x51, 0x67, 0x51, 0x68];
+    assert_eq!(by_witness(&condition, &[&[1]]), Ok((0, 0)));
+    assert_eq!(by_witness(&condition, &[&[]]), Ok((0, 0)));
+    assert!(rule(&by_witness(&condition, &[&[2]])));
+    // A number that is pushed as data (MINIMALDATA), in script and in input.
+    assert_eq!(by_redeem(&[0x51, 0x87], &[0x51]), Ok((0, 0)));
+    assert!(rule(&by_redeem(&[0x51, 0x87], &[1, 1])));
+    assert!(rule(&by_witness(&[1, 1], &[])));
+    // What is left beside the answer (CLEANSTACK); consensus asks it of witnesses alone.
+    assert!(rule(&by_redeem(&[0x51], &[0x51])));
+    // A signature that fails and is not empty (NULLFAIL): key CHECKSIG NOT.
+    let refuted = [&key[..], &[0xac, 0x91]].concat();
+    let der = "3006020101020101";
+    let wrong = [&hex::decode(der).expect("hex")[..], &[1]].concat();
+    assert_eq!(by_witness(&refuted, &[&[]]), Ok((0, 0)));
+    assert!(rule(&by_witness(&refuted, &[&wrong])));
+    // The same of a legacy script, whose signature is in it (FindAndDelete, CONST_SCRIPTCODE).
+    let found = [&[9][..], &wrong, &key, &[0xac, 0x91]].concat();
+    assert!(rule(&by_redeem(&found, &[])));
+    // OP_CODESEPARATOR: in legacy scripts and in witnesses.
+    assert!(rule(&by_redeem(&[0xab, 0x51], &[])));
+    assert!(rule(&by_witness(&[0xab, 0x51], &[])));
+    assert!(rule(&by_witness(&[0x51, 0x63, 0x51, 0x67, 0xab, 0x51, 0x68], &[])), "not executed");
+    // NOPs that are reserved for upgrades; OP_NOP itself has none.
+    for nop in [0xb0, 0xb3, 0xb9] {
+        assert!(later(&by_witness(&[nop, 0x51], &[])), "{nop}");
+        assert!(later(&by_redeem(&[nop, 0x51], &[])), "{nop}");
+    }
+    assert_eq!(by_witness(&[0x61, 0x51], &[]), Ok((0, 0)));
+    // Both: what is required comes first.
+    assert!(rule(&by_witness(&[0xb0, 1, 1], &[])));
+    // A preimage that begins as a signature does.
+    let preimage = [&[0x30][..], &[6; 31]].concat();
+    let hash = sha256::Hash::hash(&preimage).to_byte_array();
+    let lock = [&[0xa8, 32][..], &hash, &[0x87]].concat();
+    assert_eq!(by_witness(&lock, &[&preimage]), Ok((0, 0)));
+}
+
+/// A signature with a high S, which consensus still takes, is none.
+#[test]
+fn a_signature_in_another_form_is_none() {
+    let (message, address, signature) = VECTORS[9];
+    let script = self::script(address);
+    let bytes = BASE64.decode(signature.as_bytes()).expect("base64");
+    let mut transaction: Transaction = encode::deserialize(&bytes).expect("whole");
+    let mut parts = transaction.input[0].witness.to_vec();
+    let der = parts[0].split_last().expect("a type").1;
+    let low = bitcoin::secp256k1::ecdsa::Signature::from_der(der).expect("a signature");
+    let compact = low.serialize_compact();
+    let mut s = bitcoin::secp256k1::SecretKey::from_slice(&compact[32..]).expect("a number");
+    s = s.negate();
+    let high = [&compact[..32], &s.secret_bytes()].concat();
+    let high = bitcoin::secp256k1::ecdsa::Signature::from_compact(&high).expect("a signature");
+    parts[0] = [&high.serialize_der()[..], &[1]].concat();
+    transaction.input[0].witness = Witness::from_slice(&parts);
+    let text = format!("ful{}", BASE64.encode(&encode::serialize(&transaction)));
+    assert!(matches!(verified(&text, &script, message), Err(MessageError::Rule(_))));
+}
+
+/// Before BIP322 had prefixes, some programs signed for nested addresses as for native ones. (Of the tests of
+/// `btcutil`.)
+#[test]
+fn a_simple_signature_by_a_nested_address_is_one_of_the_time_before_prefixes() {
+    let address = "37qyp7jQAzqb2rCBpMvVtLDuuzKAUCVnJb";
+    let signature = "AkgwRQIhAJFXl+/g7w+UDxvGex2KulmFJshHi02gQZXGRpZ+9bapAiB5Q/ikazTS7FMewqVFil3RLkEErUZ25k6f/xYThoQX\
+                     ogEhAsfxIAMZZEKUPYWI4BruhAQjzFT8FSFSajuFwrDL1Yhy";
+    let script = self::script(address);
+    assert_eq!(verified(signature, &script, ""), Ok((0, 0)));
+    assert_eq!(verified(signature, &script, "another"), Err(MessageError::Wrong));
+    let prefixed = format!("smp{signature}");
+    assert_eq!(verified(&prefixed, &script, ""), Err(MessageError::Format));
+    let other = self::script(VECTORS[12].1);
+    assert_eq!(verified(signature, &other, ""), Err(MessageError::Wrong));
+    // One by a native address is none by the nested one of its key.
+    assert_eq!(verified(&VECTORS[0].2[3..], &script, ""), Err(MessageError::Wrong));
 }
 
 fn secret(plain: &str) -> SecretString {

@@ -4,16 +4,21 @@
 use bitcoin::consensus::encode;
 use bitcoin::hashes::Hash;
 use bitcoin::opcodes::all::{
-    OP_CHECKSIG, OP_CHECKSIGADD, OP_CHECKSIGVERIFY, OP_ELSE, OP_ENDIF, OP_IF, OP_NOTIF,
+    OP_CHECKSIG, OP_CHECKSIGADD, OP_CHECKSIGVERIFY, OP_CODESEPARATOR, OP_ELSE, OP_ENDIF, OP_IF,
+    OP_NOTIF,
 };
-use bitcoin::script::Instruction;
-use bitcoin::secp256k1::{Message, Secp256k1};
+use bitcoin::script::{Builder, Instruction, PushBytesBuf};
+use bitcoin::secp256k1::{Message, Secp256k1, ecdsa};
 use bitcoin::sign_message::{MessageSignature, signed_msg_hash};
 use bitcoin::taproot::LeafVersion;
-use bitcoin::{EcdsaSighashType, Script, Transaction, TxOut, Witness, WitnessVersion, ecdsa};
+use bitcoin::{
+    EcdsaSighashType, Script, ScriptBuf, Transaction, TxOut, WPubkeyHash, WScriptHash, Witness,
+    WitnessVersion,
+};
 use data_encoding::BASE64;
 
-use super::{FULL, MessageError, PROOF_OF_FUNDS, SIMPLE, nothing, to_sign, to_spend};
+use super::{FULL, MessageError, PROOF_OF_FUNDS, SIMPLE};
+use crate::bip322::{nothing, to_sign, to_spend};
 
 /// Longest signature, in characters: base64 of a transaction with the largest witness that is relayed.
 pub const MAX_SIGNATURE: usize = 600_000;
@@ -46,7 +51,7 @@ pub fn read_signature(
     }
     let decode = |text: &str| BASE64.decode(text.as_bytes()).map_err(|_| MessageError::Encoding);
     if let Some(text) = text.strip_prefix(SIMPLE) {
-        return simple(&decode(text)?, script, message);
+        return simple(&decode(text)?, script, message, Nested::Refused);
     }
     if let Some(text) = text.strip_prefix(FULL) {
         return full(&decode(text)?, script, message);
@@ -58,7 +63,7 @@ pub fn read_signature(
     if script.is_p2pkh() && bytes.len() == LEGACY {
         return legacy(&bytes, script, message);
     }
-    match simple(&bytes, script, message) {
+    match simple(&bytes, script, message, Nested::Read) {
         Err(MessageError::Encoding) => full(&bytes, script, message),
         claim => claim,
     }
@@ -74,20 +79,48 @@ fn legacy(bytes: &[u8], script: &Script, message: &str) -> Result<MessageClaim, 
         true => bitcoin::PublicKey::new(public),
         false => bitcoin::PublicKey::new_uncompressed(public),
     };
-    match bitcoin::ScriptBuf::new_p2pkh(&public.pubkey_hash()) == *script {
+    match ScriptBuf::new_p2pkh(&public.pubkey_hash()) == *script {
         true => Ok(MessageClaim::Verified),
         false => Err(MessageError::Wrong),
     }
 }
 
-fn simple(bytes: &[u8], script: &Script, message: &str) -> Result<MessageClaim, MessageError> {
+/// What becomes of simple signatures by nested addresses. BIP322 has none of them since it has prefixes;
+/// before, whoever verified one had to guess the script in the address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nested {
+    Read,
+    Refused,
+}
+
+fn simple(
+    bytes: &[u8],
+    script: &Script,
+    message: &str,
+    nested: Nested,
+) -> Result<MessageClaim, MessageError> {
     let witness: Witness = encode::deserialize(bytes).map_err(|_| MessageError::Encoding)?;
-    if !script.is_witness_program() {
+    let mut transaction = to_sign(&to_spend(script, message.as_bytes()));
+    if script.is_p2sh() && nested == Nested::Read {
+        let redeem = nested_program(&witness, script).ok_or(MessageError::Wrong)?;
+        transaction.input[0].script_sig = Builder::new().push_slice(redeem).into_script();
+    } else if !script.is_witness_program() {
         return Err(MessageError::Format);
     }
-    let mut transaction = to_sign(&to_spend(script, message.as_bytes()));
     transaction.input[0].witness = witness;
     claim(transaction, script)
+}
+
+/// The witness program whose P2SH address has this script, of the last part of its witness: a key, or a
+/// script.
+fn nested_program(witness: &Witness, script: &Script) -> Option<PushBytesBuf> {
+    let last = witness.last()?;
+    let programs = [
+        ScriptBuf::new_p2wpkh(&WPubkeyHash::hash(last)),
+        ScriptBuf::new_p2wsh(&WScriptHash::hash(last)),
+    ];
+    let program = programs.into_iter().find(|program| program.to_p2sh() == *script)?;
+    PushBytesBuf::try_from(program.into_bytes()).ok()
 }
 
 fn full(bytes: &[u8], script: &Script, message: &str) -> Result<MessageClaim, MessageError> {
@@ -124,6 +157,10 @@ fn claim(transaction: Transaction, script: &Script) -> Result<MessageClaim, Mess
             if !all.all(is_no_signature_or_one_of_all) {
                 return Err(MessageError::Signature);
             }
+            let redeem = redeem_script(script, &transaction.input[0].script_sig);
+            if redeem.unwrap_or(script).is_p2wsh() {
+                witness.last().map_or(Ok(()), |last| check_separators(Script::from_bytes(last)))?;
+            }
         }
         Some(WitnessVersion::V1) if script.is_p2tr() => check_taproot(witness)?,
         Some(_) => {
@@ -137,29 +174,36 @@ fn claim(transaction: Transaction, script: &Script) -> Result<MessageClaim, Mess
 /// Whether a P2SH script is spent by a witness program that consensus lets everybody spend: any but one of
 /// version 0.
 fn is_nested_upgrade(script: &Script, script_sig: &Script) -> bool {
-    let redeem = match script_sig.instructions().last() {
-        Some(Ok(Instruction::PushBytes(bytes))) if script.is_p2sh() => bytes.as_bytes(),
-        _ => return false,
-    };
-    let version = Script::from_bytes(redeem).witness_version();
+    let redeem = redeem_script(script, script_sig);
+    let version = redeem.and_then(Script::witness_version);
     version.is_some_and(|version| version != WitnessVersion::V0)
 }
 
-/// First byte of what ECDSA's signatures look like (DER).
-const DER: u8 = 0x30;
-const LONGEST_DER: usize = 73;
-
-/// Whether a part of a witness is no ECDSA signature, or one of everything in its only form.
-fn is_no_signature_or_one_of_all(part: &[u8]) -> bool {
-    if part.first() != Some(&DER) || part.len() > LONGEST_DER || part.len() < 9 {
-        return true;
+/// The script of a P2SH output: what its input pushes last.
+fn redeem_script<'a>(script: &Script, script_sig: &'a Script) -> Option<&'a Script> {
+    match script_sig.instructions().last() {
+        Some(Ok(Instruction::PushBytes(bytes))) if script.is_p2sh() => {
+            Some(Script::from_bytes(bytes.as_bytes()))
+        }
+        _ => None,
     }
-    let Ok(signature) = ecdsa::Signature::from_slice(part) else { return false };
-    let mut low = signature.signature;
-    low.normalize_s();
-    signature.sighash_type == EcdsaSighashType::All
-        && low == signature.signature
-        && signature.to_vec() == part
+}
+
+/// Refuses `OP_CODESEPARATOR` in a script of a witness; in legacy scripts Core's engine does
+/// (`CONST_SCRIPTCODE`).
+fn check_separators(script: &Script) -> Result<(), MessageError> {
+    let mut parts = script.instructions().map_while(Result::ok);
+    match parts.any(|part| part.opcode() == Some(OP_CODESEPARATOR)) {
+        true => Err(MessageError::Rule("OP_CODESEPARATOR in the script of a witness".to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Whether a part of a witness is no ECDSA signature, or one of everything. What is no DER is no signature by
+/// consensus; for the only form of one Core's engine is asked.
+fn is_no_signature_or_one_of_all(part: &[u8]) -> bool {
+    let Some((kind, der)) = part.split_last() else { return true };
+    *kind == EcdsaSighashType::All as u8 || ecdsa::Signature::from_der(der).is_err()
 }
 
 fn check_taproot(witness: &Witness) -> Result<(), MessageError> {
@@ -177,7 +221,9 @@ fn check_taproot(witness: &Witness) -> Result<(), MessageError> {
                 return Err(MessageError::Inconclusive("no rule says anything of such a leaf"));
             }
             let signatures = several - 2;
-            check_leaf(Script::from_bytes(witness.nth(signatures).unwrap_or_default()))?;
+            let leaf = Script::from_bytes(witness.nth(signatures).unwrap_or_default());
+            check_separators(leaf)?;
+            check_leaf(leaf)?;
             signatures
         }
     };

@@ -25,6 +25,22 @@ fn marks_take_their_order() {
     assert_eq!(ours(""), "");
 }
 
+#[test]
+fn characters_that_are_not_assigned_yet_do_not_last() {
+    let lasts = |text: &str| {
+        let text = SecretString::from_plain_and_wipe(&mut text.to_owned()).expect("memory");
+        normalizes_for_good(&text).expect("memory")
+    };
+    for text in ["", "correct horse", "é漢字😄", "ﬁ㍍ Å", "\u{e000}\u{f8ff}\u{10fffd}", "\u{1f}"]
+    {
+        assert!(lasts(text), "{text:?}");
+    }
+    // Beside letters that are, in blocks without any, and what will never be a character.
+    for text in ["\u{378}", "a\u{530}b", "\u{ab70}\u{ab6f}", "\u{c0000}", "\u{ffff}", "\u{fdd0}"] {
+        assert!(!lasts(text), "{text:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

@@ -51,7 +51,7 @@ impl Psbt {
         if len > MAX_PSBT_BYTES {
             return Err(CombineError::Format(FormatError::TooLong(len)));
         }
-        let combined = Psbt::from_maps(maps).map_err(CombineError::Format)?;
+        let combined = Psbt::from_maps(maps, copies).map_err(CombineError::Format)?;
         // Version 2 lets a copy add sequences, but not under signatures that committed to others.
         let transaction = combined.unsigned_transaction();
         let changed = |copy: &Psbt| copy.unsigned_transaction() != transaction;
@@ -65,9 +65,8 @@ impl Psbt {
     fn bad_signatures(&self) -> BadSignatures {
         let mut digests = self.digests();
         let mut bad = BadSignatures::new();
-        let inputs = self.fields.inputs.iter().zip(&self.fields.unsigned_tx.input);
-        for (index, (input, tx_in)) in inputs.enumerate() {
-            let Ok(spent) = signable(input, tx_in.previous_output) else { continue };
+        for (index, input) in self.fields.inputs.iter().enumerate() {
+            let Ok(spent) = signable(input, &self.spent[index]) else { continue };
             for (key, sighash, signature) in signatures(input) {
                 let valid =
                     verify_signature(&mut digests, index, &spent, &key, sighash, &signature);

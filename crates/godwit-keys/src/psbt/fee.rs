@@ -8,7 +8,7 @@ use miniscript::{Descriptor, Legacy, Miniscript, Segwitv0};
 
 use super::Psbt;
 use super::limits::{DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE};
-use super::spent::{SpendKind, Spent, spent_output};
+use super::spent::{KnownOutput, SpendKind, Spent};
 
 /// Highest fee that is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,15 +145,14 @@ impl Psbt {
         let mut inputs = Amount::ZERO;
         let mut weight = transaction.weight();
         let mut has_witness = false;
-        for (index, (input, tx_in)) in self.inputs().iter().zip(&transaction.input).enumerate() {
-            let (output, _) = spent_output(input, tx_in.previous_output)
-                .map_err(|_| FeeObjection::UnknownAmount(index))?;
+        for (index, input) in self.inputs().iter().enumerate() {
+            let output = self.spent_output_of(index).ok_or(FeeObjection::UnknownAmount(index))?;
             inputs = inputs.checked_add(output.value).ok_or(FeeObjection::OutOfRange)?;
             let script_sig = input.final_script_sig.as_ref().map(|script| script.len());
             let witness = input.final_script_witness.as_ref().map(|witness| witness.size());
             let (script_sig, witness) = match (script_sig, witness) {
                 _ if !counts(index) => (0, 0),
-                (None, None) => estimate(input, tx_in.previous_output),
+                (None, None) => estimate(input, &self.spent[index]),
                 (script_sig, witness) => (script_sig.unwrap_or(0), witness.unwrap_or(0)),
             };
             has_witness |= witness > 0;
@@ -182,8 +181,8 @@ const SCHNORR_BYTES: usize = 64;
 
 /// Bytes of script and witness that an unfinished input will have. Rather too few than too many: the
 /// fee rate is then found too high, not too low.
-fn estimate(input: &bitcoin::psbt::Input, outpoint: bitcoin::OutPoint) -> (usize, usize) {
-    let Ok(spent) = Spent::of(input, outpoint) else { return (0, 0) };
+fn estimate(input: &bitcoin::psbt::Input, known: &KnownOutput) -> (usize, usize) {
+    let Ok(spent) = Spent::of(input, known) else { return (0, 0) };
     let keyed = 1 + ECDSA_BYTES + 1 + COMPRESSED_KEY_BYTES;
     match spent.kind {
         SpendKind::Pkh => (keyed, 0),

@@ -12,7 +12,7 @@ use super::Psbt;
 use super::error::FinalizeError;
 use super::sighash::Digests;
 use super::signatures::wrong_signature;
-use super::spent::{InputObjection, Spent, spent_output};
+use super::spent::{InputObjection, Spent};
 
 /// What became of an input.
 #[derive(Debug)]
@@ -55,11 +55,7 @@ impl Psbt {
     /// Finishes every input that can be finished, and says of each what became of it. Signatures are
     /// verified on the way.
     pub fn finalize(&mut self) -> Vec<Finished> {
-        let mut scratch = self.resolved();
-        let mut digests = self.digests();
-        let results: Vec<Finished> = (0..self.fields.inputs.len())
-            .map(|index| self.finish(index, &mut digests, &mut scratch))
-            .collect();
+        let (results, mut scratch) = self.finished(&mut self.digests());
         for (index, result) in results.iter().enumerate() {
             if matches!(result, Finished::Finished) {
                 let finished = std::mem::take(&mut scratch.inputs[index]);
@@ -72,15 +68,22 @@ impl Psbt {
         results
     }
 
+    /// What becomes of each input, and a copy in which it has.
+    pub(super) fn finished(&self, digests: &mut Digests<'_>) -> (Vec<Finished>, bitcoin::Psbt) {
+        let mut scratch = self.resolved();
+        let indexes = 0..self.fields.inputs.len();
+        let results = indexes.map(|index| self.finish(index, digests, &mut scratch)).collect();
+        (results, scratch)
+    }
+
     /// A copy for `miniscript`, which takes an output without asking whether the previous transaction
     /// has it, wants one for every input even where signatures do not cover it, and a sighash type
     /// that ECDSA knows.
     fn resolved(&self) -> bitcoin::Psbt {
         let mut copy = self.fields.clone();
-        for (input, tx_in) in copy.inputs.iter_mut().zip(&copy.unsigned_tx.input) {
-            let output = spent_output(input, tx_in.previous_output).map(|(output, _)| output);
+        for (index, input) in copy.inputs.iter_mut().enumerate() {
             let unknown = TxOut { value: Amount::ZERO, script_pubkey: ScriptBuf::new() };
-            input.witness_utxo = Some(output.unwrap_or(unknown));
+            input.witness_utxo = Some(self.spent_output_of(index).cloned().unwrap_or(unknown));
             input.non_witness_utxo = None;
             input.sighash_type = None;
         }
@@ -97,8 +100,7 @@ impl Psbt {
         if is_finished(input) {
             return Finished::Already;
         }
-        let outpoint = self.fields.unsigned_tx.input[index].previous_output;
-        let spent = match Spent::of(input, outpoint) {
+        let spent = match Spent::of(input, &self.spent[index]) {
             Ok(spent) => spent,
             Err(objection) => return Finished::Unfinished(Unfinished::Objection(objection)),
         };
@@ -151,11 +153,10 @@ impl Psbt {
     ///
     /// The first input whose output is unknown or contradicted, and why.
     pub fn spent_outputs(&self) -> Result<Vec<TxOut>, (usize, InputObjection)> {
-        let inputs = self.fields.inputs.iter().zip(&self.fields.unsigned_tx.input).enumerate();
-        inputs
-            .map(|(index, (input, tx_in))| {
-                let output = spent_output(input, tx_in.previous_output);
-                output.map(|(output, _)| output).map_err(|objection| (index, objection))
+        let known = self.spent.iter().cloned().enumerate();
+        known
+            .map(|(index, known)| {
+                known.map(|(output, _)| output).map_err(|objection| (index, objection))
             })
             .collect()
     }

@@ -34,6 +34,12 @@ pub(super) const MAX_REDEEM_SCRIPT_BYTES: usize = 520;
 /// Longest witness script in bytes (`MAX_SCRIPT_SIZE`).
 pub(super) const MAX_WITNESS_SCRIPT_BYTES: usize = 10_000;
 
+/// Most bytes that are hashed for the legacy signatures of a transaction. Each of them signs the whole
+/// transaction, so that it grows with the square of the inputs. The largest transaction that is relayed
+/// (100,000 vbytes) has fewer than 700 legacy inputs, and some twenty million bytes to hash for each sighash
+/// type that they use.
+pub(super) const MAX_LEGACY_HASHING: usize = 256 << 20;
+
 /// Highest fee that is signed without a word from the user: Core's `-maxtxfee`.
 pub const DEFAULT_MAX_FEE: Amount = Amount::from_sat(10_000_000);
 

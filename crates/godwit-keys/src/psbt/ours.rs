@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bitcoin::{Amount, Script};
+use bitcoin::{Amount, Script, ScriptBuf};
 
 use super::fee::Fee;
 use super::limits::GAP_LIMIT;
@@ -25,6 +25,8 @@ pub struct Ours {
     pub beside_others: bool,
     /// By what each output is ours, if it is.
     pub outputs: Vec<Option<OwnScript>>,
+    /// The script of each output.
+    pub scripts: Vec<ScriptBuf>,
     /// Outputs of ours behind the gap.
     pub far: Vec<usize>,
     /// Outputs that name a key of ours, and that no descriptor derives.
@@ -89,6 +91,7 @@ impl Ours {
             underived_inputs,
             beside_others,
             outputs,
+            scripts: review.outputs.iter().map(|output| output.script_pubkey.clone()).collect(),
             far,
             underived,
             shared,
@@ -103,7 +106,7 @@ impl Ours {
     /// # Errors
     ///
     /// If he does not.
-    pub fn check(&self, fee: &Fee, policy: &SignPolicy) -> Result<(), SignError> {
+    pub fn check(&self, fee: &Fee, policy: &SignPolicy<'_>) -> Result<(), SignError> {
         if let Some(index) = self.hidden.first() {
             return Err(SignError::Hidden(*index));
         }
@@ -112,11 +115,14 @@ impl Ours {
         {
             return Err(SignError::UnderivedInput(*index));
         }
-        if let (Some(index), false) = (self.underived.first(), policy.any_outputs) {
-            return Err(SignError::Underived(*index));
+        let unpermitted = |outputs: &[usize], permitted: &[ScriptBuf]| {
+            outputs.iter().copied().find(|index| !permitted.contains(&self.scripts[*index]))
+        };
+        if let Some(index) = unpermitted(&self.underived, policy.any_outputs) {
+            return Err(SignError::Underived(index));
         }
-        if let (Some(index), false) = (self.far.first(), policy.any_index) {
-            return Err(SignError::Far(*index));
+        if let Some(index) = unpermitted(&self.far, policy.any_index) {
+            return Err(SignError::Far(index));
         }
         match self.paid(fee.amount) {
             Some(paid) => fee.check_share(paid, policy.fee_share).map_err(SignError::Fee),

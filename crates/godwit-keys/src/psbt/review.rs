@@ -13,11 +13,11 @@ use bitcoin::{
 
 use super::Psbt;
 use super::fee::{Fee, FeeObjection};
-use super::finalize::is_finished;
+use super::finalize::Finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
 use super::sighash::{Digests, Sighash};
 use super::signatures::{signatures, verify_signature};
-use super::spent::{InputObjection, SpendKind, Spent, classify, has_code_separator, spent_output};
+use super::spent::{InputObjection, KnownOutput, SpendKind, Spent, classify, has_code_separator};
 use crate::error::KeyError;
 
 /// Whether a key is ours.
@@ -126,12 +126,11 @@ impl Psbt {
     /// The first one of `owns`: a key of ours is not shown as somebody else's.
     pub fn review(&self, owns: &mut Owns<'_>) -> Result<Review, KeyError> {
         let transaction = self.unsigned_transaction();
-        let mut finished = self.clone();
-        finished.finalize();
         let mut digests = self.digests();
+        let finished = self.finished(&mut digests).0;
         let mut inputs = Vec::with_capacity(transaction.input.len());
-        for (index, after) in finished.fields.inputs.iter().enumerate() {
-            inputs.push(self.review_input(index, after, &mut digests, owns)?);
+        for (index, finished) in finished.iter().enumerate() {
+            inputs.push(self.review_input(index, finished, &mut digests, owns)?);
         }
         let outputs = transaction.output.iter().zip(&self.fields.outputs);
         let outputs = outputs.map(|(tx_out, output)| review_output(tx_out, output, owns));
@@ -148,17 +147,17 @@ impl Psbt {
         })
     }
 
-    /// `after`: the input when everything that can be finished is.
+    /// `finished`: what became of the input when everything was finished that can be.
     fn review_input(
         &self,
         index: usize,
-        after: &Input,
+        finished: &Finished,
         digests: &mut Digests<'_>,
         owns: &mut Owns<'_>,
     ) -> Result<InputReview, KeyError> {
         let input = &self.fields.inputs[index];
         let tx_in = &self.fields.unsigned_tx.input[index];
-        let spent = signable(input, tx_in.previous_output);
+        let spent = signable(input, &self.spent[index]);
         let keys = spent.as_ref().map(|spent| keys_of_input(input, spent));
         let signatures = signatures(input).map(|(key, sighash, signature)| {
             let valid = spent.as_ref().ok().and_then(|spent| {
@@ -169,35 +168,29 @@ impl Psbt {
         Ok(InputReview {
             outpoint: tx_in.previous_output,
             sequence: tx_in.sequence,
-            output: spent_output(input, tx_in.previous_output).ok().map(|(out, _)| out),
+            output: self.spent_output_of(index).cloned(),
             sighash: spent.as_ref().ok().and_then(|s| Sighash::of(input, s.kind).ok()),
             keys: review_keys(keys.unwrap_or_default(), owns)?,
             signatures: signatures.collect(),
-            state: state(input, after),
+            state: match finished {
+                Finished::Already => InputState::Finished,
+                Finished::Finished => InputState::Signed,
+                Finished::Unfinished(_) => InputState::Unfinished,
+            },
             spent,
         })
     }
 
     /// What signatures sign, as far as the spent outputs are known.
     pub(super) fn digests(&self) -> Digests<'_> {
-        let transaction = &self.fields.unsigned_tx;
-        let inputs = self.fields.inputs.iter().zip(&transaction.input);
-        let spent = inputs.map(|(input, tx_in)| spent_output(input, tx_in.previous_output).ok());
-        Digests::new(transaction, spent.map(|known| known.map(|(output, _)| output)).collect())
-    }
-}
-
-fn state(before: &Input, after: &Input) -> InputState {
-    match (is_finished(before), is_finished(after)) {
-        (true, _) => InputState::Finished,
-        (false, true) => InputState::Signed,
-        (false, false) => InputState::Unfinished,
+        let known = (0..self.spent.len()).map(|index| self.spent_output_of(index).cloned());
+        Digests::new(&self.fields.unsigned_tx, known.collect())
     }
 }
 
 /// The output that an input spends, where it can be signed.
-pub(super) fn signable(input: &Input, outpoint: OutPoint) -> Result<Spent, InputObjection> {
-    let spent = Spent::of(input, outpoint)?;
+pub(super) fn signable(input: &Input, known: &KnownOutput) -> Result<Spent, InputObjection> {
+    let spent = Spent::of(input, known)?;
     check_signable(&spent, input)?;
     Ok(spent)
 }

@@ -5,8 +5,9 @@ use std::fmt;
 
 use bitcoin::psbt::Input;
 use bitcoin::sighash::{EcdsaSighashType, Prevouts, SighashCache, TapSighashType};
-use bitcoin::{TapLeafHash, Transaction, TxOut};
+use bitcoin::{Script, TapLeafHash, Transaction, TxOut};
 
+use super::limits::MAX_LEGACY_HASHING;
 use super::spent::{InputObjection, SpendKind, Spent};
 
 /// The type of a signature.
@@ -81,13 +82,18 @@ pub(super) struct Digests<'a> {
     /// Hashes that were computed, by input, leaf and type: each key of a multisig signs the same, and a
     /// legacy hash takes as long as the transaction is.
     made: BTreeMap<(usize, Option<TapLeafHash>, u32), [u8; 32]>,
+    /// Bytes that one legacy hash takes, without its script.
+    size: usize,
+    /// Bytes that were hashed for legacy signatures; see [`MAX_LEGACY_HASHING`].
+    hashed: usize,
 }
 
 impl<'a> Digests<'a> {
     pub(super) fn new(transaction: &'a Transaction, spent: Vec<Option<TxOut>>) -> Self {
         let all = spent.iter().cloned().collect();
         let (cache, made) = (SighashCache::new(transaction), BTreeMap::new());
-        Digests { transaction, cache, spent, all, made }
+        let size = transaction.base_size();
+        Digests { transaction, cache, spent, all, made, size, hashed: 0 }
     }
 
     /// The hash for an ECDSA signature.
@@ -101,6 +107,9 @@ impl<'a> Digests<'a> {
         let place = (index, None, kind.to_u32());
         if let Some(digest) = self.made.get(&place) {
             return Ok(*digest);
+        }
+        if spent.kind.is_legacy() {
+            self.charge(&spent.script)?;
         }
         let Spent { script, output, .. } = spent;
         let digest = match spent.kind {
@@ -156,6 +165,18 @@ impl<'a> Digests<'a> {
         let digest = *AsRef::<[u8; 32]>::as_ref(&hash);
         self.made.insert(place, digest);
         Ok(digest)
+    }
+
+    /// What a legacy hash takes, before it is computed.
+    fn charge(&mut self, script: &Script) -> Result<(), InputObjection> {
+        let hashed = self.hashed.saturating_add(self.size).saturating_add(script.len());
+        if hashed > MAX_LEGACY_HASHING {
+            return Err(InputObjection::TooMuchToHash);
+        }
+        self.hashed = hashed;
+        #[cfg(test)]
+        super::work::note_legacy_hash();
+        Ok(())
     }
 
     fn check_single(&self, index: usize, kind: Sighash) -> Result<(), InputObjection> {

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fmt;
 
 use bitcoin::taproot::TapTweakHash;
-use bitcoin::{ecdsa, taproot};
+use bitcoin::{ScriptBuf, ecdsa, taproot};
 
 use super::Psbt;
 use super::fee::{FeeLimits, FeeObjection};
@@ -16,6 +16,7 @@ use super::finalize::is_finished;
 use super::keys_of_input::{KeyOfInput, SigningKey, keys_of_input};
 use super::limits::{DEFAULT_MAX_FEE_SHARE, GAP_LIMIT};
 use super::lookup::{Found, KeyLookup};
+use super::message::{message_of, signs_a_message};
 use super::outputs::OutputObjection;
 use super::own_scripts::MAX_OWN_INDEX;
 use super::review::signable;
@@ -27,7 +28,7 @@ use crate::private_key::PrivateKey;
 
 /// What the user allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignPolicy {
+pub struct SignPolicy<'a> {
     /// Highest fee.
     pub fee: FeeLimits,
     /// Sign with sighash types that do not commit to all inputs and outputs.
@@ -38,16 +39,16 @@ pub struct SignPolicy {
     pub any_inputs: bool,
     /// Sign beside an input whose amount nothing proves.
     pub unproven_amounts: bool,
-    /// Sign although what the PSBT says of an output does not fit it, or an output names a key of ours and no
-    /// descriptor derives it.
-    pub any_outputs: bool,
-    /// Sign although an output of ours lies behind the gap.
-    pub any_index: bool,
+    /// Scripts of outputs of which the PSBT may say what does not fit, or name a key of ours though no
+    /// descriptor derives it. What is said of any other output is held against it all the same.
+    pub any_outputs: &'a [ScriptBuf],
+    /// Scripts of outputs of ours that may lie behind the gap; no other one may.
+    pub any_index: &'a [ScriptBuf],
     /// Highest fee as a part of what is paid, in hundredths.
     pub fee_share: u64,
 }
 
-impl Default for SignPolicy {
+impl Default for SignPolicy<'_> {
     fn default() -> Self {
         SignPolicy {
             fee: FeeLimits::default(),
@@ -55,8 +56,8 @@ impl Default for SignPolicy {
             foreign_inputs: false,
             any_inputs: false,
             unproven_amounts: false,
-            any_outputs: false,
-            any_index: false,
+            any_outputs: &[],
+            any_index: &[],
             fee_share: DEFAULT_MAX_FEE_SHARE,
         }
     }
@@ -105,6 +106,8 @@ pub enum SignError {
     /// An output of ours lies where a restored wallet would not look.
     Far(usize),
     Fee(FeeObjection),
+    /// The transaction pays nobody: its signatures are those of a message (BIP322), which is not in the PSBT.
+    UnshownMessage,
     /// None of the inputs is ours.
     NothingToSign,
 }
@@ -154,6 +157,9 @@ impl fmt::Display for SignError {
                  given out of its account, and no wallet that is restored looks there"
             ),
             Self::Fee(objection) => objection.fmt(f),
+            Self::UnshownMessage => f.write_str(
+                "it pays nobody: what is signed is a message (BIP322), and which one the PSBT does not say",
+            ),
             Self::NothingToSign => f.write_str("none of the keys is ours"),
         }
     }
@@ -185,7 +191,7 @@ impl Psbt {
     pub fn sign(
         &mut self,
         keys: &mut KeyLookup<'_>,
-        policy: &SignPolicy,
+        policy: &SignPolicy<'_>,
     ) -> Result<Vec<Signed>, SignError> {
         let tasks = self.tasks(keys, policy)?;
         let mut digests = self.digests();
@@ -214,12 +220,23 @@ impl Psbt {
     /// # Errors
     ///
     /// If it would not.
-    pub fn check(&self, keys: &mut KeyLookup<'_>, policy: &SignPolicy) -> Result<(), SignError> {
+    pub fn check(
+        &self,
+        keys: &mut KeyLookup<'_>,
+        policy: &SignPolicy<'_>,
+    ) -> Result<(), SignError> {
         self.tasks(keys, policy).map(|_| ())
     }
 
     /// Everything that is to be signed, after everything was checked.
-    fn tasks(&self, keys: &mut KeyLookup<'_>, policy: &SignPolicy) -> Result<Vec<Task>, SignError> {
+    fn tasks(
+        &self,
+        keys: &mut KeyLookup<'_>,
+        policy: &SignPolicy<'_>,
+    ) -> Result<Vec<Task>, SignError> {
+        if signs_a_message(&self.fields.unsigned_tx) && message_of(self).is_none() {
+            return Err(SignError::UnshownMessage);
+        }
         let mut tasks = Vec::new();
         for index in 0..self.fields.inputs.len() {
             let of_input = self.tasks_of_input(index, keys, policy)?;
@@ -237,10 +254,11 @@ impl Psbt {
         if let (Some(index), false) = (self.believed(&tasks), policy.unproven_amounts) {
             return Err(SignError::UnprovenAmount(index));
         }
-        if let (Some((index, objection)), false) =
-            (self.unfitting_outputs(keys)?.first(), policy.any_outputs)
-        {
-            return Err(SignError::Output(*index, *objection));
+        let outputs = &self.fields.unsigned_tx.output;
+        let permitted = |index: usize| policy.any_outputs.contains(&outputs[index].script_pubkey);
+        let mut unfitting = self.unfitting_outputs(keys)?.into_iter();
+        if let Some((index, objection)) = unfitting.find(|(index, _)| !permitted(*index)) {
+            return Err(SignError::Output(index, objection));
         }
         let signed: HashSet<usize> = tasks.iter().map(|task| task.input).collect();
         let fee = self.fee_counting(|index| signed.contains(&index)).map_err(SignError::Fee)?;
@@ -276,11 +294,10 @@ impl Psbt {
         &self,
         index: usize,
         keys: &mut KeyLookup<'_>,
-        policy: &SignPolicy,
+        policy: &SignPolicy<'_>,
     ) -> Result<Vec<Task>, SignError> {
         let input = &self.fields.inputs[index];
-        let outpoint = self.fields.unsigned_tx.input[index].previous_output;
-        let spent = match signable(input, outpoint) {
+        let spent = match signable(input, &self.spent[index]) {
             Ok(spent) => spent,
             Err(objection) if objection.is_lie() || self.names_ours(index, keys)? => {
                 return Err(SignError::Input(index, objection));

@@ -54,6 +54,9 @@ pub enum InputObjection {
     SingleWithoutOutput,
     /// A taproot signature commits to the outputs that all inputs spend; one of them is unknown.
     MissingOtherOutput,
+    /// Each legacy signature signs the whole transaction, and there would be more to hash than any
+    /// transaction that is relayed has.
+    TooMuchToHash,
 }
 
 impl fmt::Display for InputObjection {
@@ -80,6 +83,7 @@ impl fmt::Display for InputObjection {
             Self::UnknownSighash(kind) => return write!(f, "unknown sighash type {kind:#x}"),
             Self::SingleWithoutOutput => "SIGHASH_SINGLE without an output beside it",
             Self::MissingOtherOutput => "the output that another input spends is missing",
+            Self::TooMuchToHash => "the legacy inputs are too many for a transaction of this size",
         })
     }
 }
@@ -154,10 +158,14 @@ pub struct Spent {
     pub script: ScriptBuf,
 }
 
+/// The output that an input spends and whether its previous transaction proves it, or why it is not known.
+/// Found out once for a PSBT, when it is read: that takes a hash of the whole previous transaction.
+pub(super) type KnownOutput = Result<(TxOut, bool), InputObjection>;
+
 impl Spent {
     /// The output of an input with everything that belongs to it.
-    pub(super) fn of(input: &Input, outpoint: OutPoint) -> Result<Self, InputObjection> {
-        let (output, proven) = spent_output(input, outpoint)?;
+    pub(super) fn of(input: &Input, known: &KnownOutput) -> Result<Self, InputObjection> {
+        let (output, proven) = known.clone()?;
         let (kind, script) = classify(&output.script_pubkey, input)?;
         if kind.is_legacy() && !proven {
             return Err(InputObjection::MissingPreviousTransaction);
@@ -174,12 +182,11 @@ impl Spent {
 }
 
 /// The output alone, and whether the previous transaction proves it.
-pub(super) fn spent_output(
-    input: &Input,
-    outpoint: OutPoint,
-) -> Result<(TxOut, bool), InputObjection> {
+pub(super) fn spent_output(input: &Input, outpoint: OutPoint) -> KnownOutput {
     let (output, proven) = match (&input.non_witness_utxo, &input.witness_utxo) {
         (Some(previous), claimed) => {
+            #[cfg(test)]
+            super::work::note_txid();
             if previous.compute_txid() != outpoint.txid {
                 return Err(InputObjection::PreviousTxidMismatch);
             }

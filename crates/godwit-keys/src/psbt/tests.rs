@@ -1,6 +1,7 @@
 //! PSBTs of the BIPs, of Bitcoin Core and of its wallets.
 
 mod coins;
+mod effort;
 mod hostile;
 mod kinds;
 mod lies;
@@ -59,20 +60,18 @@ fn descriptor(text: &str) -> Vec<StoredKey> {
 }
 
 /// No limit that a fee can reach.
-fn generous() -> SignPolicy {
+fn generous() -> SignPolicy<'static> {
     let fee = FeeLimits { fee: Amount::MAX_MONEY, rate: FeeRate::MAX };
     SignPolicy { fee, fee_share: 100, ..SignPolicy::default() }
 }
 
-/// Everything that a user can allow.
-fn permissive() -> SignPolicy {
+/// Everything that a user can allow of inputs and fees.
+fn permissive() -> SignPolicy<'static> {
     SignPolicy {
         any_sighash: true,
         foreign_inputs: true,
         any_inputs: true,
         unproven_amounts: true,
-        any_outputs: true,
-        any_index: true,
         ..generous()
     }
 }

@@ -30,6 +30,7 @@ pub(super) unsafe fn call_on(
         switch(argument, entry, top.as_ptr());
     }
     clear_wide_registers();
+    clear_mmx_registers();
     Ok(())
 }
 
@@ -70,7 +71,22 @@ unsafe extern "sysv64" fn switch(argument: *mut c_void, entry: Entry, top: *mut 
     )
 }
 
-/// Clears the vector registers beyond SSE: `memcpy` leaves what it copied there.
+/// Clears the registers of MMX and with them those of the x87, which are the same ones.
+fn clear_mmx_registers() {
+    // SAFETY: every x86_64 has them. `emms` leaves the x87's stack empty, as functions expect it.
+    unsafe {
+        asm!(
+            ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
+            "pxor mm\\n, mm\\n",
+            ".endr",
+            "emms",
+            clobber_abi("sysv64"),
+            options(nomem, nostack, preserves_flags)
+        )
+    }
+}
+
+/// Clears the vector registers beyond SSE, where `memcpy` leaves what it copied, and the masks.
 fn clear_wide_registers() {
     if is_x86_feature_detected!("avx") {
         // SAFETY: the processor and the system have AVX; the clobbers name what it changes.
@@ -82,6 +98,10 @@ fn clear_wide_registers() {
             asm!(
                 ".irp n, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31",
                 "vpxord zmm\\n, zmm\\n, zmm\\n",
+                ".endr",
+                // All 64 bits of a mask, where it has as many.
+                ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
+                "kxorw k\\n, k\\n, k\\n",
                 ".endr",
                 clobber_abi("sysv64"),
                 options(nomem, nostack, preserves_flags)

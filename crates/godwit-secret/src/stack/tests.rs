@@ -146,6 +146,10 @@ extern "C" fn fill_registers(_: *mut c_void) {
             "mov eax, 0x5a5a5a5a",
             "movq xmm5, rax",
             "movq xmm15, rax",
+            // Bits stay behind `emms`, which makes the registers free again.
+            "pcmpeqd mm0, mm0",
+            "pcmpeqd mm7, mm7",
+            "emms",
             clobber_abi("sysv64"),
         );
         if is_x86_feature_detected!("avx2") {
@@ -155,8 +159,13 @@ extern "C" fn fill_registers(_: *mut c_void) {
             std::arch::asm!(
                 "vpternlogd zmm6, zmm6, zmm6, 0xff",
                 "vpternlogd zmm31, zmm31, zmm31, 0xff",
+                "kxnorw k3, k3, k3",
+                "kxnorw k7, k7, k7",
                 clobber_abi("sysv64"),
             );
+        }
+        if is_x86_feature_detected!("avx512bw") {
+            std::arch::asm!("kxnorq k3, k3, k3", clobber_abi("sysv64"));
         }
     }
 }
@@ -166,13 +175,16 @@ extern "C" fn fill_registers(_: *mut c_void) {
 fn registers_are_cleared() {
     let mut stack = LockedPages::map(SECRET_STACK_SIZE).expect("memory");
     let (avx, avx512) = (is_x86_feature_detected!("avx"), is_x86_feature_detected!("avx512f"));
-    let mut left = [[0u8; 64]; 4];
+    let avx512bw = is_x86_feature_detected!("avx512bw");
+    let mut left = [[0u8; 64]; 5];
     // SAFETY: `fill_registers` takes any argument; the assembly stores at most 64 bytes to arrays of
     // that size, by instructions that the processor has.
     unsafe {
         call_on(&mut stack, fill_registers, ptr::null_mut()).expect("memory");
         std::arch::asm!(
-            "movdqu [{0}], xmm5", "movdqu [{0} + 64], xmm15", in(reg) left.as_mut_ptr(),
+            "movdqu [{0}], xmm5", "movdqu [{0} + 64], xmm15",
+            "movq [{0} + 256], mm0", "movq [{0} + 264], mm7", "emms",
+            in(reg) left.as_mut_ptr(), clobber_abi("sysv64"),
         );
         if avx {
             std::arch::asm!("vmovdqu [{0}], ymm5", in(reg) left.as_mut_ptr());
@@ -180,9 +192,13 @@ fn registers_are_cleared() {
         if avx512 {
             std::arch::asm!(
                 "vmovdqu64 [{0} + 128], zmm6", "vmovdqu64 [{0} + 192], zmm31",
+                "kmovw [{0} + 272], k3", "kmovw [{0} + 274], k7",
                 in(reg) left.as_mut_ptr(),
             );
         }
+        if avx512bw {
+            std::arch::asm!("kmovq [{0} + 280], k3", in(reg) left.as_mut_ptr());
+        }
     }
-    assert_eq!(left, [[0; 64]; 4]);
+    assert_eq!(left, [[0; 64]; 5]);
 }

@@ -67,6 +67,8 @@ pub(crate) enum KeysFailure {
     WalletWithoutKeys,
     /// A descriptor has public keys only.
     NoPrivateKey,
+    /// A new passphrase has a character that Unicode has not assigned yet.
+    Unassigned,
     /// A BIP39 passphrase was given, but the secret is no mnemonic.
     NoMnemonic,
     /// Standard output failed.
@@ -170,10 +172,14 @@ impl fmt::Display for KeysFailure {
             }
             Self::NoPrivateKey => f.write_str("the descriptor has no private key"),
             Self::Output(error) => error.fmt(f),
+            Self::Unassigned => f.write_str(UNASSIGNED),
             Self::NoMnemonic => f.write_str("there is a passphrase of a mnemonic, but no mnemonic"),
         }
     }
 }
+
+const UNASSIGNED: &str = "the passphrase has a character that is not assigned in Unicode yet; a later version \
+                          may read it in another way, and not open the file";
 
 fn older_copy(f: &mut fmt::Formatter<'_>, number: u64, newer: u64) -> fmt::Result {
     write!(

@@ -2,8 +2,8 @@
 
 use godwit_keys::{
     Entry, EntryDescriptor, ExtendedPrivateKey, Mnemonic, NetworkKind, StoreError, StoredKey,
-    account_descriptors, account_descriptors_of, parse_wif, single_descriptors,
-    split_private_descriptor,
+    account_descriptors, account_descriptors_of, normalizes_for_good, parse_wif,
+    single_descriptors, split_private_descriptor,
 };
 use godwit_program::Exit;
 use godwit_secret::{Declassified, SecretSlice, SecretString, run_on_secret_stack};
@@ -65,6 +65,13 @@ pub(crate) fn entry_of(
             Bip39Passphrase::Terminal => input.new_passphrase(None, what)?,
             Bip39Passphrase::Descriptor(from) => input.secret(Some(from), what)?,
         };
+        if !normalizes_for_good(&passphrase)? {
+            // There may be coins of these keys, so that it is taken.
+            eprintln!(
+                "godwit-signer: warning: the passphrase of the mnemonic has a character that no version of \
+                 Unicode here assigns: another program, or a later one, may make other keys of it"
+            );
+        }
         return entry_of_words(label, mnemonic, &passphrase, network);
     }
     if bip39_passphrase != Bip39Passphrase::None {

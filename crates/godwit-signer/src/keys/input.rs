@@ -7,6 +7,7 @@ use std::io::{self, Stderr, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
+use godwit_keys::normalizes_for_good;
 use godwit_secret::{Declassified, SecretBytes, SecretString, between_steps, run_on_secret_stack};
 
 use super::failure::KeysFailure;
@@ -57,6 +58,19 @@ impl Input {
             None => Terminal::open()?.ask(what)?,
         };
         SecretString::from_utf8(line).map_err(KeysFailure::NotText)
+    }
+
+    /// The passphrase that a key file gets, which has to open it with every later version as well.
+    pub(super) fn file_passphrase(
+        &self,
+        from: Option<Descriptor>,
+        what: &str,
+    ) -> Result<SecretString, KeysFailure> {
+        let passphrase = self.new_passphrase(from, what)?;
+        match normalizes_for_good(&passphrase)? {
+            true => Ok(passphrase),
+            false => Err(KeysFailure::Unassigned),
+        }
     }
 
     /// As [`secret`](Self::secret), but the terminal asks twice.

@@ -164,7 +164,7 @@ impl<'a> Session<'a> {
             return self.open_to_change().map(Unlocked::Open);
         }
         let what = format!("Passphrase of the new key file {}", self.file.path.display());
-        self.input.new_passphrase(self.file.options.passphrase, &what).map(Unlocked::New)
+        self.input.file_passphrase(self.file.options.passphrase, &what).map(Unlocked::New)
     }
 
     fn exists(&self) -> bool {

@@ -9,8 +9,8 @@ use godwit_secret::{Declassified, Releasable, SecretBytes, between_steps, run_on
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::termios::{
-    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush,
-    tcgetattr, tcsetattr,
+    InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcdrain,
+    tcflush, tcgetattr, tcsetattr,
 };
 
 use super::failure::KeysFailure;
@@ -77,10 +77,13 @@ impl Terminal {
         self.file.as_fd()
     }
 
-    /// Asks something that is no secret, with echo. What was typed before the question is no answer to it.
-    pub(crate) fn answer(&self, question: &str) -> Result<String, KeysFailure> {
-        tcflush(&self.file, QueueSelector::IFlush)
-            .map_err(|error| KeysFailure::NoTerminal(error.into()))?;
+    /// Shows something, then asks what is no secret, with echo. What was typed before the question is no
+    /// answer to it, be it while the text in front of it was still being written.
+    pub(crate) fn answer(&self, shown: &str, question: &str) -> Result<String, KeysFailure> {
+        self.say(shown)?;
+        let no_terminal = |error: Errno| KeysFailure::NoTerminal(error.into());
+        tcdrain(&self.file).map_err(no_terminal)?;
+        tcflush(&self.file, QueueSelector::IFlush).map_err(no_terminal)?;
         (&self.file).write_all(question.as_bytes()).map_err(KeysFailure::Read)?;
         let mut line = Vec::new();
         let mut reader = BufReader::new(&self.file).take(MAX_LINE as u64);

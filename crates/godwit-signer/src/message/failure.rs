@@ -11,6 +11,7 @@ use godwit_program::{Exit, OutputError};
 
 use crate::agree::disagreement::Disagreement;
 use crate::keys::KeysFailure;
+use crate::psbt::PsbtFailure;
 
 /// A failure of `message`.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) enum MessageFailure {
     NotOurs,
     /// It is not signed, or the signature is not valid.
     Message(MessageError),
+    /// The PSBT cannot be written.
+    Psbt(PsbtFailure),
     /// The user has not agreed.
     Disagreement(Disagreement),
     Keys(KeysFailure),
@@ -40,6 +43,7 @@ impl MessageFailure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Keys(failure) => failure.exit(),
+            Self::Psbt(failure) => failure.exit(),
             Self::Output(error) => error.exit(),
             Self::NoAddress | Self::OtherNetwork => Exit::Configuration,
             Self::Message(_) => Exit::InputRefused,
@@ -73,6 +77,7 @@ impl fmt::Display for MessageFailure {
             ),
             Self::Disagreement(why) => write!(f, "not signed: {why}"),
             Self::Keys(failure) => failure.fmt(f),
+            Self::Psbt(failure) => failure.fmt(f),
             Self::Output(error) => error.fmt(f),
         }
     }

@@ -8,7 +8,7 @@ use godwit_keys::message::MessageFormat;
 use godwit_keys::psbt::Branch;
 
 use super::keys::{Bip39Passphrase, Descriptor};
-use super::psbt::NodeOptions;
+use super::psbt::{NamedOutput, NodeOptions};
 
 /// `None` is "not given".
 #[derive(Default)]
@@ -55,7 +55,7 @@ pub(super) struct PsbtDraft {
     pub(super) foreign_inputs: Option<bool>,
     pub(super) any_inputs: Option<bool>,
     pub(super) unproven_amounts: Option<bool>,
-    pub(super) any_outputs: Option<bool>,
-    pub(super) any_index: Option<bool>,
+    pub(super) any_outputs: Vec<NamedOutput>,
+    pub(super) any_index: Vec<NamedOutput>,
     pub(super) node: Option<NodeOptions>,
 }

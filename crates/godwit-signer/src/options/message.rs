@@ -28,6 +28,11 @@ pub enum MessageAction {
     /// Show what would be signed.
     Inspect,
     Sign,
+    /// Make a PSBT of it for cosigners.
+    Psbt {
+        /// `-out`: the file to write; `None`: standard output.
+        out: Option<PathBuf>,
+    },
     Verify {
         /// In base64.
         signature: String,

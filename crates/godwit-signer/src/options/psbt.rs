@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use bitcoin::address::NetworkUnchecked;
+use bitcoin::{Address, ScriptBuf};
+
 use super::keys::KeyFileOptions;
 
 /// What to do with PSBTs, and how.
@@ -28,14 +31,30 @@ pub struct PsbtOptions {
     pub any_inputs: bool,
     /// `-unprovenamounts`.
     pub unproven_amounts: bool,
-    /// `-anyoutputs`.
-    pub any_outputs: bool,
+    /// `-anyoutput`.
+    pub any_outputs: Vec<NamedOutput>,
     /// `-anyindex`.
-    pub any_index: bool,
+    pub any_index: Vec<NamedOutput>,
     /// `-node`: whom to ask about the coins.
     pub node: Option<NodeOptions>,
     /// `-yes`: the token of what is to be signed; `None`: the terminal.
     pub yes: Option<String>,
+}
+
+/// An output, by where it goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamedOutput {
+    Address(Address<NetworkUnchecked>),
+    /// One that has no address.
+    Script(ScriptBuf),
+}
+
+impl NamedOutput {
+    /// An address, or a script in hexadecimal.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let address = text.parse().ok().map(Self::Address);
+        address.or_else(|| ScriptBuf::from_hex(text).ok().map(Self::Script))
+    }
 }
 
 /// A node of this machine.

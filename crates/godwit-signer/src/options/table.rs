@@ -40,6 +40,7 @@ pub(super) enum CommandName {
     PsbtExtract,
     MessageInspect,
     MessageSign,
+    MessagePsbt,
     MessageVerify,
     ResidueCheck,
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use godwit_engine::ScriptError;
+use godwit_keys::message::MessageError;
 use godwit_keys::psbt::{CombineError, FeeObjection, FinalizeError, FormatError, SignError};
 use godwit_program::{Exit, OutputError};
 
@@ -19,6 +20,10 @@ pub(crate) enum PsbtFailure {
     Read(PathBuf, io::Error),
     /// A file holds no valid PSBT.
     Format(PathBuf, FormatError),
+    /// An address that an option names is one of another network.
+    OtherNetwork,
+    /// Nothing is paid to what an option names.
+    NoSuchOutput,
     /// Two operands are standard input.
     StandardInputTwice,
     /// The result is longer, in bytes, than what these commands read.
@@ -41,6 +46,8 @@ pub(crate) enum PsbtFailure {
     Extract(FinalizeError),
     /// The fee of a finished transaction is unknown or above the limit.
     Fee(FeeObjection),
+    /// What is finished is no signature of its message.
+    Message(MessageError),
     /// Core's engine refuses a finished input.
     Script(ScriptError),
     Keys(KeysFailure),
@@ -53,6 +60,7 @@ impl PsbtFailure {
         match self {
             Self::Write(_, error) if error.kind() == io::ErrorKind::StorageFull => Exit::DiskFull,
             Self::Keys(failure) => failure.exit(),
+            Self::OtherNetwork => Exit::Configuration,
             Self::Output(error) => error.exit(),
             _ => Exit::Failure,
         }
@@ -64,6 +72,12 @@ impl fmt::Display for PsbtFailure {
         match self {
             Self::Read(path, error) => write!(f, "{} cannot be read: {error}", path.display()),
             Self::Format(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::OtherNetwork => f.write_str(
+                "the address of -anyoutput or -anyindex is of another network; choose its network with -chain",
+            ),
+            Self::NoSuchOutput => f.write_str(
+                "not signed: no output of the PSBT goes to what -anyoutput or -anyindex names",
+            ),
             Self::StandardInputTwice => f.write_str("standard input can be read only once"),
             Self::TooLong(bytes) => write!(f, "the result of {bytes} bytes is too long"),
             Self::Write(path, error) => write!(f, "{} cannot be written: {error}", path.display()),
@@ -79,9 +93,9 @@ impl fmt::Display for PsbtFailure {
                         "; add its previous transaction (-unprovenamounts signs without)"
                     }
                     SignError::Output(..) | SignError::Underived(_) => {
-                        "; -anyoutputs signs all the same"
+                        "; -anyoutput with its address signs all the same"
                     }
-                    SignError::Far(_) => "; -anyindex signs all the same",
+                    SignError::Far(_) => "; -anyindex with its address signs all the same",
                     SignError::Fee(objection) => remedy(objection),
                     _ => "",
                 };
@@ -108,6 +122,7 @@ impl fmt::Display for PsbtFailure {
             ),
             Self::Extract(error) => error.fmt(f),
             Self::Fee(objection) => write!(f, "not extracted: {objection}{}", remedy(objection)),
+            Self::Message(error) => write!(f, "not extracted: {error}"),
             Self::Script(error) => write!(f, "a finished input is invalid: {error}"),
             Self::Keys(failure) => failure.fmt(f),
             Self::Output(error) => error.fmt(f),

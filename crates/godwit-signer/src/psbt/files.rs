@@ -40,7 +40,7 @@ fn read_limited(source: impl Read) -> io::Result<Vec<u8>> {
 }
 
 /// Writes a PSBT: base64 to standard output, the binary form to a file.
-pub(super) fn write_psbt(psbt: &Psbt, out: Option<&Path>) -> Result<Exit, PsbtFailure> {
+pub(crate) fn write_psbt(psbt: &Psbt, out: Option<&Path>) -> Result<Exit, PsbtFailure> {
     let bytes = psbt.encode();
     if bytes.len() > MAX_PSBT_BYTES {
         return Err(PsbtFailure::TooLong(bytes.len()));
@@ -59,7 +59,7 @@ pub(super) fn write_text(line: &str, out: Option<&Path>) -> Result<Exit, PsbtFai
 }
 
 /// Tells a file that is there before any work is done for it.
-pub(super) fn check_out(out: Option<&Path>) -> Result<(), PsbtFailure> {
+pub(crate) fn check_out(out: Option<&Path>) -> Result<(), PsbtFailure> {
     match out.filter(|path| path.symlink_metadata().is_ok()) {
         Some(path) => Err(PsbtFailure::Write(path.to_owned(), Errno::EXIST.into())),
         None => Ok(()),

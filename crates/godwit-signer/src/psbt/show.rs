@@ -40,19 +40,8 @@ pub(super) struct Known<'a> {
 /// Shows a PSBT for a person to read; keys and outputs of ours are marked where it is known which are.
 pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>>) -> String {
     let ours = known.map(|known| known.ours);
-    let mut lines = vec![format!(
-        "PSBT version {}, transaction version {}, lock time {}",
-        review.version,
-        review.transaction_version.0,
-        lock_time(review)
-    )];
-    for (index, input) in review.inputs.iter().enumerate() {
-        let own = ours.and_then(|ours| ours.inputs[index].as_ref());
-        push_input(&mut lines, index, input, network, keys_of(ours, own));
-        if let Some(ours) = ours {
-            lines.extend(whose(ours, index, input));
-        }
-    }
+    let mut lines = vec![head(review)];
+    push_inputs(&mut lines, review, network, ours);
     for (index, output) in review.outputs.iter().enumerate() {
         push_output(&mut lines, index, output, network, ours);
         if ours.is_some_and(|ours| ours.far.contains(&index)) {
@@ -93,6 +82,39 @@ pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>
         ),
     }));
     lines.join("\n")
+}
+
+/// Shows a PSBT that signs a message: `message`, then whose keys sign it. It moves nothing.
+pub(super) fn message(
+    message: &str,
+    review: &Review,
+    network: Network,
+    known: Option<&Known<'_>>,
+) -> String {
+    let mut lines = vec![message.to_owned(), head(review)];
+    let ours = known.map(|known| known.ours);
+    push_inputs(&mut lines, review, network, ours);
+    lines.extend(ours.into_iter().flat_map(|ours| ours.inputs.iter().flatten()).map(place));
+    lines.join("\n")
+}
+
+fn head(review: &Review) -> String {
+    format!(
+        "PSBT version {}, transaction version {}, lock time {}",
+        review.version,
+        review.transaction_version.0,
+        lock_time(review)
+    )
+}
+
+fn push_inputs(lines: &mut Vec<String>, review: &Review, network: Network, ours: Option<&Ours>) {
+    for (index, input) in review.inputs.iter().enumerate() {
+        let own = ours.and_then(|ours| ours.inputs[index].as_ref());
+        push_input(lines, index, input, network, keys_of(ours, own));
+        if let Some(ours) = ours {
+            lines.extend(whose(ours, index, input));
+        }
+    }
 }
 
 /// The lock time, and what it keeps from being mined.

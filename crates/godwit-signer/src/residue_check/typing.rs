@@ -82,9 +82,27 @@ mod tests {
                     let strange: &[u8] = if typed == answer { b"" } else { b"\xff" };
                     (&keyboard).write_all(&[strange, typed.as_bytes(), b"\n"].concat())
                 });
-                Terminal::of_file(terminal).answer("Sure? ")
+                Terminal::of_file(terminal).answer("Look.", "Sure? ")
             });
             assert_eq!(given.expect("it is answered"), answer);
         }
+    }
+
+    /// More than a terminal takes before somebody reads, so that its end is not yet written when the answer
+    /// to what is expected behind it has been typed.
+    #[test]
+    fn what_was_typed_while_a_text_was_written_is_no_answer_to_the_question_behind_it() {
+        let text = "a line of a long review\n".repeat(10_000);
+        let (keyboard, terminal) = pair().expect("a terminal");
+        let given = thread::scope(|scope| {
+            scope.spawn(|| {
+                wait_for(&keyboard, "a line of a long review\r\n");
+                (&keyboard).write_all(b"yes\n").expect("there is room");
+                wait_for(&keyboard, "Sure? ");
+                (&keyboard).write_all(b"no\n").expect("there is room");
+            });
+            Terminal::of_file(terminal).answer(&text, "Sure? ")
+        });
+        assert_eq!(given.expect("it is answered"), "no");
     }
 }

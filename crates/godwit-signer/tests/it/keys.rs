@@ -1,6 +1,7 @@
 //! `godwit-signer keys`: the key file through the program, with passphrases from file descriptors and from a
 //! terminal.
 
+mod passphrases;
 mod terminal;
 
 use std::ffi::OsStr;

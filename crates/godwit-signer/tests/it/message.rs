@@ -113,3 +113,28 @@ fn signatures_of_messages_are_verified() {
     let valid = run(&regtest, &words, MESSAGE).expect(Exit::Success);
     assert_eq!(valid.stdout, "valid\n");
 }
+
+/// Both are valid by consensus: a truth of another form than BIP322 wants, and a NOP that is reserved.
+#[test]
+fn what_breaks_a_rule_of_bip322_is_invalid_or_inconclusive() {
+    let place = signer("regtest");
+    for (script, argument, exit, told) in [
+        (&[0x63, 0x51, 0x67, 0x51, 0x68][..], &[1u8][..], Exit::Success, ""),
+        (
+            &[0x63, 0x51, 0x67, 0x51, 0x68],
+            &[2],
+            Exit::InputRefused,
+            "it breaks a rule of BIP322: OP_IF/NOTIF argument must be minimal",
+        ),
+        (&[0xb0], &[1], Exit::InputRefused, "nothing can be told: NOPx"),
+    ] {
+        let script = bitcoin::ScriptBuf::from_bytes(script.to_vec());
+        let address = bitcoin::Address::p2wsh(&script, bitcoin::Network::Regtest).to_string();
+        let witness = bitcoin::Witness::from_slice(&[argument, script.as_bytes()]);
+        let witness = bitcoin::consensus::encode::serialize(&witness);
+        let signature = format!("smp{}", data_encoding::BASE64.encode(&witness));
+        let words = ["message", "verify", &address, &signature, "-"];
+        let ended = run(&place, &words, "anything").expect(exit);
+        assert!(ended.stderr.contains(told), "{ended:?}");
+    }
+}

@@ -236,6 +236,80 @@ fn cosigners_set_up_a_multisig_and_spend_from_it() {
     psbt(&alice, "finalize", &[&out], &[]).expect(Exit::Success);
 }
 
+/// BIP322's PSBT: each signer is shown the message, not a transaction, and the signature is verified by
+/// whoever has the address.
+#[test]
+fn cosigners_sign_a_message_one_after_another() {
+    let (alice, alices) = with_words(WORDS[0]);
+    let (bob, bobs) = with_words(WORDS[1]);
+    let cosigners = [alices.as_str(), &bobs, THIRD];
+    let descriptor =
+        format!("wsh(sortedmulti(2,{}))", cosigners.map(|key| format!("{key}/<0;1>/*")).join(","));
+    for place in [&alice, &bob] {
+        watched(place, &file(place, "descriptor", &descriptor));
+    }
+    let (script, _) = two_of(&cosigners, 0, 3);
+    let address = bitcoin::Address::p2wsh(&script, bitcoin::Network::Regtest).to_string();
+    let message = file(&alice, "message", "We hold this\ntogether.");
+    let of_message = |place: &Datadir, words: &[&str]| {
+        let all: Vec<&dyn AsRef<std::ffi::OsStr>> = words.iter().map(|word| word as _).collect();
+        place.run_with_input(&all, "pass\n")
+    };
+    let message = message.to_str().expect("a path");
+    let token = "-yes=0000000000000000000000000000000000000000000000000000000000000000";
+    let words = ["message", "sign", &address, message, "-passphrase-fd=0", token];
+    of_message(&alice, &words).expect(Exit::Failure);
+    let unsigned = alice.beside("unsigned.psbt");
+    let to = format!("-out={}", unsigned.display());
+    let words = ["message", "psbt", &address, message, "-passphrase-fd=0", &to];
+    of_message(&alice, &words).expect(Exit::Success);
+    of_message(&alice, &words).expect(Exit::Failure);
+
+    let which = format!("message of 22 bytes in 2 lines by {address}, BIP322, hash ");
+    let mut next = unsigned.clone();
+    for place in [&alice, &bob] {
+        for (options, ours) in [(&[][..], false), (&["-passphrase-fd=0"], true)] {
+            let shown = psbt(place, "inspect", &[&next], options).expect(Exit::Success).stdout;
+            assert!(shown.starts_with(&which), "{shown}");
+            assert!(shown.contains("\n  | We hold this\n  | together.\n"), "{shown}");
+            assert!(!shown.contains("output 0") && !shown.contains("fee"), "{shown}");
+            let own = ", descriptor 1, to receive, index 3: wsh(sortedmulti(2,";
+            assert_eq!(shown.contains(own), ours, "{shown}");
+        }
+        let shown = psbt(place, "inspect", &[&next], &["-passphrase-fd=0"]);
+        let shown = shown.expect(Exit::Success).stdout;
+        let token = shown.trim().rsplit('=').next().expect("a token").to_owned();
+        let out = place.beside("signed.psbt");
+        let options = [format!("-yes={token}"), format!("-out={}", out.display())];
+        let options = ["-passphrase-fd=0", &options[0], &options[1]];
+        psbt(place, "sign", &[&next], &options).expect(Exit::Success);
+        next = out;
+    }
+    let finished = bob.beside("finished.psbt");
+    let to = format!("-out={}", finished.display());
+    psbt(&bob, "finalize", &[&next], &[&to]).expect(Exit::Success);
+    let signature = psbt(&bob, "extract", &[&finished], &[]).expect(Exit::Success).stdout;
+    let signature = signature.trim();
+    assert!(signature.starts_with("smp"), "{signature}");
+    let anybody = signer("regtest");
+    let verified = of_message(&anybody, &["message", "verify", &address, signature, message]);
+    assert_eq!(verified.expect(Exit::Success).stdout, "valid\n");
+
+    // What pays nobody and does not say which message it signs is not signed.
+    let bytes = fs::read(&unsigned).expect("it is there");
+    let mut changed = bitcoin::Psbt::deserialize(&bytes).expect("it is valid");
+    let (field, text) = changed.unknown.pop_first().expect("the message");
+    assert_eq!((field.type_value, &text[..]), (9, &b"We hold this\ntogether."[..]));
+    for said in [None, Some(&b"We hold this"[..]), Some(b"\xff")] {
+        changed.unknown.clear();
+        changed.unknown.extend(said.map(|said| (field.clone(), said.to_vec())));
+        let path = file(&alice, "hidden.psbt", changed.serialize());
+        let refused = psbt(&alice, "sign", &[&path], &["-passphrase-fd=0", token]);
+        let refused = refused.expect(Exit::Failure);
+        assert!(refused.stderr.contains("not signed: it pays nobody"), "{refused:?}");
+    }
+}
+
 #[test]
 fn a_cosigner_in_our_place_is_told() {
     let (place, ours) = with_words(WORDS[0]);

@@ -514,7 +514,8 @@ fn a_key_that_only_has_our_fingerprint_is_named() {
         } else {
             ended.expect(Exit::Success);
         }
-        let options = ["-unprovenamounts", "-anyoutputs"];
+        let named = ours::permitted(&made_here::wpkh(letter, 5));
+        let options = ["-unprovenamounts", &named];
         let signed = sign(&place, &keys, &path, &options).expect(Exit::Success);
         assert_eq!(signed.stderr.contains(warning), warned, "{signed:?}");
     }

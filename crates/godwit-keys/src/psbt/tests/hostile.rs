@@ -282,7 +282,7 @@ fn a_copy_may_add_sequences_to_version2_but_not_under_signatures() {
     let explicit = received(&spend(&["wpkh(A/0)"])).into_version2();
     let mut maps = explicit.to_maps();
     maps.inputs[0].remove(&[0x10][..]);
-    let silent = Psbt::from_maps(maps).expect("it is valid");
+    let silent = Psbt::from_maps(maps, &[]).expect("it is valid");
     assert_ne!(silent.unsigned_transaction(), explicit.unsigned_transaction());
     let combined = Psbt::combine(&[silent.clone(), explicit.clone()]).expect("they fit");
     assert_eq!(combined, explicit);

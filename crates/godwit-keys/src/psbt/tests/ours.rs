@@ -48,6 +48,10 @@ fn paying(kinds: &[&str], outputs: &[(&str, u64)]) -> bitcoin::Psbt {
     psbt
 }
 
+fn script(kind: &str) -> bitcoin::ScriptBuf {
+    public_descriptor(kind).script_pubkey()
+}
+
 fn change_to(spent: &str, change: &str, policy: &SignPolicy) -> Result<(), SignError> {
     checked(&received(&paying(&[spent], &[(change, COIN - FEE)])), policy)
 }
@@ -66,10 +70,14 @@ fn a_gap_is_one_of_an_account() {
     ] {
         let expected = if signed { Ok(()) } else { Err(SignError::Far(0)) };
         assert_eq!(change_to(spent, change, &default), expected, "{spent} {change}");
-        let any_index = SignPolicy { any_index: true, ..default };
+        let named = [script(change)];
+        let any_index = SignPolicy { any_index: &named, ..default };
         assert_eq!(change_to(spent, change, &any_index), Ok(()), "{spent} {change}");
-        let any_outputs = SignPolicy { any_outputs: true, ..default };
+        let any_outputs = SignPolicy { any_outputs: &named, ..default };
         assert_eq!(change_to(spent, change, &any_outputs), expected, "another option");
+        let others = [script("wpkh(A/1/0)"), script("wpkh(F/0)")];
+        let any_index = SignPolicy { any_index: &others, ..default };
+        assert_eq!(change_to(spent, change, &any_index), expected, "of other outputs");
     }
 }
 
@@ -115,14 +123,49 @@ fn a_gap_begins_behind_what_was_given_out() {
 
 #[test]
 fn a_key_of_ours_that_no_descriptor_derives_brings_nothing_back() {
-    let any_outputs = SignPolicy { any_outputs: true, ..SignPolicy::default() };
     for change in ["wpkh(A/1/100001)", "wpkh(A/7/0)", "wpkh(A/1/0/0)", "pkh(A/1/0)", "tr(A/1/0)"] {
         let refused = change_to("wpkh(A/0/0)", change, &SignPolicy::default());
         assert_eq!(refused, Err(SignError::Underived(0)), "{change}");
+        let named = [script(change)];
+        let any_outputs = SignPolicy { any_outputs: &named, ..SignPolicy::default() };
         assert_eq!(change_to("wpkh(A/0/0)", change, &any_outputs), Ok(()), "{change}");
     }
     assert_eq!(change_to("wpkh(A/0/0)", "wpkh(A/1/0)", &SignPolicy::default()), Ok(()));
     assert_eq!(change_to("wpkh(A/0/0)", "wpkh(F/7/0)", &SignPolicy::default()), Ok(()), "theirs");
+}
+
+/// Whoever permits change of which no descriptor is known has permitted no lie about where the rest goes.
+#[test]
+fn what_is_permitted_of_an_output_is_permitted_of_no_other() {
+    let change = "wpkh(A/7/0)";
+    let psbt = |lie: &dyn Fn(&mut bitcoin::Psbt)| {
+        let mut psbt = paying(
+            &["wpkh(A/0/0)"],
+            &[(change, COIN / 2), ("wpkh(F/0)", COIN / 4), ("wpkh(A/9/9)", COIN / 4 - FEE)],
+        );
+        lie(&mut psbt);
+        received(&psbt)
+    };
+    let of = |kinds: &[&str]| kinds.iter().map(|kind| script(kind)).collect::<Vec<_>>();
+    let checked = |psbt: &Psbt, kinds: &[&str]| {
+        checked(psbt, &SignPolicy { any_outputs: &of(kinds), ..SignPolicy::default() })
+    };
+    let honest = psbt(&|_| {});
+    assert_eq!(checked(&honest, &[]), Err(SignError::Underived(0)));
+    assert_eq!(checked(&honest, &[change]), Err(SignError::Underived(2)));
+    assert_eq!(checked(&honest, &["wpkh(A/9/9)"]), Err(SignError::Underived(0)));
+    assert_eq!(checked(&honest, &[change, "wpkh(A/9/9)"]), Ok(()));
+    // Somebody else's output with a key of ours beside it, and one with a script that is not its own.
+    let key = |psbt: &mut bitcoin::Psbt| {
+        psbt.outputs[1].bip32_derivation = psbt.outputs[0].bip32_derivation.clone();
+    };
+    let scripts = |psbt: &mut bitcoin::Psbt| psbt.outputs[1].redeem_script = Some(script(change));
+    for lying in [psbt(&key), psbt(&scripts)] {
+        for kinds in [&[][..], &[change], &[change, "wpkh(A/9/9)"]] {
+            assert!(matches!(checked(&lying, kinds), Err(SignError::Output(1, _))), "{kinds:?}");
+        }
+        assert_eq!(checked(&lying, &["wpkh(F/0)", change, "wpkh(A/9/9)"]), Ok(()));
+    }
 }
 
 /// Two coins of ours with one change, shown twice: each time the other one seems to be somebody else's.

@@ -121,6 +121,7 @@ const WITH_KEY_FILE: Commands<Signer> = Commands::Only(&[
     CommandName::PsbtSign,
     CommandName::MessageInspect,
     CommandName::MessageSign,
+    CommandName::MessagePsbt,
 ]);
 const NEW_ENTRY: Commands<Signer> = Commands::Only(&[
     CommandName::KeysCreate,

@@ -23,6 +23,15 @@ pub(super) const MESSAGE_COMMANDS: &[CommandSpec<Signer>] = &[
                the signature: as Core's signmessage for addresses that begin with 1, m or n, else by BIP322.",
     },
     CommandSpec {
+        command: CommandName::MessagePsbt,
+        words: "message psbt",
+        operands: " ADDRESS FILE",
+        count: 2..=2,
+        help: "Make a PSBT (BIP322) of the message in FILE by ADDRESS, for an address that takes the keys of several \
+               signers: each signs it with psbt sign, which shows the message; psbt combine and psbt finalize \
+               do the rest, and psbt extract prints the signature.",
+    },
+    CommandSpec {
         command: CommandName::MessageVerify,
         words: "message verify",
         operands: " ADDRESS SIGNATURE FILE",

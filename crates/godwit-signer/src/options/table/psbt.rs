@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use godwit_program::options::{CommandSpec, Commands, Form, OptionSpec, values};
 
 use super::{CommandName, PSBT, Signer, line_option};
-use crate::options::NodeOptions;
 use crate::options::draft::Draft;
+use crate::options::{NamedOutput, NodeOptions};
 
 /// Largest `-maxfee`, in satoshi: all the money there will ever be.
 const MAX_FEE: u64 = 2_100_000_000_000_000;
@@ -52,7 +52,7 @@ pub(super) const PSBT_COMMANDS: &[CommandSpec<Signer>] = &[
         operands: " FILE",
         count: 1..=1,
         help: "Print the network transaction of a finished PSBT in hexadecimal, after its scripts were \
-               verified.",
+               verified; of the PSBT of a message, the signature in base64.",
     },
 ];
 
@@ -61,6 +61,7 @@ const WRITING: Commands<Signer> = Commands::Only(&[
     CommandName::PsbtCombine,
     CommandName::PsbtFinalize,
     CommandName::PsbtExtract,
+    CommandName::MessagePsbt,
 ]);
 
 /// Commands that show a PSBT.
@@ -166,21 +167,22 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
             Some(())
         },
     ),
-    flag(
-        "anyoutputs",
-        "Sign although what the PSBT says of an output does not fit its script, or an output names a key \
-         of ours and no descriptor of the key file derives it.",
+    named_output(
+        "anyoutput",
+        "Sign although what the PSBT says of the output to this address does not fit its script, or names a \
+         key of ours and no descriptor of the key file derives it. An output without an address is named by \
+         its script in hexadecimal. Nothing is allowed of other outputs; the option may be repeated.",
         |draft, text| {
-            draft.psbt.any_outputs = Some(values::flag(text)?);
+            draft.psbt.any_outputs.push(NamedOutput::read(text.to_str()?)?);
             Some(())
         },
     ),
-    flag(
+    named_output(
         "anyindex",
-        "Sign although an output of ours lies so far behind the last spent index of its account that a \
-         restored wallet would not find it.",
+        "Sign although the output of ours to this address lies so far behind the last spent index of its \
+         account that a restored wallet would not find it. The option may be repeated.",
         |draft, text| {
-            draft.psbt.any_index = Some(values::flag(text)?);
+            draft.psbt.any_index.push(NamedOutput::read(text.to_str()?)?);
             Some(())
         },
     ),
@@ -249,4 +251,13 @@ const fn flag(
 ) -> OptionSpec<Signer> {
     let every = setting(name, "", "", help, set);
     OptionSpec { form: Form::Flag, commands: Commands::Only(&[CommandName::PsbtSign]), ..every }
+}
+
+const fn named_output(
+    name: &'static str,
+    help: &'static str,
+    set: fn(&mut Draft, &OsStr) -> Option<()>,
+) -> OptionSpec<Signer> {
+    let every = setting(name, "ADDRESS", "the address of an output", help, set);
+    OptionSpec { commands: Commands::Only(&[CommandName::PsbtSign]), ..every }
 }

@@ -10,6 +10,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{keys, list};
 use crate::signer;
 
+/// The word that a question asks for.
+const WORD: &str = "the word";
+
 /// A command at a terminal of its own.
 struct Session {
     child: Child,
@@ -43,6 +46,14 @@ impl Session {
     /// Reads until the screen shows `text` for the next time, and types.
     fn answer(&mut self, text: &str, keys: &str) {
         self.wait_for(text);
+        self.keyboard.write_all(keys.as_bytes()).expect("it reads");
+    }
+
+    /// Answers a question that asks for a word of its own; [`WORD`] stands for that.
+    fn decide(&mut self, question: &str, answer: &str) {
+        self.wait_for(question);
+        let word = format!("{}\r", self.wait_for(" and Enter: "));
+        let keys = if answer == WORD { &word } else { answer };
         self.keyboard.write_all(keys.as_bytes()).expect("it reads");
     }
 
@@ -220,13 +231,13 @@ fn an_entry_is_removed_when_the_user_says_so() {
     let place = signer("regtest");
     let entry = keys(&place, &["create", "-label=kept"], &["pass"]).expect(Exit::Success).json();
     let words = format!("remove {}", super::id(&entry));
-    for (answer, left) in [("no\r", 1), ("yes\r", 0)] {
+    for (answer, left) in [("no\r", 1), ("yes\r", 1), (WORD, 0)] {
         // What is removed is shown where it is asked for, wherever standard error goes.
         let line = format!("{} 2>/dev/null", line(&place, &words));
         let Some(mut session) = Session::of_shell(&line) else { return };
         session.answer("Passphrase of ", "pass\r");
         session.wait_for("\"label\": \"kept\"");
-        session.answer("Remove this entry and its keys? Type yes and Enter: ", answer);
+        session.decide("Remove this entry and its keys? Type ", answer);
         let (screen, status) = session.end();
         assert_eq!(status == code(Exit::Success), left == 0, "{screen}");
         assert_eq!(list(&place).len(), left, "{screen}");
@@ -250,8 +261,9 @@ fn a_psbt_is_signed_when_the_user_says_so() {
         options.join(" ")
     );
     for (answer, exit) in [
-        ("yes\r", Exit::Success),
-        ("y\r", Exit::Failure),
+        (WORD, Exit::Success),
+        ("yes\r", Exit::Failure),
+        ("0\r", Exit::Failure),
         ("\r", Exit::Failure),
         ("\u{3}", Exit::Interrupted),
     ] {
@@ -262,7 +274,7 @@ fn a_psbt_is_signed_when_the_user_says_so() {
         session.answer("Passphrase of ", "a passphrase of this test\r");
         session.wait_for("output 0: 0.19999000 BTC to bcrt1");
         session.wait_for("net: 0.20000000 BTC leave");
-        session.answer("Sign this? Type yes and Enter: ", answer);
+        session.decide("Sign this? Type ", answer);
         let (screen, status) = session.end();
         assert_eq!(status, code(exit), "{screen}");
         let said = std::fs::read_to_string(&log).expect("it is there");

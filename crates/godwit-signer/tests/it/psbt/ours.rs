@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// The option that permits anything of the output with this script.
+pub(super) fn permitted(script: &bitcoin::ScriptBuf) -> String {
+    let address = bitcoin::Address::from_script(script, bitcoin::Network::Regtest);
+    let name = address.map_or_else(|_| script.to_hex_string(), |address| address.to_string());
+    format!("-anyoutput={name}")
+}
+
 #[test]
 fn every_lie_about_an_output_is_shown_before_it_is_refused() {
     let place = signer("regtest");
@@ -33,7 +40,7 @@ fn an_input_of_ours_that_is_hidden_is_not_signed_beside() {
     let told = place_of_it.take_while(|line| !line.starts_with("output")).collect::<String>();
     assert!(told.contains(", descriptor 1, index 1: wpkh("), "{shown}");
     assert!(told.contains("which the PSBT hides"), "{shown}");
-    let options = ["-unprovenamounts", "-foreigninputs", "-anyoutputs"];
+    let options = ["-unprovenamounts", "-foreigninputs", &permitted(&made_here::wpkh('F', 0))];
     let refused = sign(&place, &keys, &path, &options).expect(Exit::Failure);
     assert!(refused.stderr.contains("not signed: input 1: it is ours, and"), "{refused:?}");
     assert_eq!(refused.stdout, "");
@@ -54,10 +61,32 @@ fn an_output_is_ours_when_a_descriptor_derives_it() {
     unsigned.outputs[2].witness_script = Some(shared);
     let path = file(&place, "a.psbt", unsigned.serialize());
     let refused = sign(&place, &keys, &path, &["-unprovenamounts"]).expect(Exit::Failure);
-    let line = "not signed: output 1: it names a key of ours that its script does not have; -anyoutputs \
-                signs all the same\n";
+    let line = "not signed: output 1: it names a key of ours that its script does not have; -anyoutput \
+                with its address signs all the same\n";
     assert!(refused.stderr.ends_with(line), "{refused:?}");
-    let options = ["-unprovenamounts", "-anyoutputs"];
+    // Each permission is one of its output alone, whether that has an address or none.
+    let named: Vec<String> = outputs[1..].iter().map(permitted).collect();
+    for missing in 0..named.len() {
+        let mut options: Vec<&str> = named.iter().map(String::as_str).collect();
+        options[missing] = "-unprovenamounts";
+        let refused = sign(&place, &keys, &path, &options).expect(Exit::Failure);
+        let line = format!("not signed: output {}: it names a key of ours", missing + 1);
+        assert!(refused.stderr.contains(&line), "{refused:?}");
+    }
+    for (named, exit, told) in [
+        (permitted(&made_here::wpkh('F', 6)), Exit::Failure, "no output of the PSBT goes to"),
+        (
+            "-anyoutput=bc1q9vza2e8x573nczrlzms0wvx3gsqjx7vavgkx0l".into(),
+            Exit::Configuration,
+            "-chain",
+        ),
+        ("-anyoutput=nonsense".into(), Exit::Configuration, "the address of an output"),
+    ] {
+        let refused = sign(&place, &keys, &path, &["-unprovenamounts", &named]).expect(exit);
+        assert!(refused.stderr.contains(told), "{refused:?}");
+    }
+    let mut options = vec!["-unprovenamounts"];
+    options.extend(named.iter().map(String::as_str));
     let signed = sign(&place, &keys, &path, &options).expect(Exit::Success);
     let lines: Vec<&str> =
         signed.stderr.lines().filter(|line| line.starts_with("output ")).collect();
@@ -85,8 +114,10 @@ fn change_that_nobody_would_find_is_not_signed() {
         let ended = sign(&place, &keys, &path, &["-unprovenamounts"]);
         if !signed {
             let refused = ended.expect(Exit::Failure);
-            assert!(refused.stderr.contains("-anyindex signs all the same"), "{refused:?}");
-            let options = ["-unprovenamounts", "-anyindex"];
+            let told = "-anyindex with its address signs all the same";
+            assert!(refused.stderr.contains(told), "{refused:?}");
+            let named = permitted(&made_here::wpkh('A', index)).replace("output", "index");
+            let options = ["-unprovenamounts", &named];
             sign(&place, &keys, &path, &options).expect(Exit::Success);
         } else {
             ended.expect(Exit::Success);
@@ -156,7 +187,7 @@ fn an_input_of_ours_by_no_descriptor_is_told_and_not_signed_beside_others() {
     unsigned.inputs[0].witness_utxo.as_mut().expect("it has one").script_pubkey = script_pubkey;
     unsigned.inputs[0].bip32_derivation.clear();
     let path = file(&place, "b.psbt", unsigned.serialize());
-    let options = ["-unprovenamounts", "-foreigninputs", "-anyoutputs", "-anyindex"];
+    let options = ["-unprovenamounts", "-foreigninputs"];
     let refused = sign(&place, &keys, &path, &options).expect(Exit::Failure);
     let line =
         "nothing tells whether inputs of others are ours too; -anyinputs signs all the same\n";

@@ -1,0 +1,42 @@
+//! Counts what takes long, so that tests can tell how often it is done.
+
+use std::cell::Cell;
+
+thread_local! {
+    static COUNTS: Cell<Counts> = const { Cell::new(Counts { txids: 0, legacy_hashes: 0 }) };
+}
+
+/// What this thread has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Previous transactions hashed.
+    pub(super) txids: usize,
+    /// Transactions hashed for signatures of legacy scripts.
+    pub(super) legacy_hashes: usize,
+}
+
+pub(super) fn note_txid() {
+    change(|counts| counts.txids += 1);
+}
+
+pub(super) fn note_legacy_hash() {
+    change(|counts| counts.legacy_hashes += 1);
+}
+
+fn change(note: impl FnOnce(&mut Counts)) {
+    let mut counts = COUNTS.get();
+    note(&mut counts);
+    COUNTS.set(counts);
+}
+
+/// What `work` does.
+pub(super) fn counted<R>(work: impl FnOnce() -> R) -> (R, Counts) {
+    let before = COUNTS.get();
+    let outcome = work();
+    let after = COUNTS.get();
+    let counts = Counts {
+        txids: after.txids - before.txids,
+        legacy_hashes: after.legacy_hashes - before.legacy_hashes,
+    };
+    (outcome, counts)
+}

@@ -193,10 +193,16 @@ pub struct NodeOptions {
     pub allow_unlocked_secrets: bool,
     /// `-whitelist`.
     pub whitelist: Whitelist,
-    /// `-maxuploadtarget`, in bytes per 24 hours; `None`: no limit.
-    pub max_upload_target: Option<u64>,
-    /// `-maxdownloadrate`, in bytes per second; `None`: no limit.
-    pub max_download_rate: Option<u64>,
+    pub traffic: TrafficLimits,
+}
+
+/// How much peers may make this node send and receive; `None`: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficLimits {
+    /// `-maxuploadtarget`, in bytes per 24 hours.
+    pub upload_target: Option<u64>,
+    /// `-maxdownloadrate`, in bytes per second.
+    pub download_rate: Option<u64>,
 }
 
 /// Where connections are accepted, and what others are told of it.

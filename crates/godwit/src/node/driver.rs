@@ -246,7 +246,7 @@ fn core_of(chain: Chain, peers: Peers, now: Now, options: &NodeOptions, dir: &Pa
     let mut core = NodeCore::new(chain, peers);
     core.set_network_active(now, options.network_active);
     ban_again(&mut core, dir);
-    if let Some(rate) = options.max_download_rate {
+    if let Some(rate) = options.traffic.download_rate {
         core.set_max_download_rate(rate);
     }
     core
@@ -279,7 +279,7 @@ impl<'a> Node<'a> {
             pool: pool.clone(),
             proxies: proxies(options),
             session: *random_bytes()?.first_chunk().expect("sixteen bytes"),
-            max_download_rate: options.max_download_rate,
+            max_download_rate: options.traffic.download_rate,
             encrypted,
         };
         let (sockets, inbox) = Sockets::start(of_sockets, listeners).map_err(SocketsError)?;

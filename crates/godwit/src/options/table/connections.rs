@@ -254,7 +254,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "Try to send no more than this in 24 hours, blocks of the last week aside; 0 for no limit \
          (default: 0). Without a unit in MiB; k, m, g, t are powers of 1000, K, M, G, T of 1024.",
         |draft, text| {
-            draft.connections.max_upload_target = Some(values::bytes(text, 1 << 20)?);
+            draft.connections.traffic.upload_target = Some(values::bytes(text, 1 << 20)?);
             Some(())
         },
     ),
@@ -265,7 +265,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "Receive no more than this in a second; 0 for no limit (default: 0). Without a unit in KiB, \
          else as -maxuploadtarget.",
         |draft, text| {
-            draft.connections.max_download_rate = Some(values::bytes(text, 1 << 10)?);
+            draft.connections.traffic.download_rate = Some(values::bytes(text, 1 << 10)?);
             Some(())
         },
     ),

@@ -44,8 +44,7 @@ fn without_a_command_the_node_runs_and_listens() {
         v2_transport: true,
         allow_unlocked_secrets: false,
         whitelist: Whitelist::default(),
-        max_upload_target: None,
-        max_download_rate: None,
+        traffic: TrafficLimits::default(),
     };
     assert_eq!(node(&[]), expected);
     let (port, told_port) = (18444, 18444);
@@ -146,8 +145,7 @@ fn every_option_of_the_node() {
         v2_transport: false,
         allow_unlocked_secrets: true,
         whitelist,
-        max_upload_target: Some(1 << 20),
-        max_download_rate: Some(2000),
+        traffic: TrafficLimits { upload_target: Some(1 << 20), download_rate: Some(2000) },
     };
     assert_eq!(config.command, Command::Node(Box::new(expected)));
 }

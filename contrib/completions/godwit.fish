@@ -40,6 +40,7 @@ complete -c godwit -o listenonion -d 'Have Tor make an onion service, at which t
 complete -c godwit -o torcontrol -x -d 'Ask Tor there (default'
 complete -c godwit -o torpassword -x -d 'The password of Tor\'s control port, of which Tor has the HashedControlPassword'
 complete -c godwit -o onlynet -x -d 'Choose peers only in this network'
+complete -c godwit -o asmap -r -F -d 'Group peers by autonomous system, as this file maps IP addresses to them, and not by prefix'
 complete -c godwit -o v2transport -d 'Encrypt connections to peers that can do that too (BIP324, default'
 complete -c godwit -o externalip -x -d 'Tell peers that this node can be called at this IP, onion or I2P address (default port'
 complete -c godwit -o discover -d 'Find out where this node can be called, by the addresses of its interfaces and by what peers say (default'

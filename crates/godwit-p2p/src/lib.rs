@@ -5,6 +5,7 @@
 
 mod address_book;
 mod anchors;
+mod asmap;
 mod bans;
 mod compact;
 mod connection_kind;
@@ -16,6 +17,7 @@ mod index;
 mod inventory;
 mod message;
 mod net_address;
+mod net_groups;
 mod own_addresses;
 mod peer_id;
 mod peers;
@@ -36,6 +38,7 @@ mod v2;
 
 pub use address_book::{AddressBook, AddressCount, Source};
 pub use anchors::{Anchors, MAX_ANCHORS};
+pub use asmap::{Asmap, AsmapFault, AsmapVersion, MAX_ASMAP_BYTES};
 pub use bans::{Ban, Bans, HostRange, MAX_BANS};
 pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
 pub use connection_kind::ConnectionKind;
@@ -48,6 +51,7 @@ pub use message::{
     VersionAddress, block_header_of,
 };
 pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, NetAddress};
+pub use net_groups::NetGroups;
 pub use own_addresses::{MAX_OWN_ADDRESSES, OwnAddress, OwnAddressSource, OwnAddresses};
 pub use peer_id::PeerId;
 pub use peers::{

@@ -194,6 +194,9 @@ pub struct NodeOptions {
     /// `-whitelist`.
     pub whitelist: Whitelist,
     pub traffic: TrafficLimits,
+    /// `-asmap`: the file that maps IP addresses to autonomous systems. A relative path is one in the
+    /// network's directory.
+    pub asmap: Option<PathBuf>,
 }
 
 /// How much peers may make this node send and receive; `None`: no limit.

@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::never;
 use godwit_api::{BanFile, NodeState, Server, Zmq};
 use godwit_chain::{Chain, ChainError, CoinAtTip, Places, Poll, wait_with_both};
-use godwit_p2p::{AddressNetwork, Anchors, NodeCommand, Now, OwnAddressSource, Peers, Services};
+use godwit_p2p::{
+    AddressNetwork, Anchors, NetGroups, NodeCommand, Now, OwnAddressSource, Peers, Services,
+};
 use godwit_primitives::{BlockHash, OutPoint};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use indicatif::MultiProgress;
 
+use super::asmap;
 use super::core::{NodeCore, Turn};
 use super::dns::Resolver;
 use super::filters::{self, FilterThread};
@@ -95,6 +98,7 @@ pub(crate) fn run(
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
     let started = Instant::now();
+    let groups = asmap::groups(options.asmap.as_deref(), &config.network_dir())?;
     let max_connections = raise_descriptors(options.max_connections, rpc::most_connections(config));
     log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
     let (threads, height) = (options.script_threads.get(), options.stop_at_height);
@@ -112,11 +116,20 @@ pub(crate) fn run(
         }
         opened => opened?,
     };
-    let mut node = Node::start(config, options, bars, chain, started, max_connections, server)?;
+    let prepared = Prepared { started, groups, max_connections, server };
+    let mut node = Node::start(config, options, bars, chain, prepared)?;
     let result = node.run(stop);
     node.core.tell_notices(now(started));
     node.end(result?)?;
     Ok(Exit::Success)
+}
+
+/// What there is before the chain is open.
+struct Prepared {
+    started: Instant,
+    groups: NetGroups,
+    max_connections: usize,
+    server: Option<Server>,
 }
 
 /// Why the loop ended.
@@ -266,10 +279,9 @@ impl<'a> Node<'a> {
         options: &'a NodeOptions,
         bars: &MultiProgress,
         mut chain: Chain,
-        started: Instant,
-        max_connections: usize,
-        server: Option<Server>,
+        prepared: Prepared,
     ) -> Result<Self, Failure> {
+        let Prepared { started, groups, max_connections, server } = prepared;
         let listeners = listeners(options)?;
         let pool = chain.block_buffers().clone();
         let (may_have_keys, seed) = (harden_for_keys(options), random_seed()?);
@@ -286,7 +298,7 @@ impl<'a> Node<'a> {
         let (dir, magic) = (config.network_dir(), config.params.magic);
         let peers_file = PeersFile::new(Arc::new(RealDisk), &Threads::default(), &dir, magic)
             .map_err(ChainError::Spawn)?;
-        let book = peers_file.load(seed);
+        let book = peers_file.load(seed, &groups);
         // With -connect the user chooses alone: then the anchors are not touched.
         let anchors = match options.connect {
             Some(_) => Anchors::default(),

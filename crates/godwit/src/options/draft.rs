@@ -108,4 +108,5 @@ pub(super) struct ConnectionDraft {
     pub(super) whitelist: Whitelist,
     /// 0: no limit.
     pub(super) traffic: TrafficLimits,
+    pub(super) asmap: Option<OrOff<PathBuf>>,
 }

@@ -301,6 +301,7 @@ fn node(
             upload_target: draft.traffic.upload_target.filter(|bytes| *bytes > 0),
             download_rate: draft.traffic.download_rate.filter(|bytes| *bytes > 0),
         },
+        asmap: draft.asmap.and_then(OrOff::value),
     })
 }
 

@@ -194,6 +194,21 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             },
         )
     },
+    OptionSpec {
+        form: Form::Value { placeholder: "FILE", expected: "", off: Some("0") },
+        repeats: false,
+        ..explained_setting(
+            "asmap",
+            "",
+            "Group peers by autonomous system, as this file maps IP addresses to them, and not by prefix: in \
+             the address book, and so that connections lead to different ones. A relative path is one in the \
+             network's data directory.",
+            |draft, text| {
+                draft.connections.asmap = Some(values::asmap(text)?);
+                Ok(())
+            },
+        )
+    },
     connection_flag(
         "v2transport",
         "Encrypt connections to peers that can do that too (BIP324, default: 1).",

@@ -45,6 +45,7 @@ fn without_a_command_the_node_runs_and_listens() {
         allow_unlocked_secrets: false,
         whitelist: Whitelist::default(),
         traffic: TrafficLimits::default(),
+        asmap: None,
     };
     assert_eq!(node(&[]), expected);
     let (port, told_port) = (18444, 18444);
@@ -121,6 +122,7 @@ fn every_option_of_the_node() {
         "-allowunlockedsecrets",
         "-maxuploadtarget=1",
         "-maxdownloadrate=2k",
+        "-asmap=maps/ip_asn.map",
     ]);
     assert_eq!(config.params.minimum_chain_work, godwit_primitives::Work::new(16));
     let mut whitelist = Whitelist::default();
@@ -146,6 +148,7 @@ fn every_option_of_the_node() {
         allow_unlocked_secrets: true,
         whitelist,
         traffic: TrafficLimits { upload_target: Some(1 << 20), download_rate: Some(2000) },
+        asmap: Some("maps/ip_asn.map".into()),
     };
     assert_eq!(config.command, Command::Node(Box::new(expected)));
 }
@@ -237,6 +240,25 @@ fn permissions_that_mean_nothing_are_refused_in_core_s_words() {
     );
     let of_no_use = "-whitebind is of no use with -listen=0";
     assert_eq!(error(&["-whitebind=1.2.3.4:1", "-listen=0"]), of_no_use);
+}
+
+#[test]
+fn a_map_of_systems_is_a_file() {
+    let map = |arguments: &[&str]| node(arguments).asmap;
+    assert_eq!(map(&["-asmap=/a/b"]), Some("/a/b".into()));
+    assert_eq!(map(&["-asmap=10.map"]), Some("10.map".into()));
+    for off in ["-asmap=0", "-noasmap"] {
+        assert_eq!(map(&["-asmap=a", off]), None, "{off}");
+    }
+    for embedded in ["-asmap=1", "-asmap="] {
+        let told = format!("{embedded}: Embedded asmap data not available, name a file");
+        assert_eq!(error(&[embedded]), told);
+    }
+    assert_eq!(error(&["-asmap"]), "-asmap needs a value: -asmap=FILE");
+    assert_eq!(
+        file_error("asmap=1\n"),
+        ".godwit/godwit.conf:1: asmap=1: Embedded asmap data not available, name a file"
+    );
 }
 
 #[test]

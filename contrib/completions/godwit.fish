@@ -44,6 +44,7 @@ complete -c godwit -o asmap -r -F -d 'Group peers by autonomous system, as this 
 complete -c godwit -o v2transport -d 'Encrypt connections to peers that can do that too (BIP324, default'
 complete -c godwit -o externalip -x -d 'Tell peers that this node can be called at this IP, onion or I2P address (default port'
 complete -c godwit -o discover -d 'Find out where this node can be called, by the addresses of its interfaces and by what peers say (default'
+complete -c godwit -o natpmp -d 'Have the router forward the port on which this node listens, by PCP or NAT-PMP, and tell peers the address that it gives (default'
 complete -c godwit -o whitelist -x -d 'Let peers at this address or in this network, as 1'
 complete -c godwit -o whitebind -x -d 'Listen on this address, and let who connects there do more than others'
 complete -c godwit -o maxuploadtarget -x -d 'Try to send no more than this in 24 hours, blocks of the last week aside'

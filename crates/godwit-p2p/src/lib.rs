@@ -22,6 +22,7 @@ mod own_addresses;
 mod peer_id;
 mod peers;
 mod permissions;
+mod port_mapping;
 mod presync;
 mod rate_limit;
 mod saved_file;
@@ -61,6 +62,10 @@ pub use peers::{
     RefusedHeader, SEND_PAUSE, SEND_QUEUE_MAX, SocketId, Summary, Traffic,
 };
 pub use permissions::{Binding, Entrance, PermissionError, Permissions, Whitelist};
+pub use port_mapping::{
+    MAPPING_NONCE_SIZE, MAX_MAPPING_PACKET, Mapping, MappingProtocol, MappingRefusal,
+    MappingRequest, NATPMP_ADDRESS_REQUEST, PORT_MAPPING_PORT, natpmp_address,
+};
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
 pub use rate_limit::{TokenBucket, UploadStatus};
 pub use saved_file::SavedFileError;

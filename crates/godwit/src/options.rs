@@ -226,6 +226,8 @@ pub struct Listening {
     pub external: Vec<NetAddress>,
     /// `-discover`: it finds that out as well.
     pub discover: bool,
+    /// `-natpmp`: the router is to forward `told_port`.
+    pub natpmp: bool,
 }
 
 /// The onion service that Tor is to make.

@@ -28,6 +28,7 @@ use super::outbox_file::OutboxFile;
 use super::overview::Overview;
 use super::own_addresses;
 use super::peers_file::PeersFile;
+use super::port_map::PortMapThread;
 use super::rpc::{self, Rpc};
 use super::setup::{
     harden_for_keys, listeners, peers_config, proxies, raise_descriptors, user_agent,
@@ -150,6 +151,7 @@ struct Node<'a> {
     /// Behind the core, which asks it: ends when that is gone.
     filters: Option<FilterThread>,
     tor: Option<TorThread>,
+    port_map: Option<PortMapThread>,
     sockets: Sockets,
     inbox: Inbox,
     resolver: Resolver,
@@ -330,6 +332,7 @@ impl<'a> Node<'a> {
             core,
             filters,
             tor: start_tor(config, options, may_have_keys)?,
+            port_map: PortMapThread::wanted(options).map_err(ChainError::Spawn)?,
             sockets,
             inbox,
             resolver: Resolver::new(),
@@ -415,6 +418,7 @@ impl<'a> Node<'a> {
     fn housekeeping(&mut self, now: Now) {
         self.kept.keep(now.monotonic, self.core.peers());
         self.follow_tor(now);
+        self.follow_router(now);
         let summary = self.core.peers().summary();
         let connections = summary.inbound + summary.outbound;
         if self.no_peers.take_due(now.monotonic, connections)
@@ -455,10 +459,19 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Peers are told where the router forwards callers.
+    fn follow_router(&mut self, now: Now) {
+        while let Some(address) = self.port_map.as_ref().and_then(PortMapThread::take_news) {
+            let command = NodeCommand::AddOwnAddress(address, OwnAddressSource::Mapped);
+            self.core.answer(now, Box::new(move |node| node.command(command)));
+        }
+    }
+
     /// Ends in order: drops what is arriving from peers, keeps what the chain has verified.
     fn end(mut self, ended: Ended) -> Result<(), Failure> {
         let on_terminal = self.screen.finish();
         drop(self.tor);
+        drop(self.port_map);
         drop(self.sockets);
         let bans = self.rpc.bans();
         drop(self.rpc);

@@ -76,6 +76,7 @@ pub(super) struct ListenDraft {
     /// Port 0: the one that others are told.
     pub(super) external: Vec<NetAddress>,
     pub(super) discover: Option<bool>,
+    pub(super) natpmp: bool,
     pub(super) port: Option<u16>,
 }
 

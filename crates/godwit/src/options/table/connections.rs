@@ -233,6 +233,12 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
          (default: 1, but 0 with -externalip or -proxy, or without -listen).",
         |draft, text| plain::flag(text).map(|on| draft.connections.listening.discover = Some(on)),
     ),
+    connection_flag(
+        "natpmp",
+        "Have the router forward the port on which this node listens, by PCP or NAT-PMP, and tell peers the \
+         address that it gives (default: 0).",
+        |draft, text| plain::flag(text).map(|on| draft.connections.listening.natpmp = on),
+    ),
     explained_setting(
         "whitelist",
         "[PERMISSIONS@]IP[/NET]",

@@ -27,6 +27,7 @@ fn without_a_command_the_node_runs_and_listens() {
             told_port: 8333,
             external: Vec::new(),
             discover: true,
+            natpmp: false,
         },
         max_connections: 125,
         connect: None,
@@ -73,6 +74,7 @@ fn all_about_listening() -> (Listening, TorOptions) {
         told_port: 99,
         external: vec!["9.9.9.9:99".parse().unwrap(), "[2a02::1]:5".parse().unwrap()],
         discover: true,
+        natpmp: true,
     };
     let tor = TorOptions {
         control: socket("127.0.0.3:9051"),
@@ -103,6 +105,7 @@ fn every_option_of_the_node() {
         "-externalip=9.9.9.9",
         "-externalip=[2a02::1]:5",
         "-discover",
+        "-natpmp",
         "-whitelist=relay,out@10.0.0.0/8",
         "-port=77",
         "-maxconnections=3",
@@ -238,6 +241,8 @@ fn permissions_that_mean_nothing_are_refused_in_core_s_words() {
         ".godwit/godwit.conf:2: whitelist=in@1.2.3.4: Only direction was set, no permissions: \
          'in@1.2.3.4'"
     );
+    assert_eq!(error(&["-natpmp", "-listen=0"]), "-natpmp is of no use with -listen=0");
+    assert!(!node(&["-natpmp", "-natpmp=0", "-listen=0"]).listening.natpmp);
     let of_no_use = "-whitebind is of no use with -listen=0";
     assert_eq!(error(&["-whitebind=1.2.3.4:1", "-listen=0"]), of_no_use);
 }

@@ -4,13 +4,13 @@ _godwit() {
     current="${current##* }"
     COMPREPLY=()
     case "$current" in
-        -conf=*|-datadir=*|-rpccookiefile=*|-verdicts=*|-to=*)
+        -conf=*|-datadir=*|-asmap=*|-rpccookiefile=*|-verdicts=*|-to=*)
             COMPREPLY=($(compgen -f -- "${current#*=}"))
             return ;;
         -*=*)
             return ;;
         -*)
-            COMPREPLY=($(compgen -W "-help -version -conf= -datadir= -memory= -dbcache= -allowunlockedsecrets -chain= -testnet -testnet4 -signet -regtest -signetchallenge= -par= -assumevalid= -scriptengine= -crosscheck= -stopatheight= -prune= -reindex -reindex-chainstate -scrub -txindex -blockfilterindex= -coinstatsindex -peerblockfilters -networkactive -listen -bind= -port= -maxconnections= -connect= -addnode= -seednode= -dnsseed -proxy= -onion= -listenonion -torcontrol= -torpassword= -onlynet= -v2transport -externalip= -discover -whitelist= -whitebind= -maxuploadtarget= -maxdownloadrate= -server -rpcport= -rpcbind= -rpcallowip= -rpcauth= -rpcuser= -rpcpassword= -rpccookiefile= -rpccookieperms= -rpcwhitelist= -rpcwhitelistdefault -rest -rpcthreads= -rpcworkqueue= -rpcservertimeout= -web -metrics -json -zmqpubhashblock= -zmqpubhashtx= -zmqpubrawblock= -zmqpubrawtx= -zmqpubsequence= -zmqpubhashblockhwm= -zmqpubhashtxhwm= -zmqpubrawblockhwm= -zmqpubrawtxhwm= -zmqpubsequencehwm= -verdicts= -utxohash= -repair -audit -to= -handedover -testactivationheight= -lanes= -flushinterval= -test= -minimumchainwork=" -- "$current"))
+            COMPREPLY=($(compgen -W "-help -version -conf= -datadir= -memory= -dbcache= -allowunlockedsecrets -chain= -testnet -testnet4 -signet -regtest -signetchallenge= -par= -assumevalid= -scriptengine= -crosscheck= -stopatheight= -prune= -reindex -reindex-chainstate -scrub -txindex -blockfilterindex= -coinstatsindex -peerblockfilters -networkactive -listen -bind= -port= -maxconnections= -connect= -addnode= -seednode= -dnsseed -proxy= -onion= -listenonion -torcontrol= -torpassword= -onlynet= -asmap= -v2transport -externalip= -discover -natpmp -whitelist= -whitebind= -maxuploadtarget= -maxdownloadrate= -server -rpcport= -rpcbind= -rpcallowip= -rpcauth= -rpcuser= -rpcpassword= -rpccookiefile= -rpccookieperms= -rpcwhitelist= -rpcwhitelistdefault -rest -rpcthreads= -rpcworkqueue= -rpcservertimeout= -web -metrics -json -zmqpubhashblock= -zmqpubhashtx= -zmqpubrawblock= -zmqpubrawtx= -zmqpubsequence= -zmqpubhashblockhwm= -zmqpubhashtxhwm= -zmqpubrawblockhwm= -zmqpubrawtxhwm= -zmqpubsequencehwm= -verdicts= -utxohash= -repair -audit -to= -handedover -testactivationheight= -lanes= -flushinterval= -test= -minimumchainwork=" -- "$current"))
             [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
             return ;;
     esac

@@ -2,6 +2,7 @@
 //!
 //! Each has a fuzz target of its name (`fuzz_targets/`) and seeds from which the fuzzer starts.
 
+mod asmap;
 mod block;
 mod commit_records;
 mod core_wallet;
@@ -54,6 +55,7 @@ macro_rules! targets {
 }
 
 targets! {
+    ASMAP asmap
     BLOCK block
     COMMIT_RECORDS commit_records
     CORE_WALLET core_wallet

@@ -24,9 +24,10 @@ pub use entry::Source;
 pub(crate) use select::Candidate;
 
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
+use crate::net_groups::{MapCoverage, NetGroups};
 use crate::services::Services;
 use entry::{Entry, EntryId};
-use places::{Place, PlaceKey, Table};
+use places::{Place, Placing, Table};
 
 /// Most entries: 1024 × 64 new and 256 × 64 tried ones, as many places as in Core. Each takes about
 /// 250 bytes.
@@ -69,7 +70,7 @@ pub struct AddressCount {
 
 /// Addresses of nodes and what is known of them.
 pub struct AddressBook {
-    key: PlaceKey,
+    placing: Placing,
     rng: StdRng,
     entries: BTreeMap<EntryId, Entry>,
     ids: BTreeMap<NetAddress, EntryId>,
@@ -84,17 +85,22 @@ pub struct AddressBook {
 }
 
 impl AddressBook {
-    /// An empty book. All its randomness comes from `seed`, including the secret key of the
-    /// buckets.
+    /// An empty book of hosts that are grouped by prefix. All its randomness comes from `seed`, including
+    /// the secret key of the buckets.
     pub fn new(seed: [u8; 32]) -> Self {
-        let mut rng = StdRng::from_seed(seed);
-        let key = PlaceKey::new(rng.random());
-        Self::with_key(key, rng)
+        Self::with_groups(seed, NetGroups::default())
     }
 
-    fn with_key(key: PlaceKey, rng: StdRng) -> Self {
+    /// The same, of hosts that are grouped so.
+    pub fn with_groups(seed: [u8; 32], groups: NetGroups) -> Self {
+        let mut rng = StdRng::from_seed(seed);
+        let placing = Placing::new(rng.random(), groups);
+        Self::with_placing(placing, rng)
+    }
+
+    fn with_placing(placing: Placing, rng: StdRng) -> Self {
         Self {
-            key,
+            placing,
             rng,
             entries: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -105,6 +111,20 @@ impl AddressBook {
             last_good: 1,
             collisions: BTreeSet::new(),
         }
+    }
+
+    /// How its hosts are grouped, and thus those that connections are opened to.
+    pub fn groups(&self) -> &NetGroups {
+        self.placing.groups()
+    }
+
+    /// How well the map of systems covers its addresses of IPv4 and IPv6, if there is one.
+    pub(crate) fn map_coverage(&self) -> Option<MapCoverage> {
+        let is_ip = |address: &&NetAddress| {
+            matches!(address.network(), AddressNetwork::Ipv4 | AddressNetwork::Ipv6)
+        };
+        let hosts = self.ids.keys().filter(is_ip).map(|address| address.host);
+        self.groups().coverage(hosts)
     }
 
     /// Number of addresses.
@@ -144,7 +164,7 @@ impl AddressBook {
                 id
             }
         };
-        let place = self.key.new_place(&told.address, source.group());
+        let place = self.placing.new_place(&told.address, source);
         self.put_new(now, id, place)
     }
 
@@ -250,7 +270,7 @@ impl AddressBook {
         if entry.tried {
             return false;
         }
-        let place = self.key.tried_place(address);
+        let place = self.placing.tried_place(address);
         if test_before_evict && self.tried.get(place).is_some() {
             if self.collisions.len() < MAX_COLLISIONS {
                 self.collisions.insert(id);
@@ -265,12 +285,12 @@ impl AddressBook {
     /// place.
     fn make_tried(&mut self, id: EntryId, place: Place) {
         let entry = self.entries.get_mut(&id).expect("the entry exists");
-        let first = self.key.new_place(&entry.address, entry.source.group()).bucket;
+        let first = self.placing.new_place(&entry.address, entry.source).bucket;
         for bucket in (first..places::NEW_BUCKETS).chain(0..first) {
             if entry.references == 0 {
                 break;
             }
-            let new_place = self.key.place_in_new_bucket(&entry.address, bucket);
+            let new_place = self.placing.place_in_new_bucket(&entry.address, bucket);
             if self.new.get(new_place).is_some_and(|slot| slot.id == id) {
                 self.new.take(new_place);
                 entry.references -= 1;
@@ -281,7 +301,7 @@ impl AddressBook {
         if let Some(evicted) = self.tried.take(place) {
             let entry = self.entries.get_mut(&evicted.id).expect("it has a place");
             entry.tried = false;
-            let back = self.key.new_place(&entry.address, entry.source.group());
+            let back = self.placing.new_place(&entry.address, entry.source);
             self.clear_new(back);
             self.occupy_new(evicted.id, back);
         }
@@ -327,7 +347,7 @@ impl AddressBook {
 
     fn judge_collision(&self, now: i64, id: EntryId) -> Verdict {
         let Some(newcomer) = self.entries.get(&id) else { return Verdict::Keep };
-        let place = self.key.tried_place(&newcomer.address);
+        let place = self.placing.tried_place(&newcomer.address);
         let Some(slot) = self.tried.get(place) else { return Verdict::Replace };
         let holder = &self.entries[&slot.id];
         let since_try = now.saturating_sub(holder.last_try);

@@ -5,6 +5,7 @@
 
 mod address_book;
 mod anchors;
+mod asmap;
 mod bans;
 mod compact;
 mod connection_kind;
@@ -16,10 +17,12 @@ mod index;
 mod inventory;
 mod message;
 mod net_address;
+mod net_groups;
 mod own_addresses;
 mod peer_id;
 mod peers;
 mod permissions;
+mod port_mapping;
 mod presync;
 mod rate_limit;
 mod saved_file;
@@ -36,6 +39,7 @@ mod v2;
 
 pub use address_book::{AddressBook, AddressCount, Source};
 pub use anchors::{Anchors, MAX_ANCHORS};
+pub use asmap::{Asmap, AsmapFault, AsmapVersion, MAX_ASMAP_BYTES};
 pub use bans::{Ban, Bans, HostRange, MAX_BANS};
 pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
 pub use connection_kind::ConnectionKind;
@@ -48,6 +52,7 @@ pub use message::{
     VersionAddress, block_header_of,
 };
 pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, NetAddress};
+pub use net_groups::NetGroups;
 pub use own_addresses::{MAX_OWN_ADDRESSES, OwnAddress, OwnAddressSource, OwnAddresses};
 pub use peer_id::PeerId;
 pub use peers::{
@@ -57,6 +62,10 @@ pub use peers::{
     RefusedHeader, SEND_PAUSE, SEND_QUEUE_MAX, SocketId, Summary, Traffic,
 };
 pub use permissions::{Binding, Entrance, PermissionError, Permissions, Whitelist};
+pub use port_mapping::{
+    MAPPING_NONCE_SIZE, MAX_MAPPING_PACKET, Mapping, MappingProtocol, MappingRefusal,
+    MappingRequest, NATPMP_ADDRESS_REQUEST, PORT_MAPPING_PORT, natpmp_address,
+};
 pub use presync::{Presync, PresyncOutcome, PresyncState, memory_bound as presync_memory_bound};
 pub use rate_limit::{TokenBucket, UploadStatus};
 pub use saved_file::SavedFileError;

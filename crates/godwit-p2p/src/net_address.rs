@@ -135,12 +135,6 @@ impl NetAddress {
     pub fn network(&self) -> AddressNetwork {
         self.host.network()
     }
-
-    /// The group of addresses that one operator can easily have (Core `NetGroupManager::GetGroup`
-    /// without asmap).
-    pub(crate) fn group(&self) -> NetGroup {
-        self.host.group()
-    }
 }
 
 impl From<SocketAddr> for NetAddress {

@@ -28,6 +28,7 @@ use crate::bans::Bans;
 use crate::connection_kind::ConnectionKind;
 use crate::discourage::Discouraged;
 use crate::net_address::{AddressEntry, Host, NetAddress};
+use crate::net_groups::NetGroups;
 use crate::own_addresses::OwnAddresses;
 use crate::target::{Reachable, Target};
 use crate::time::Now;
@@ -236,8 +237,8 @@ impl Slots {
         situation: &Situation<'_>,
         book: &mut AddressBook,
     ) -> Option<Opening> {
-        let occupied = Occupied::new(situation.peers);
-        if let Some(opening) = self.anchor(situation, &occupied) {
+        let occupied = Occupied::new(situation.peers, book.groups());
+        if let Some(opening) = self.anchor(situation, &occupied, book.groups()) {
             return Some(opening);
         }
         let wanted = self.wanted(now.monotonic, situation, &occupied, book)?;
@@ -251,7 +252,12 @@ impl Slots {
     }
 
     /// Calls the next anchor that will do; each is called once. As block-relay peers, if there are any.
-    fn anchor(&mut self, situation: &Situation<'_>, occupied: &Occupied) -> Option<Opening> {
+    fn anchor(
+        &mut self,
+        situation: &Situation<'_>,
+        occupied: &Occupied,
+        by: &NetGroups,
+    ) -> Option<Opening> {
         let SlotsConfig { max_full, max_block_relay, .. } = self.config;
         let kind = match max_block_relay {
             0 if occupied.full < max_full => ConnectionKind::OutboundFull,
@@ -259,7 +265,7 @@ impl Slots {
             _ => return None,
         };
         while let Some(AddressEntry { services, address, .. }) = self.anchors.pop() {
-            if choice::will_do(&self.config, &address, services, situation, occupied) {
+            if choice::will_do(&self.config, &address, services, situation, occupied, by) {
                 let (target, count_failure) = (Target::Address(address), occupied.is_online());
                 return Some(Opening::Connect { target, kind, count_failure });
             }

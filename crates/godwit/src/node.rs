@@ -2,8 +2,9 @@
 //!
 //! [`core`] is its logic, [`sockets`] the thread that owns the network. The driver owns the clock,
 //! name lookups, `peers.dat`, `anchors.dat` and `outbox.dat`, and runs the loop that connects them all. The
-//! thread that has an onion service made is `tor`.
+//! thread that has an onion service made is `tor`, that which has the router forward a port `port_map`.
 
+mod asmap;
 pub mod core;
 mod dns;
 mod driver;
@@ -15,6 +16,7 @@ mod outbox_file;
 mod overview;
 mod own_addresses;
 mod peers_file;
+mod port_map;
 mod rpc;
 mod setup;
 pub mod sockets;

@@ -193,10 +193,19 @@ pub struct NodeOptions {
     pub allow_unlocked_secrets: bool,
     /// `-whitelist`.
     pub whitelist: Whitelist,
-    /// `-maxuploadtarget`, in bytes per 24 hours; `None`: no limit.
-    pub max_upload_target: Option<u64>,
-    /// `-maxdownloadrate`, in bytes per second; `None`: no limit.
-    pub max_download_rate: Option<u64>,
+    pub traffic: TrafficLimits,
+    /// `-asmap`: the file that maps IP addresses to autonomous systems. A relative path is one in the
+    /// network's directory.
+    pub asmap: Option<PathBuf>,
+}
+
+/// How much peers may make this node send and receive; `None`: no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficLimits {
+    /// `-maxuploadtarget`, in bytes per 24 hours.
+    pub upload_target: Option<u64>,
+    /// `-maxdownloadrate`, in bytes per second.
+    pub download_rate: Option<u64>,
 }
 
 /// Where connections are accepted, and what others are told of it.
@@ -217,6 +226,8 @@ pub struct Listening {
     pub external: Vec<NetAddress>,
     /// `-discover`: it finds that out as well.
     pub discover: bool,
+    /// `-natpmp`: the router is to forward `told_port`.
+    pub natpmp: bool,
 }
 
 /// The onion service that Tor is to make.

@@ -53,6 +53,9 @@ fn peer_json(now: Now, peer: &PeerInfo, (headers, blocks): (i64, i64)) -> Json {
         json.push("addrlocal", local.to_string());
     }
     json.push("network", network_name(peer.network));
+    if let Some(system) = peer.system {
+        json.push("mapped_as", system.get());
+    }
     json.push("services", services_hex(said.services));
     json.push("servicesnames", services_names(said.services));
     json.push("relaytxes", said.relay);

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 use godwit_primitives::sha256::sha256;
 
 use crate::net_address::{AddressEntry, Host, NetAddress};
+use crate::net_groups::NetGroups;
 use crate::services::Services;
 
 /// Seconds in a day.
@@ -69,11 +70,11 @@ impl Source {
     }
 
     /// Its group; for a name, a number that no network has, and the hash.
-    pub(super) fn group(&self) -> SourceGroup {
+    pub(super) fn group(&self, groups: &NetGroups) -> SourceGroup {
         let mut bytes = [0; SourceGroup::MAX];
         let len = match self {
             Self::Host(host) => {
-                let group = host.group();
+                let group = groups.of(*host);
                 let group = group.as_bytes();
                 bytes[..group.len()].copy_from_slice(group);
                 group.len()

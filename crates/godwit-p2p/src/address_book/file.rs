@@ -5,9 +5,11 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::entry::{Entry, Source};
-use super::places::{NEW_BUCKETS, PlaceKey};
+use super::places::{BUCKET_SIZE, NEW_BUCKETS, Placing};
 use super::{AddressBook, MAX_ENTRIES, MAX_REFERENCES};
+use crate::asmap::AsmapVersion;
 use crate::net_address::{AddressEntry, Host, NetAddress};
+use crate::net_groups::NetGroups;
 use crate::saved_file::{self, SavedFileError};
 
 /// Kind of a source that is a node.
@@ -23,7 +25,7 @@ impl AddressBook {
     }
 
     fn write(&self, out: &mut DataStream) {
-        out.write(self.key.bytes());
+        out.write(self.placing.key());
         out.write_u32(self.order.len() as u32);
         for id in &self.order {
             self.write_entry(&self.entries[id], out);
@@ -36,6 +38,9 @@ impl AddressBook {
         for (rank, bucket) in buckets {
             out.write_u32(rank);
             out.write_u16(bucket);
+        }
+        if let Some(AsmapVersion(version)) = self.groups().version() {
+            out.write(&version);
         }
     }
 
@@ -61,6 +66,10 @@ impl AddressBook {
     /// from `seed`. Addresses that have lost their place (because the rules of groups have changed)
     /// are left out.
     ///
+    /// Where the file was written with another map of autonomous systems than that of `groups`, each
+    /// address gets the place that it has now, if no other one has it: a new one a single place, by who
+    /// told it first (Core `AddrManImpl::Unserialize`).
+    ///
     /// # Errors
     ///
     /// When the content is not that of an undamaged book of this network and version.
@@ -68,16 +77,27 @@ impl AddressBook {
         bytes: &[u8],
         magic: [u8; 4],
         seed: [u8; 32],
+        groups: NetGroups,
     ) -> Result<Self, SavedFileError> {
         let mut reader = saved_file::open(bytes, magic)?;
-        let key = PlaceKey::new(reader.array()?);
-        let mut book = Self::with_key(key, StdRng::from_seed(seed));
+        let version = groups.version();
+        let placing = Placing::new(reader.array()?, groups);
+        let mut book = Self::with_placing(placing, StdRng::from_seed(seed));
         book.read_entries(&mut reader)?;
-        book.read_buckets(&mut reader)?;
+        let buckets = read_buckets(&mut reader)?;
+        let written_with = match reader.is_empty() {
+            true => None,
+            false => Some(AsmapVersion(reader.array()?)),
+        };
         if !reader.is_empty() {
             return Err(SavedFileError::Inconsistent);
         }
-        book.forget_homeless();
+        if written_with == version {
+            restore_buckets(&mut book, &buckets)?;
+        } else {
+            find_places(&mut book);
+        }
+        forget_homeless(&mut book);
         Ok(book)
     }
 
@@ -93,7 +113,7 @@ impl AddressBook {
             }
             let (address, tried) = (entry.address, entry.tried);
             let id = self.insert(entry);
-            let place = self.key.tried_place(&address);
+            let place = self.placing.tried_place(&address);
             if tried && self.tried.get(place).is_none() {
                 self.tried.put(place, id, address.network());
             } else if tried {
@@ -102,33 +122,59 @@ impl AddressBook {
         }
         Ok(())
     }
+}
 
-    fn read_buckets(&mut self, reader: &mut SpanReader<'_>) -> Result<(), SavedFileError> {
-        let count = reader.u32()?;
-        for _ in 0..count {
-            let (rank, bucket) = (reader.u32()? as usize, reader.u16()?.into());
-            let id = *self.order.get(rank).ok_or(SavedFileError::Inconsistent)?;
-            let entry = &self.entries[&id];
-            if bucket >= NEW_BUCKETS || entry.tried || entry.references == MAX_REFERENCES {
-                return Err(SavedFileError::Inconsistent);
-            }
-            let place = self.key.place_in_new_bucket(&entry.address, bucket);
-            if self.new.get(place).is_some() {
-                return Err(SavedFileError::Inconsistent);
-            }
-            self.occupy_new(id, place);
+fn restore_buckets(
+    book: &mut AddressBook,
+    buckets: &[(usize, usize)],
+) -> Result<(), SavedFileError> {
+    for &(rank, bucket) in buckets {
+        let id = *book.order.get(rank).ok_or(SavedFileError::Inconsistent)?;
+        let entry = &book.entries[&id];
+        if bucket >= NEW_BUCKETS || entry.tried || entry.references == MAX_REFERENCES {
+            return Err(SavedFileError::Inconsistent);
         }
-        Ok(())
+        let place = book.placing.place_in_new_bucket(&entry.address, bucket);
+        if book.new.get(place).is_some() {
+            return Err(SavedFileError::Inconsistent);
+        }
+        book.occupy_new(id, place);
     }
+    Ok(())
+}
 
-    fn forget_homeless(&mut self) {
-        for id in self.order.clone() {
-            let entry = &self.entries[&id];
-            if !entry.tried && entry.references == 0 {
-                self.forget(id);
-            }
+/// Puts each address without a place at the new one that it has by its source, unless that is taken:
+/// also those whose tried place another one has now.
+fn find_places(book: &mut AddressBook) {
+    for id in book.order.clone() {
+        let entry = &book.entries[&id];
+        let place = book.placing.new_place(&entry.address, entry.source);
+        if !entry.tried && book.new.get(place).is_none() {
+            book.occupy_new(id, place);
         }
     }
+}
+
+fn forget_homeless(book: &mut AddressBook) {
+    for id in book.order.clone() {
+        let entry = &book.entries[&id];
+        if !entry.tried && entry.references == 0 {
+            book.forget(id);
+        }
+    }
+}
+
+/// Ranks of addresses, each with a bucket that it is in.
+fn read_buckets(reader: &mut SpanReader<'_>) -> Result<Vec<(usize, usize)>, SavedFileError> {
+    let count = reader.u32()?;
+    if count as usize > NEW_BUCKETS * BUCKET_SIZE {
+        return Err(SavedFileError::Inconsistent);
+    }
+    let mut buckets = Vec::new();
+    for _ in 0..count {
+        buckets.push((reader.u32()? as usize, reader.u16()?.into()));
+    }
+    Ok(buckets)
 }
 
 fn read_entry(reader: &mut SpanReader<'_>) -> Result<Entry, SavedFileError> {

@@ -4,8 +4,9 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-use super::entry::{EntryId, SourceGroup};
+use super::entry::{EntryId, Source};
 use crate::net_address::{AddressNetwork, NetAddress};
+use crate::net_groups::NetGroups;
 
 /// Buckets of new addresses (Core `ADDRMAN_NEW_BUCKET_COUNT`).
 pub(super) const NEW_BUCKETS: usize = 1024;
@@ -28,10 +29,12 @@ pub(super) struct Place {
     pub(super) position: usize,
 }
 
-/// The secret that decides the places of addresses: without it an attacker cannot choose addresses
-/// that share a bucket.
-#[derive(Clone, Copy)]
-pub(super) struct PlaceKey([u8; 32]);
+/// What decides the places of addresses.
+pub(super) struct Placing {
+    /// Secret: without it an attacker cannot choose addresses that share a bucket.
+    key: [u8; 32],
+    groups: NetGroups,
+}
 
 /// What a hash is for: separates the hashes of different things.
 #[derive(Clone, Copy)]
@@ -44,28 +47,32 @@ enum Purpose {
     NewPosition = 5,
 }
 
-impl PlaceKey {
-    pub(super) fn new(key: [u8; 32]) -> Self {
-        Self(key)
+impl Placing {
+    pub(super) fn new(key: [u8; 32], groups: NetGroups) -> Self {
+        Self { key, groups }
     }
 
-    pub(super) fn bytes(&self) -> &[u8; 32] {
-        &self.0
+    pub(super) fn key(&self) -> &[u8; 32] {
+        &self.key
+    }
+
+    pub(super) fn groups(&self) -> &NetGroups {
+        &self.groups
     }
 
     /// The place of a tried address, in one of the eight buckets of its group.
     pub(super) fn tried_place(&self, address: &NetAddress) -> Place {
         let key = address.key();
         let spread = self.hash(Purpose::TriedSpread, &[&key]) % TRIED_BUCKETS_PER_GROUP;
-        let group = address.group();
+        let group = self.groups.of(address.host);
         let parts = [group.as_bytes(), &[spread as u8]];
         let bucket = (self.hash(Purpose::TriedBucket, &parts) % TRIED_BUCKETS as u64) as usize;
         self.place(Purpose::TriedPosition, bucket, &key)
     }
 
     /// The place of a new address from `source`, in one of the 64 buckets of the source's group.
-    pub(super) fn new_place(&self, address: &NetAddress, source: SourceGroup) -> Place {
-        let group = address.group();
+    pub(super) fn new_place(&self, address: &NetAddress, source: Source) -> Place {
+        let (group, source) = (self.groups.of(address.host), source.group(&self.groups));
         let parts = [group.as_bytes(), source.as_bytes()];
         let spread = self.hash(Purpose::NewSpread, &parts) % NEW_BUCKETS_PER_SOURCE_GROUP;
         let parts = [source.as_bytes(), &[spread as u8]];
@@ -86,7 +93,7 @@ impl PlaceKey {
     /// SipHash-2-4 under the first half of the key, hashed again under the second half, so that all
     /// 256 bits count.
     fn hash(&self, purpose: Purpose, parts: &[&[u8]]) -> u64 {
-        let (first, second) = self.0.split_at(16);
+        let (first, second) = self.key.split_at(16);
         let keyed =
             |half: &[u8]| SipHasher24::new_with_key(half.try_into().expect("half of 32 bytes"));
         let mut inner = keyed(first);

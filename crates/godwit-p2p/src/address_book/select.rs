@@ -58,7 +58,7 @@ impl AddressBook {
             self.collisions.remove(&id);
             return None;
         };
-        let slot = self.tried.get(self.key.tried_place(&newcomer.address))?;
+        let slot = self.tried.get(self.placing.tried_place(&newcomer.address))?;
         Some(self.candidate(slot.id))
     }
 

@@ -1,3 +1,5 @@
+mod by_system;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use godwit_primitives::sha256::sha256d;
@@ -56,14 +58,14 @@ fn check(book: &AddressBook) {
     let mut references: BTreeMap<EntryId, u8> = BTreeMap::new();
     for (place, slot) in book.new.held() {
         let address = &book.entries[&slot.id].address;
-        assert_eq!(book.key.place_in_new_bucket(address, place.bucket), place);
+        assert_eq!(book.placing.place_in_new_bucket(address, place.bucket), place);
         assert_eq!(slot.network, address.network());
         *references.entry(slot.id).or_default() += 1;
     }
     let mut tried = BTreeSet::new();
     for (place, slot) in book.tried.held() {
         let address = &book.entries[&slot.id].address;
-        assert_eq!(book.key.tried_place(address), place);
+        assert_eq!(book.placing.tried_place(address), place);
         assert_eq!(slot.network, address.network());
         assert!(tried.insert(slot.id), "two tried places");
     }
@@ -209,9 +211,10 @@ fn addresses_are_counted_by_network_and_by_whether_they_answered() {
 fn addresses_of_one_group_share_few_buckets() {
     let book = book();
     let address = |n: u32| ipv4(60, 1, (n >> 8) as u8, n as u8);
-    let tried: BTreeSet<_> = (0..5000).map(|n| book.key.tried_place(&address(n)).bucket).collect();
+    let tried: BTreeSet<_> =
+        (0..5000).map(|n| book.placing.tried_place(&address(n)).bucket).collect();
     assert!((2..=8).contains(&tried.len()), "{} tried buckets", tried.len());
-    let from = |source: Source, n| book.key.new_place(&numbered(n), source.group()).bucket;
+    let from = |source: Source, n| book.placing.new_place(&numbered(n), source).bucket;
     let new: BTreeSet<_> = (0..50_000).map(|n| from(source(9, 9), n)).collect();
     assert!((32..=64).contains(&new.len()), "{} new buckets of one source", new.len());
     let same: BTreeSet<_> =
@@ -223,7 +226,8 @@ fn addresses_of_one_group_share_few_buckets() {
 
 #[test]
 fn places_depend_on_all_of_the_key() {
-    let place = |key: [u8; 32]| PlaceKey::new(key).tried_place(&ipv4(1, 2, 3, 4));
+    let place =
+        |key: [u8; 32]| Placing::new(key, NetGroups::default()).tried_place(&ipv4(1, 2, 3, 4));
     let places: BTreeSet<_> = (0..32)
         .map(|at| {
             let mut key = [0; 32];
@@ -239,10 +243,10 @@ fn places_depend_on_all_of_the_key() {
 fn colliding(book: &AddressBook) -> (NetAddress, NetAddress) {
     let mut places = BTreeMap::new();
     for n in 0.. {
-        let place = book.key.tried_place(&numbered(n));
+        let place = book.placing.tried_place(&numbered(n));
         if let Some(other) = places.insert((place.bucket, place.position), n) {
-            let source = source(9, 9).group();
-            let new = |n| book.key.new_place(&numbered(n), source);
+            let source = source(9, 9);
+            let new = |n| book.placing.new_place(&numbered(n), source);
             if new(n) != new(other) {
                 return (numbered(other), numbered(n));
             }
@@ -481,7 +485,7 @@ proptest! {
         let mut book = book();
         run(&mut book, &steps);
         let bytes = book.to_bytes(MAGIC);
-        let mut again = AddressBook::from_bytes(&bytes, MAGIC, [8; 32]).expect("just written");
+        let mut again = AddressBook::from_bytes(&bytes, MAGIC, [8; 32], NetGroups::default()).expect("just written");
         check(&again);
         prop_assert_eq!(again.to_bytes(MAGIC), bytes);
         for (id, entry) in &book.entries {
@@ -517,7 +521,7 @@ proptest! {
             content[at] = byte;
         }
         content.truncate(cut.map_or(content.len(), |cut| cut.index(content.len())));
-        if let Ok(book) = AddressBook::from_bytes(&with_checksum(content), MAGIC, [8; 32]) {
+        if let Ok(book) = AddressBook::from_bytes(&with_checksum(content), MAGIC, [8; 32], NetGroups::default()) {
             check_without_success(&book);
         }
     }
@@ -525,7 +529,9 @@ proptest! {
 
 /// As [`check`], but a changed file may say that a tried address never answered.
 fn check_without_success(book: &AddressBook) {
-    let mut book = AddressBook::from_bytes(&book.to_bytes(MAGIC), MAGIC, [9; 32]).expect("written");
+    let mut book =
+        AddressBook::from_bytes(&book.to_bytes(MAGIC), MAGIC, [9; 32], NetGroups::default())
+            .expect("written");
     book.entries.values_mut().for_each(|entry| entry.last_success = NOW);
     check(&book);
 }
@@ -535,7 +541,9 @@ fn damaged_file_is_refused() {
     let mut book = book();
     (0..5).for_each(|n| _ = add(&mut book, numbered(n)));
     let bytes = book.to_bytes(MAGIC);
-    let read = |bytes: &[u8]| AddressBook::from_bytes(bytes, MAGIC, [8; 32]).map(|book| book.len());
+    let read = |bytes: &[u8]| {
+        AddressBook::from_bytes(bytes, MAGIC, [8; 32], NetGroups::default()).map(|book| book.len())
+    };
     assert_eq!(read(&bytes), Ok(5));
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
@@ -551,7 +559,8 @@ fn damaged_file_is_refused() {
     let content = &bytes[..bytes.len() - 32];
     let longer = with_checksum([content, &[0]].concat());
     assert_eq!(read(&longer), Err(SavedFileError::Inconsistent));
-    let other = AddressBook::from_bytes(&bytes, [1, 2, 3, 4], [8; 32]).map(|book| book.len());
+    let other = AddressBook::from_bytes(&bytes, [1, 2, 3, 4], [8; 32], NetGroups::default())
+        .map(|book| book.len());
     assert_eq!(other, Err(SavedFileError::WrongMagic(MAGIC)));
     let text = SavedFileError::WrongMagic(MAGIC).to_string();
     assert_eq!(text, "it is of another network (magic f9beb4d9)");

@@ -1,5 +1,7 @@
 //! Which network an address belongs to, and what else it tells.
 
+use std::num::NonZeroU32;
+
 use super::{Host, INTERNAL_IN_IPV6, NetAddress};
 
 /// A network, with the numbers that Core hashes into groups (Core `Network`).
@@ -40,9 +42,15 @@ pub(crate) struct NetGroup {
 }
 
 impl NetGroup {
-    /// The network's number, then the bits that the group shares, ones behind them.
+    /// The network's number, then the bits that the group shares, ones behind them, or the number of its
+    /// autonomous system.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len.into()]
+    }
+
+    /// The group of an autonomous system: of its addresses of IPv4 and of IPv6.
+    pub(crate) fn of_system(system: NonZeroU32) -> Self {
+        Self::new(AddressNetwork::Ipv6, &system.get().to_le_bytes(), 32)
     }
 
     /// The first `bits` bits of `address`.
@@ -151,7 +159,7 @@ impl Host {
     /// `NetGroupManager::GetGroup` without asmap): /16 of IPv4, /32 of IPv6 (he.net: /36), 4 bits
     /// of onion and I2P, 4 bits of CJDNS behind its constant byte. What is not routable is one
     /// group.
-    pub(crate) fn group(self) -> NetGroup {
+    pub(crate) fn prefix_group(self) -> NetGroup {
         let network = self.network_class();
         if let Some(ipv4) = self.linked_ipv4() {
             return NetGroup::new(network, &ipv4, 16);

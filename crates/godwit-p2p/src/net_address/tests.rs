@@ -302,11 +302,15 @@ fn core_groups() {
         (ONION, &[3, 0x7f]),
         (I2P, &[4, 0xaf]),
     ] {
-        assert_eq!(host(text).group().as_bytes(), group, "{text}");
+        assert_eq!(host(text).prefix_group().as_bytes(), group, "{text}");
     }
     let cjdns = Host::Cjdns([0xfc, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(cjdns.group().as_bytes(), [5, 0xfc, 0x1f]);
-    assert_eq!(host("64:FF9B::a00:1").group().as_bytes(), [1, 10, 0], "as Core: not looked into");
+    assert_eq!(cjdns.prefix_group().as_bytes(), [5, 0xfc, 0x1f]);
+    assert_eq!(
+        host("64:FF9B::a00:1").prefix_group().as_bytes(),
+        [1, 10, 0],
+        "as Core: not looked into"
+    );
 }
 
 #[test]
@@ -371,6 +375,6 @@ proptest! {
 
     #[test]
     fn group_and_network_never_panic(host in any_host()) {
-        prop_assert!(host.group().as_bytes()[0] == host.network_class() as u8);
+        prop_assert!(host.prefix_group().as_bytes()[0] == host.network_class() as u8);
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use log::debug;
+use log::{debug, info};
 use rand::Rng;
 use rand::seq::SliceRandom;
 use siphasher::sip::SipHasher24;
@@ -22,6 +22,7 @@ use crate::address_book::TIME_PENALTY;
 use crate::connection_kind::ConnectionKind;
 use crate::message::{MAX_ADDRESSES, Message};
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
+use crate::net_groups::MapCoverage;
 use crate::own_addresses::OwnAddressSource;
 use crate::peer_id::PeerId;
 use crate::permissions::Permissions;
@@ -51,6 +52,9 @@ const EARLIEST_TIME: i64 = 100_000_000;
 const ANSWER_LIFETIME: Duration = Duration::from_secs(21 * 60 * 60);
 /// Most that is added to [`ANSWER_LIFETIME`], in seconds.
 const ANSWER_LIFETIME_SPREAD: u64 = 6 * 60 * 60;
+/// Time between two looks at how well the map of systems covers the book (Core
+/// `ASMAP_HEALTH_CHECK_INTERVAL`).
+const COVERAGE_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Answers to `getaddr`, one for each network that asks.
 type AddressAnswers = BTreeMap<AddressNetwork, (Duration, Vec<AddressEntry>)>;
 
@@ -59,11 +63,13 @@ pub(super) struct AddressGossip {
     answers: AddressAnswers,
     /// Secret: whom an address is relayed to follows from a hash with this key.
     key: [u8; 16],
+    /// When the log says next how well the map of systems covers the book.
+    next_coverage: Duration,
 }
 
 impl AddressGossip {
     pub(super) fn new(key: [u8; 16]) -> Self {
-        Self { answers: AddressAnswers::new(), key }
+        Self { answers: AddressAnswers::new(), key, next_coverage: Duration::ZERO }
     }
 
     /// Decides whether addresses are exchanged with the peer. Not with a block-relay peer:
@@ -210,6 +216,20 @@ impl AddressGossip {
         };
         for entry in answer {
             self.queue(cx, id, entry);
+        }
+    }
+
+    /// Says once a day how well the map of `-asmap` covers the addresses of the book.
+    pub(super) fn watch_map(&mut self, cx: &Context<'_>) {
+        if cx.now.monotonic < self.next_coverage {
+            return;
+        }
+        self.next_coverage = cx.now.monotonic + COVERAGE_INTERVAL;
+        if let Some(MapCoverage { hosts, systems, unmapped }) = cx.book.map_coverage() {
+            info!(
+                "ASMap Health Check: {hosts} clearnet peers are mapped to {systems} ASNs with {unmapped} \
+                 peers being unmapped"
+            );
         }
     }
 

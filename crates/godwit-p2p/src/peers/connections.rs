@@ -159,7 +159,7 @@ impl Connections {
         if inbound < cx.config.max_inbound {
             return Some(InboundSlot::Free);
         }
-        let evicted = select_to_evict(&eviction_candidates(cx), self.group_key);
+        let evicted = select_to_evict(&eviction_candidates(cx), self.group_key, cx.book.groups());
         if evicted.is_none() {
             debug!("connection from {address} dropped (full)");
         }

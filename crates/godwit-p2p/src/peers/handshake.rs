@@ -138,8 +138,10 @@ pub(super) fn on_verack(cx: &mut Context<'_>, id: PeerId) -> bool {
     peer.handshake.established = true;
     let handshake = &peer.handshake;
     let (kind, common) = (peer.kind, handshake.common_version);
+    let system = peer.address.and_then(|address| cx.book.groups().system_of(address.host));
+    let system = system.map_or_else(String::new, |system| format!(", mapped_as={system}"));
     let line = format!(
-        "New {kind} peer connected: transport: {}, version: {}, blocks={}, {}, peer={}{}",
+        "New {kind} peer connected: transport: {}, version: {}, blocks={}, {}, peer={}{}{system}",
         handshake.protocol,
         handshake.version.unwrap_or(0),
         handshake.start_height,

@@ -1,5 +1,6 @@
 //! What the operator sees of the peers, and does to them, while the node runs.
 
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub struct PeerInfo {
     pub address: Option<NetAddress>,
     /// The network over which it is connected.
     pub network: AddressNetwork,
+    /// The number of its autonomous system, by the map of the address book.
+    pub system: Option<NonZeroU32>,
     /// What an outbound connection was opened to.
     pub target: Option<Target>,
     pub said: PeerSays,
@@ -129,6 +132,7 @@ impl Peers {
             kind: peer.kind,
             address: peer.address,
             network: peer.connected_through(),
+            system: peer.address.and_then(|address| self.book.groups().system_of(address.host)),
             target: peer.target.clone(),
             said: PeerSays {
                 version: handshake.version.unwrap_or(0),

@@ -156,6 +156,7 @@ impl Parts {
         self.connections.watch_tip(cx, self.fetch.downloads());
         self.forget_departed(cx);
         self.connections.open_connections(cx);
+        self.addresses.watch_map(cx);
     }
 
     /// Goes on serving peers that have more requests than are looked up at once.

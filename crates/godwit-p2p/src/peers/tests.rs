@@ -4,6 +4,7 @@
 mod addresses;
 mod announcing;
 mod blocks;
+mod by_system;
 mod chains;
 mod compact;
 mod config;

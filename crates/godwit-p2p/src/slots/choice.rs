@@ -6,6 +6,7 @@ use super::{Situation, SlotPeer, SlotsConfig, Wanted, ports};
 use crate::address_book::{AddressBook, Candidate};
 use crate::connection_kind::ConnectionKind;
 use crate::net_address::{AddressNetwork, NetAddress, NetGroup};
+use crate::net_groups::NetGroups;
 use crate::services::Services;
 use crate::target::Target;
 
@@ -27,7 +28,7 @@ pub(super) struct Occupied {
     pub(super) block_relay: usize,
     /// All connections except manual and inbound ones.
     pub(super) automatic: usize,
-    /// IPv4 and IPv6 groups with a lasting outbound connection. Addresses of other networks say
+    /// Groups of IPv4 and IPv6 with a lasting outbound connection. Addresses of other networks say
     /// nothing about who runs a node, or where.
     groups: BTreeSet<NetGroup>,
     /// Number of groups and of private peers with an open connection.
@@ -35,7 +36,7 @@ pub(super) struct Occupied {
 }
 
 impl Occupied {
-    pub(super) fn new(peers: &[SlotPeer<'_>]) -> Self {
+    pub(super) fn new(peers: &[SlotPeer<'_>], by: &NetGroups) -> Self {
         let count = |kind| peers.iter().filter(|peer| peer.kind == kind).count();
         let (full, block_relay) =
             (count(ConnectionKind::OutboundFull), count(ConnectionKind::BlockRelay));
@@ -47,7 +48,7 @@ impl Occupied {
                 .filter_map(|peer| peer.address)
         };
         let groups = |ready| {
-            lasting(ready).filter(|address| !is_private(address)).map(|address| address.group())
+            lasting(ready).filter(|address| !is_private(address)).map(|address| by.of(address.host))
         };
         let proven_groups: BTreeSet<_> = groups(true).collect();
         Self {
@@ -98,7 +99,7 @@ pub(super) fn choose(
         let near_another = !feeler
             && !wanted.probe
             && !is_private(address)
-            && occupied.groups.contains(&address.group());
+            && occupied.groups.contains(&book.groups().of(address.host));
         let recent = !wanted.probe
             && now.saturating_sub(candidate.last_try) < RECENT
             && tries < TRIES_FOR_RECENT;
@@ -129,10 +130,11 @@ pub(super) fn will_do(
     services: Services,
     situation: &Situation<'_>,
     occupied: &Occupied,
+    by: &NetGroups,
 ) -> bool {
     are_desirable(services, situation.near_tip)
         && config.reachable.contains(address.network())
-        && (is_private(address) || !occupied.groups.contains(&address.group()))
+        && (is_private(address) || !occupied.groups.contains(&by.of(address.host)))
         && !is_connected(address, situation.peers)
         && !is_added(address, &config.add_nodes)
         && !situation.bans.contains(&address.host)

@@ -9,6 +9,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::connection_kind::ConnectionKind;
 use crate::net_address::{AddressNetwork, NetAddress};
+use crate::net_groups::NetGroups;
 use crate::peer_id::PeerId;
 
 /// Peers kept by a keyed hash of their group: an attacker cannot tell which groups those are.
@@ -53,12 +54,19 @@ pub(crate) struct EvictionCandidate {
 ///
 /// Core `SelectNodeToEvict`, except that Core also protects peers that relay transactions: godwit
 /// has no memory pool. `key` is secret and stays the same during a run.
-pub(crate) fn select_to_evict(candidates: &[EvictionCandidate], key: [u8; 16]) -> Option<PeerId> {
-    let group = |candidate: &EvictionCandidate| {
+pub(crate) fn select_to_evict(
+    candidates: &[EvictionCandidate],
+    key: [u8; 16],
+    by: &NetGroups,
+) -> Option<PeerId> {
+    // Once for each: to look up a system takes longer than to compare two.
+    let hashed = |candidate: &EvictionCandidate| {
         let mut hasher = SipHasher24::new_with_key(&key);
-        hasher.write(candidate.address.group().as_bytes());
-        hasher.finish()
+        hasher.write(by.of(candidate.address.host).as_bytes());
+        (candidate.peer, hasher.finish())
     };
+    let groups: BTreeMap<PeerId, u64> = candidates.iter().map(hashed).collect();
+    let group = |candidate: &EvictionCandidate| groups[&candidate.peer];
     let mut left: Vec<_> = candidates
         .iter()
         .copied()

@@ -1,5 +1,6 @@
 //! Opening connections; giving them up is in `eviction`.
 
+mod by_system;
 mod eviction;
 
 use std::collections::BTreeSet;
@@ -231,7 +232,7 @@ fn b18_lasting_peers_are_of_different_groups() {
     world.know_groups(6);
     world.run(60.0);
     let groups: BTreeSet<_> =
-        world.links.iter().map(|link| link.address.map(|to| to.group())).collect();
+        world.links.iter().map(|link| link.address.map(|to| to.host.prefix_group())).collect();
     assert_eq!(world.links.len(), 6, "there are no more groups");
     assert_eq!(groups.len(), 6);
 

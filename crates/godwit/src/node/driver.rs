@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::never;
 use godwit_api::{BanFile, NodeState, Server, Zmq};
 use godwit_chain::{Chain, ChainError, CoinAtTip, Places, Poll, wait_with_both};
-use godwit_p2p::{AddressNetwork, Anchors, NodeCommand, Now, OwnAddressSource, Peers, Services};
+use godwit_p2p::{
+    AddressNetwork, Anchors, NetGroups, NodeCommand, Now, OwnAddressSource, Peers, Services,
+};
 use godwit_primitives::{BlockHash, OutPoint};
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use indicatif::MultiProgress;
 
+use super::asmap;
 use super::core::{NodeCore, Turn};
 use super::dns::Resolver;
 use super::filters::{self, FilterThread};
@@ -25,6 +28,7 @@ use super::outbox_file::OutboxFile;
 use super::overview::Overview;
 use super::own_addresses;
 use super::peers_file::PeersFile;
+use super::port_map::PortMapThread;
 use super::rpc::{self, Rpc};
 use super::setup::{
     harden_for_keys, listeners, peers_config, proxies, raise_descriptors, user_agent,
@@ -95,6 +99,7 @@ pub(crate) fn run(
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
     let started = Instant::now();
+    let groups = asmap::groups(options.asmap.as_deref(), &config.network_dir())?;
     let max_connections = raise_descriptors(options.max_connections, rpc::most_connections(config));
     log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
     let (threads, height) = (options.script_threads.get(), options.stop_at_height);
@@ -112,11 +117,20 @@ pub(crate) fn run(
         }
         opened => opened?,
     };
-    let mut node = Node::start(config, options, bars, chain, started, max_connections, server)?;
+    let prepared = Prepared { started, groups, max_connections, server };
+    let mut node = Node::start(config, options, bars, chain, prepared)?;
     let result = node.run(stop);
     node.core.tell_notices(now(started));
     node.end(result?)?;
     Ok(Exit::Success)
+}
+
+/// What there is before the chain is open.
+struct Prepared {
+    started: Instant,
+    groups: NetGroups,
+    max_connections: usize,
+    server: Option<Server>,
 }
 
 /// Why the loop ended.
@@ -137,6 +151,7 @@ struct Node<'a> {
     /// Behind the core, which asks it: ends when that is gone.
     filters: Option<FilterThread>,
     tor: Option<TorThread>,
+    port_map: Option<PortMapThread>,
     sockets: Sockets,
     inbox: Inbox,
     resolver: Resolver,
@@ -246,7 +261,7 @@ fn core_of(chain: Chain, peers: Peers, now: Now, options: &NodeOptions, dir: &Pa
     let mut core = NodeCore::new(chain, peers);
     core.set_network_active(now, options.network_active);
     ban_again(&mut core, dir);
-    if let Some(rate) = options.max_download_rate {
+    if let Some(rate) = options.traffic.download_rate {
         core.set_max_download_rate(rate);
     }
     core
@@ -266,10 +281,9 @@ impl<'a> Node<'a> {
         options: &'a NodeOptions,
         bars: &MultiProgress,
         mut chain: Chain,
-        started: Instant,
-        max_connections: usize,
-        server: Option<Server>,
+        prepared: Prepared,
     ) -> Result<Self, Failure> {
+        let Prepared { started, groups, max_connections, server } = prepared;
         let listeners = listeners(options)?;
         let pool = chain.block_buffers().clone();
         let (may_have_keys, seed) = (harden_for_keys(options), random_seed()?);
@@ -279,14 +293,14 @@ impl<'a> Node<'a> {
             pool: pool.clone(),
             proxies: proxies(options),
             session: *random_bytes()?.first_chunk().expect("sixteen bytes"),
-            max_download_rate: options.max_download_rate,
+            max_download_rate: options.traffic.download_rate,
             encrypted,
         };
         let (sockets, inbox) = Sockets::start(of_sockets, listeners).map_err(SocketsError)?;
         let (dir, magic) = (config.network_dir(), config.params.magic);
         let peers_file = PeersFile::new(Arc::new(RealDisk), &Threads::default(), &dir, magic)
             .map_err(ChainError::Spawn)?;
-        let book = peers_file.load(seed);
+        let book = peers_file.load(seed, &groups);
         // With -connect the user chooses alone: then the anchors are not touched.
         let anchors = match options.connect {
             Some(_) => Anchors::default(),
@@ -318,6 +332,7 @@ impl<'a> Node<'a> {
             core,
             filters,
             tor: start_tor(config, options, may_have_keys)?,
+            port_map: PortMapThread::wanted(options).map_err(ChainError::Spawn)?,
             sockets,
             inbox,
             resolver: Resolver::new(),
@@ -403,6 +418,7 @@ impl<'a> Node<'a> {
     fn housekeeping(&mut self, now: Now) {
         self.kept.keep(now.monotonic, self.core.peers());
         self.follow_tor(now);
+        self.follow_router(now);
         let summary = self.core.peers().summary();
         let connections = summary.inbound + summary.outbound;
         if self.no_peers.take_due(now.monotonic, connections)
@@ -443,10 +459,19 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Peers are told where the router forwards callers.
+    fn follow_router(&mut self, now: Now) {
+        while let Some(address) = self.port_map.as_ref().and_then(PortMapThread::take_news) {
+            let command = NodeCommand::AddOwnAddress(address, OwnAddressSource::Mapped);
+            self.core.answer(now, Box::new(move |node| node.command(command)));
+        }
+    }
+
     /// Ends in order: drops what is arriving from peers, keeps what the chain has verified.
     fn end(mut self, ended: Ended) -> Result<(), Failure> {
         let on_terminal = self.screen.finish();
         drop(self.tor);
+        drop(self.port_map);
         drop(self.sockets);
         let bans = self.rpc.bans();
         drop(self.rpc);

@@ -76,6 +76,7 @@ mod tests {
             told_port: 7,
             external: Vec::new(),
             discover: true,
+            natpmp: false,
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use godwit_p2p::{AddressBook, Anchors};
+use godwit_p2p::{AddressBook, Anchors, NetGroups};
 use godwit_store::disk::{Disk, OpenMode};
 use godwit_store::exec::{Executor, Priority, Workers};
 
@@ -49,18 +49,18 @@ impl PeersFile {
         Ok(Self { disk, path, anchors_path, magic, writer, saving: Arc::default() })
     }
 
-    /// Reads the address book; an empty one if there is no file. A damaged file is put aside: the
-    /// addresses can be found again. Blocks the calling thread, so it is for the start.
-    pub fn load(&self, seed: [u8; 32]) -> AddressBook {
+    /// Reads the address book, of hosts that are grouped so; an empty one if there is no file. A damaged file
+    /// is put aside: the addresses can be found again. Blocks the calling thread, so it is for the start.
+    pub fn load(&self, seed: [u8; 32], groups: &NetGroups) -> AddressBook {
         let bytes = match read(&*self.disk, &self.path, MAX_PEERS_FILE) {
             Ok(Some(bytes)) => bytes,
-            Ok(None) => return AddressBook::new(seed),
+            Ok(None) => return AddressBook::with_groups(seed, groups.clone()),
             Err(error) => {
                 log::warn!("{} can not be read: {error}", self.path.display());
-                return AddressBook::new(seed);
+                return AddressBook::with_groups(seed, groups.clone());
             }
         };
-        match AddressBook::from_bytes(&bytes, self.magic, seed) {
+        match AddressBook::from_bytes(&bytes, self.magic, seed, groups.clone()) {
             Ok(book) => {
                 log::info!("Loaded {} addresses from {PEERS_FILE}", book.len());
                 book
@@ -71,7 +71,7 @@ impl PeersFile {
                 if let Err(error) = self.disk.rename(&self.path, &aside) {
                     log::warn!("{} can not be renamed: {error}", self.path.display());
                 }
-                AddressBook::new(seed)
+                AddressBook::with_groups(seed, groups.clone())
             }
         }
     }
@@ -215,10 +215,10 @@ mod tests {
     fn a_book_is_kept() {
         let temp = tempfile::tempdir().expect("a temporary directory");
         let file = file_in(temp.path(), MAGIC);
-        assert!(file.load(SEED).is_empty());
+        assert!(file.load(SEED, &NetGroups::default()).is_empty());
         save(temp.path());
         save(temp.path());
-        assert_eq!(file.load(SEED).len(), book().len());
+        assert_eq!(file.load(SEED, &NetGroups::default()).len(), book().len());
         assert!(!temp.path().join("peers.dat.new").exists());
     }
 
@@ -231,12 +231,12 @@ mod tests {
         let mut bytes = fs::read(&path).expect("the file");
         *bytes.last_mut().expect("bytes") ^= 1;
         fs::write(&path, &bytes).expect("the file");
-        assert!(file.load(SEED).is_empty());
+        assert!(file.load(SEED, &NetGroups::default()).is_empty());
         assert_eq!(fs::read(temp.path().join("peers.dat.bak")).expect("it is kept"), bytes);
         assert!(!path.exists());
         // Another network's.
         save(temp.path());
-        assert!(file_in(temp.path(), [0; 4]).load(SEED).is_empty());
+        assert!(file_in(temp.path(), [0; 4]).load(SEED, &NetGroups::default()).is_empty());
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
         fs::write(&path, &bytes).expect("the file");
         assert!(file_in(temp.path(), MAGIC).load_anchors().is_empty());
         assert_eq!(
-            file_in(temp.path(), MAGIC).load(SEED).len(),
+            file_in(temp.path(), MAGIC).load(SEED, &NetGroups::default()).len(),
             book().len(),
             "the book is another"
         );
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(fs::read_dir(temp.path()).expect("a directory").count(), 0);
         assert!(later.run_one() && !later.run_one());
         assert!(!file.is_saving());
-        assert_eq!(file.load(SEED).len(), book().len());
+        assert_eq!(file.load(SEED, &NetGroups::default()).len(), book().len());
         // The next one may come, and the last one while it is being written.
         file.save(&book(), &Anchors::default());
         file.end(&book(), &Anchors::default());

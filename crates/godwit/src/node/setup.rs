@@ -67,7 +67,7 @@ pub(crate) fn peers_config(
         name_proxy: options.reach.proxy.is_some(),
         reachable: options.reach.networks,
         whitelist: options.whitelist.clone(),
-        max_upload_target: options.max_upload_target,
+        max_upload_target: options.traffic.upload_target,
         pool,
         seed,
     }

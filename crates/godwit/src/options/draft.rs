@@ -7,10 +7,10 @@ use godwit_p2p::{AddressNetwork, Binding, NetAddress, Whitelist};
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Work};
 
-use super::IndexOptions;
 use super::rpc::{PlainPassword, RpcDraft};
 use super::values::{HostPort, OrOff, UtxoHash};
 use super::zmq::ZmqDraft;
+use super::{IndexOptions, TrafficLimits};
 
 /// `None` is "not given".
 #[derive(Default)]
@@ -76,6 +76,7 @@ pub(super) struct ListenDraft {
     /// Port 0: the one that others are told.
     pub(super) external: Vec<NetAddress>,
     pub(super) discover: Option<bool>,
+    pub(super) natpmp: bool,
     pub(super) port: Option<u16>,
 }
 
@@ -106,6 +107,7 @@ pub(super) struct ConnectionDraft {
     pub(super) v2_transport: Option<bool>,
     pub(super) allow_unlocked_secrets: Option<bool>,
     pub(super) whitelist: Whitelist,
-    pub(super) max_upload_target: Option<u64>,
-    pub(super) max_download_rate: Option<u64>,
+    /// 0: no limit.
+    pub(super) traffic: TrafficLimits,
+    pub(super) asmap: Option<OrOff<PathBuf>>,
 }

@@ -50,9 +50,10 @@ pub(super) fn listening(
     let (on, makes_service) = (listens(draft), makes_onion_service(draft));
     let (is_named, is_proxied) = (names_an_address(draft), is_proxied(draft));
     let draft = &draft.listening;
-    if !on && (is_named || makes_service) {
+    if !on && (is_named || makes_service || draft.natpmp) {
         let option = match is_named {
-            false => "listenonion",
+            false if makes_service => "listenonion",
+            false => "natpmp",
             true if draft.bind.is_empty() && draft.onion_bind.is_empty() => "whitebind",
             true => "bind",
         };
@@ -85,6 +86,7 @@ pub(super) fn listening(
         external: draft.external.iter().map(with_port).collect(),
         // Who hides behind a proxy, or says himself where he is, has nothing found out.
         discover: draft.discover.unwrap_or(on && !is_proxied && draft.external.is_empty()),
+        natpmp: draft.natpmp,
     })
 }
 

@@ -19,7 +19,8 @@ use super::table::{
 use super::values::{HostPort, OrOff};
 use super::zmq;
 use super::{
-    Command, Config, ImportOptions, IndexOptions, MemoryOptions, NodeOptions, Reach, VerifyOptions,
+    Command, Config, ImportOptions, IndexOptions, MemoryOptions, NodeOptions, Reach, TrafficLimits,
+    VerifyOptions,
 };
 use crate::memory::{MIN_MEMORY, MemoryPlan};
 
@@ -296,8 +297,11 @@ fn node(
         v2_transport: draft.v2_transport.unwrap_or(true),
         allow_unlocked_secrets: draft.allow_unlocked_secrets.unwrap_or(false),
         whitelist: draft.whitelist,
-        max_upload_target: draft.max_upload_target.filter(|bytes| *bytes > 0),
-        max_download_rate: draft.max_download_rate.filter(|bytes| *bytes > 0),
+        traffic: TrafficLimits {
+            upload_target: draft.traffic.upload_target.filter(|bytes| *bytes > 0),
+            download_rate: draft.traffic.download_rate.filter(|bytes| *bytes > 0),
+        },
+        asmap: draft.asmap.and_then(OrOff::value),
     })
 }
 

@@ -328,7 +328,10 @@ fn mistakes_on_the_command_line() {
         (&["utxo", "load", "a", "b"], "usage: godwit utxo load [options] FILE (operands given: 2)"),
         (&["import", "-dbcahce=1"], "unknown option -dbcahce; did you mean -dbcache?"),
         (&["import", "--notesnet"], "unknown option -notesnet; did you mean -notestnet?"),
-        (&["import", "-natpmp=1"], "unknown option -natpmp; -help lists what there is"),
+        (
+            &["import", "-cjdnsreachable=1"],
+            "unknown option -cjdnsreachable; -help lists what there is",
+        ),
         (&["import", "-test.dbcache=1"], "unknown option -test.dbcache; -help lists what there is"),
         (&["utxo", "stats", "-par=1"], "-par is not an option of utxo stats; -help lists them"),
         (

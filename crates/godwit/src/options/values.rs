@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use godwit_chain::{BackendKind, ScriptEngine};
 use godwit_p2p::AddressNetwork;
@@ -74,6 +75,14 @@ impl<T> OrOff<T> {
             Self::Value(value) => Some(value),
         }
     }
+}
+
+/// The file of a map of autonomous systems, or none. In Core, 1 is the map that a program was built with.
+pub(super) fn asmap(text: &OsStr) -> Result<OrOff<PathBuf>, String> {
+    if text.is_empty() || text == "1" {
+        return Err("Embedded asmap data not available, name a file".to_owned());
+    }
+    Ok(if text == "0" { OrOff::Off } else { OrOff::Value(PathBuf::from(text)) })
 }
 
 /// A block hash as Core prints it.

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod blocks;
+mod by_system;
 mod client;
 mod connections;
 mod damaged_index;

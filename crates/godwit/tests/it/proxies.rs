@@ -25,15 +25,15 @@ const ONION: &str = "pg6mmjiyjmcrsslvykfwnntlaru7p5svn6y2ymmju6nubxndf4pscryd.on
 /// A name that no resolver knows (RFC 6761).
 const NAME: &str = "node.invalid";
 
-struct Proxy {
-    port: u16,
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
     /// Hosts and ports that it was asked for, in order.
     asked: Arc<Mutex<Vec<(String, u16)>>>,
 }
 
 impl Proxy {
     /// Every destination is the node that listens on `to`.
-    fn start(to: u16) -> Self {
+    pub(crate) fn start(to: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let asked = Arc::new(Mutex::new(Vec::new()));

@@ -8,14 +8,14 @@ use crate::slots::eviction::keep_by_ratio;
 use crate::slots::*;
 use crate::{ConnectionKind, PeerId};
 
-const KEY: [u8; 16] = [9; 16];
+pub(super) const KEY: [u8; 16] = [9; 16];
 
 const fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
 /// Somebody with nothing in his favour, `n` seconds connected after the first.
-fn nobody(n: u64) -> EvictionCandidate {
+pub(super) fn nobody(n: u64) -> EvictionCandidate {
     EvictionCandidate {
         peer: PeerId(n),
         kind: ConnectionKind::Inbound,
@@ -32,7 +32,7 @@ fn nobody(n: u64) -> EvictionCandidate {
 }
 
 fn evicted(candidates: &[EvictionCandidate]) -> Option<u64> {
-    select_to_evict(candidates, KEY).map(|peer| peer.0)
+    select_to_evict(candidates, KEY, &NetGroups::default()).map(|peer| peer.0)
 }
 
 /// Who goes when one after another is given up until nobody can be.

@@ -194,6 +194,21 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             },
         )
     },
+    OptionSpec {
+        form: Form::Value { placeholder: "FILE", expected: "", off: Some("0") },
+        repeats: false,
+        ..explained_setting(
+            "asmap",
+            "",
+            "Group peers by autonomous system, as this file maps IP addresses to them, and not by prefix: in \
+             the address book, and so that connections lead to different ones. A relative path is one in the \
+             network's data directory.",
+            |draft, text| {
+                draft.connections.asmap = Some(values::asmap(text)?);
+                Ok(())
+            },
+        )
+    },
     connection_flag(
         "v2transport",
         "Encrypt connections to peers that can do that too (BIP324, default: 1).",
@@ -217,6 +232,12 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "Find out where this node can be called, by the addresses of its interfaces and by what peers say \
          (default: 1, but 0 with -externalip or -proxy, or without -listen).",
         |draft, text| plain::flag(text).map(|on| draft.connections.listening.discover = Some(on)),
+    ),
+    connection_flag(
+        "natpmp",
+        "Have the router forward the port on which this node listens, by PCP or NAT-PMP, and tell peers the \
+         address that it gives (default: 0).",
+        |draft, text| plain::flag(text).map(|on| draft.connections.listening.natpmp = on),
     ),
     explained_setting(
         "whitelist",
@@ -254,7 +275,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "Try to send no more than this in 24 hours, blocks of the last week aside; 0 for no limit \
          (default: 0). Without a unit in MiB; k, m, g, t are powers of 1000, K, M, G, T of 1024.",
         |draft, text| {
-            draft.connections.max_upload_target = Some(values::bytes(text, 1 << 20)?);
+            draft.connections.traffic.upload_target = Some(values::bytes(text, 1 << 20)?);
             Some(())
         },
     ),
@@ -265,7 +286,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "Receive no more than this in a second; 0 for no limit (default: 0). Without a unit in KiB, \
          else as -maxuploadtarget.",
         |draft, text| {
-            draft.connections.max_download_rate = Some(values::bytes(text, 1 << 10)?);
+            draft.connections.traffic.download_rate = Some(values::bytes(text, 1 << 10)?);
             Some(())
         },
     ),

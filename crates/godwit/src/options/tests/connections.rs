@@ -27,6 +27,7 @@ fn without_a_command_the_node_runs_and_listens() {
             told_port: 8333,
             external: Vec::new(),
             discover: true,
+            natpmp: false,
         },
         max_connections: 125,
         connect: None,
@@ -44,8 +45,8 @@ fn without_a_command_the_node_runs_and_listens() {
         v2_transport: true,
         allow_unlocked_secrets: false,
         whitelist: Whitelist::default(),
-        max_upload_target: None,
-        max_download_rate: None,
+        traffic: TrafficLimits::default(),
+        asmap: None,
     };
     assert_eq!(node(&[]), expected);
     let (port, told_port) = (18444, 18444);
@@ -73,6 +74,7 @@ fn all_about_listening() -> (Listening, TorOptions) {
         told_port: 99,
         external: vec!["9.9.9.9:99".parse().unwrap(), "[2a02::1]:5".parse().unwrap()],
         discover: true,
+        natpmp: true,
     };
     let tor = TorOptions {
         control: socket("127.0.0.3:9051"),
@@ -103,6 +105,7 @@ fn every_option_of_the_node() {
         "-externalip=9.9.9.9",
         "-externalip=[2a02::1]:5",
         "-discover",
+        "-natpmp",
         "-whitelist=relay,out@10.0.0.0/8",
         "-port=77",
         "-maxconnections=3",
@@ -122,6 +125,7 @@ fn every_option_of_the_node() {
         "-allowunlockedsecrets",
         "-maxuploadtarget=1",
         "-maxdownloadrate=2k",
+        "-asmap=maps/ip_asn.map",
     ]);
     assert_eq!(config.params.minimum_chain_work, godwit_primitives::Work::new(16));
     let mut whitelist = Whitelist::default();
@@ -146,8 +150,8 @@ fn every_option_of_the_node() {
         v2_transport: false,
         allow_unlocked_secrets: true,
         whitelist,
-        max_upload_target: Some(1 << 20),
-        max_download_rate: Some(2000),
+        traffic: TrafficLimits { upload_target: Some(1 << 20), download_rate: Some(2000) },
+        asmap: Some("maps/ip_asn.map".into()),
     };
     assert_eq!(config.command, Command::Node(Box::new(expected)));
 }
@@ -237,8 +241,29 @@ fn permissions_that_mean_nothing_are_refused_in_core_s_words() {
         ".godwit/godwit.conf:2: whitelist=in@1.2.3.4: Only direction was set, no permissions: \
          'in@1.2.3.4'"
     );
+    assert_eq!(error(&["-natpmp", "-listen=0"]), "-natpmp is of no use with -listen=0");
+    assert!(!node(&["-natpmp", "-natpmp=0", "-listen=0"]).listening.natpmp);
     let of_no_use = "-whitebind is of no use with -listen=0";
     assert_eq!(error(&["-whitebind=1.2.3.4:1", "-listen=0"]), of_no_use);
+}
+
+#[test]
+fn a_map_of_systems_is_a_file() {
+    let map = |arguments: &[&str]| node(arguments).asmap;
+    assert_eq!(map(&["-asmap=/a/b"]), Some("/a/b".into()));
+    assert_eq!(map(&["-asmap=10.map"]), Some("10.map".into()));
+    for off in ["-asmap=0", "-noasmap"] {
+        assert_eq!(map(&["-asmap=a", off]), None, "{off}");
+    }
+    for embedded in ["-asmap=1", "-asmap="] {
+        let told = format!("{embedded}: Embedded asmap data not available, name a file");
+        assert_eq!(error(&[embedded]), told);
+    }
+    assert_eq!(error(&["-asmap"]), "-asmap needs a value: -asmap=FILE");
+    assert_eq!(
+        file_error("asmap=1\n"),
+        ".godwit/godwit.conf:1: asmap=1: Embedded asmap data not available, name a file"
+    );
 }
 
 #[test]

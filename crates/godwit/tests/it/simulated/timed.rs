@@ -8,7 +8,7 @@ use std::time::Duration;
 use godwit::node::PeersFile;
 use godwit::node::sockets::Share;
 use godwit_fault_disk::{HardDisk, Latency, Pace};
-use godwit_p2p::{AddressBook, Anchors, Command, PeerId};
+use godwit_p2p::{AddressBook, Anchors, Command, NetGroups, PeerId};
 use godwit_sim::network::NodeEvent;
 use godwit_sim::rng::Rng;
 use godwit_store::exec::Executor;
@@ -187,7 +187,7 @@ impl Driver {
         let (disk, magic) = (Arc::new(self.disk.clone()), self.stage.params.magic);
         let file = PeersFile::new(disk, &self.executor, Path::new(DIR), magic);
         let file = file.expect("no thread is needed");
-        let book = file.load([self.plan.seed as u8; 32]);
+        let book = file.load([self.plan.seed as u8; 32], &NetGroups::default());
         self.peers_file = Some(file);
         self.next_save = self.crowd.now() + SAVE_INTERVAL;
         Some(book)

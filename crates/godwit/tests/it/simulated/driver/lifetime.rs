@@ -10,7 +10,7 @@ use godwit_chain::{
     ScriptOptions, StartOptions,
 };
 use godwit_fault_disk::Survival;
-use godwit_p2p::{AddressBook, Peers, SEND_PAUSE};
+use godwit_p2p::{AddressBook, NetGroups, Peers, SEND_PAUSE};
 use godwit_store::Rebuild;
 use godwit_store::error::DamagedPart;
 use godwit_store::exec::Executor;
@@ -127,7 +127,8 @@ impl Driver {
         self.peers_file = None;
         self.refetched += core.chain().status().refetched;
         drop(core);
-        let book = AddressBook::from_bytes(&book, self.stage.params.magic, [9; 32]);
+        let (magic, groups) = (self.stage.params.magic, NetGroups::default());
+        let book = AddressBook::from_bytes(&book, magic, [9; 32], groups);
         self.begin_anew(book.expect("its own bytes"));
     }
 

@@ -4,6 +4,7 @@
 //! name lookups, `peers.dat`, `anchors.dat` and `outbox.dat`, and runs the loop that connects them all. The
 //! thread that has an onion service made is `tor`.
 
+mod advice;
 pub mod core;
 mod dns;
 mod driver;

@@ -41,8 +41,8 @@ impl SnapshotHeader {
     /// Its length in bytes.
     pub const SIZE: usize = 51;
 
-    /// Reads it from the first [`SIZE`](Self::SIZE) bytes of a file, or all where it has fewer. `magic` is the
-    /// message start of this node's network.
+    /// Reads it from the first [`SIZE`](Self::SIZE) bytes of a file, or all where it has fewer. `magic` is
+    /// the message start of this node's network.
     ///
     /// # Errors
     ///

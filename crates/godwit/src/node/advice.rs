@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use godwit_chain::Chain;
+use godwit_p2p::Now;
+
 use crate::options::NodeOptions;
 
 /// After this long without a peer, the log says what the user could try.
@@ -31,7 +34,7 @@ const MAX_AHEAD: i64 = 2 * 60 * 60;
 
 /// A warning when the clock is behind what must have happened: the best header that this node knows,
 /// and the block that this version of the program knows, are at most two hours ahead of the truth.
-pub(super) fn behind_the_chain(unix: i64, header: u32, program: i64) -> Option<String> {
+fn behind_the_chain(unix: i64, header: u32, program: i64) -> Option<String> {
     let least = i64::from(header).max(program).saturating_sub(MAX_AHEAD);
     let hours = least.saturating_sub(unix) / 3_600;
     (unix < least).then(|| {
@@ -40,6 +43,14 @@ pub(super) fn behind_the_chain(unix: i64, header: u32, program: i64) -> Option<S
              newer. Blocks more than two hours ahead of it are not accepted. Check date, time and time zone."
         )
     })
+}
+
+/// Says it when the clock is behind the chain.
+pub(super) fn warn_of_clock(now: Now, chain: &Chain) {
+    let best = chain.tree().node(chain.tree().best_header()).header.time;
+    if let Some(line) = behind_the_chain(now.unix, best, chain.params().chain_tx_data.time) {
+        log::warn!("{line}");
+    }
 }
 
 /// Advice for a node without peers; `None` if the options let it expect none.

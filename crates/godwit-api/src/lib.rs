@@ -31,6 +31,7 @@ mod rest;
 mod script;
 mod seam;
 mod server;
+mod snapshot_load;
 mod stage;
 mod subnet;
 mod sync;
@@ -43,13 +44,14 @@ pub use cookie::{CookieError, CookieFile, CookiePermissions};
 pub use godwit_consensus::Reject;
 pub use log_categories::LogCategories;
 pub use seam::{
-    BlockOutcome, HistoryFacts, MAX_QUESTIONS, NodeState, NotSent, Overruled, Pruning, Publisher,
-    Question, Questions, Reach, Seam, Sending, Snapshot, TipFacts, Word, seam,
+    BlockOutcome, HistoryFacts, MAX_QUESTIONS, NodeState, NotSent, OtherLoad, Overruled, Pruning,
+    Publisher, Question, Questions, Reach, Seam, Sending, Snapshot, TipFacts, Word, seam,
 };
 pub use server::{
     BODY_BYTES, Interfaces, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, PageOptions, Server,
     ServerError, ServerMemory, ServerOptions, Starting,
 };
+pub use snapshot_load::{LOADING, LoadOutcome, SnapshotLoad};
 pub use subnet::{Subnet, SubnetError};
 pub use sync::{
     Bottleneck, Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport, SyncStage,

@@ -17,6 +17,7 @@ mod fees;
 mod generate;
 pub(crate) mod headers;
 pub(crate) mod indexes;
+mod load;
 mod mempool;
 mod named;
 mod network;
@@ -195,6 +196,7 @@ fn of_the_chain(name: &str) -> Option<Handler> {
         "gettxoutsetinfo" => coins::set_info,
         "gettxspendingprevout" => mempool::spending,
         "invalidateblock" => submit::invalidate,
+        "loadtxoutset" => load::coins,
         "preciousblock" => submit::prefer,
         "pruneblockchain" => upkeep::prune,
         "reconsiderblock" => submit::reconsider,

@@ -14,6 +14,7 @@ use godwit_primitives::{BlockHash, BlockHeader, Params, Txid, Work};
 use godwit_rpc::{RpcError, code};
 use godwit_stream::PooledStream;
 
+use crate::snapshot_load::{LOADING, SnapshotLoad};
 use crate::sync::SyncReport;
 
 /// Questions that wait for the node's thread; a method that has another one waits for a place.
@@ -68,6 +69,12 @@ pub trait NodeState {
     fn announce_again(&mut self, txid: &Txid);
     /// Has the coins of the tip sent once they are on disk; nothing, once nobody holds the sender.
     fn view_coins(&mut self, to: Weak<Sender<CoinsView>>);
+    /// Has the node end its run, load a snapshot and start again.
+    ///
+    /// # Errors
+    ///
+    /// Another one is to be loaded.
+    fn load_snapshot(&mut self, load: SnapshotLoad) -> Result<(), OtherLoad>;
     /// Hands in a block; what becomes of it is sent to `outcome`. An answer that nobody takes is dropped.
     fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>);
 }
@@ -103,6 +110,10 @@ pub enum NotSent {
     /// The outbox has no room.
     Full,
 }
+
+/// A snapshot is about to be loaded already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherLoad;
 
 /// Why the verdict on a block stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,6 +230,8 @@ struct Published {
     snapshot: Mutex<Arc<Snapshot>>,
     changed: Condvar,
     ending: AtomicBool,
+    /// The node starts again behind this end.
+    pausing: AtomicBool,
 }
 
 impl Published {
@@ -241,6 +254,13 @@ impl Publisher {
     pub fn publish(&self, snapshot: Snapshot) {
         *self.0.lock() = Arc::new(snapshot);
         self.0.changed.notify_all();
+    }
+}
+
+impl Publisher {
+    /// Methods that wait are told that the node starts again.
+    pub fn pause(self) {
+        self.0.pausing.store(true, Ordering::SeqCst);
     }
 }
 
@@ -276,15 +296,12 @@ pub fn seam(
         snapshot: Mutex::new(Arc::new(first)),
         changed: Condvar::new(),
         ending: AtomicBool::new(false),
+        pausing: AtomicBool::new(false),
     });
     let publisher = Publisher(Arc::clone(&published));
     let reach = Arc::new(Mutex::new(reach));
     let seam = Seam { questions: sender, published, params, reach, indexes };
     (seam, Questions(receiver), publisher)
-}
-
-fn ending() -> RpcError {
-    RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down")
 }
 
 impl Seam {
@@ -316,11 +333,27 @@ impl Seam {
         self.published.ending.load(Ordering::SeqCst)
     }
 
+    /// What is said to those whom the node does not answer any more: as long as it is not there, those who
+    /// come then are told the same.
+    pub(crate) fn ended(&self) -> RpcError {
+        match self.published.pausing.load(Ordering::SeqCst) {
+            true => RpcError::new(code::IN_WARMUP, LOADING),
+            false => RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down"),
+        }
+    }
+
     /// # Errors
     ///
     /// The node ends.
     pub(crate) fn check_running(&self) -> Result<(), RpcError> {
-        if self.is_ending() { Err(ending()) } else { Ok(()) }
+        if self.is_ending() { Err(self.ended()) } else { Ok(()) }
+    }
+
+    /// # Errors
+    ///
+    /// The node ends and starts again: what it last published may be taken back.
+    pub(crate) fn check_not_pausing(&self) -> Result<(), RpcError> {
+        if self.published.pausing.load(Ordering::SeqCst) { Err(self.ended()) } else { Ok(()) }
     }
 
     /// Asks the node, and waits for the answer.
@@ -337,7 +370,7 @@ impl Seam {
             // Who asked may be gone.
             let (Ok(()) | Err(_)) = sender.send(question(node));
         });
-        self.questions.send(question).map_err(|_| ending())?;
+        self.questions.send(question).map_err(|_| self.ended())?;
         self.wait_for(&answer, &|| false)
     }
 
@@ -350,7 +383,7 @@ impl Seam {
         &self,
         question: impl FnOnce(&mut dyn NodeState) + Send + 'static,
     ) -> Result<(), RpcError> {
-        self.questions.send(Box::new(question)).map_err(|_| ending())
+        self.questions.send(Box::new(question)).map_err(|_| self.ended())
     }
 
     /// Asks for a change, and returns when the snapshot has it: a second question is answered behind the one
@@ -380,7 +413,7 @@ impl Seam {
             match answer.recv_timeout(LOOK_INTERVAL) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Timeout) if !self.is_ending() && !is_gone() => {}
-                Err(_) => return Err(ending()),
+                Err(_) => return Err(self.ended()),
             }
         }
     }

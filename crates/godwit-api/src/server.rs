@@ -39,6 +39,7 @@ use crate::cookie::{self, Cookie, CookieError, CookieFile};
 use crate::log_categories::LogCategories;
 use crate::log_limit::LogLimit;
 use crate::seam::Seam;
+use crate::snapshot_load::LOADING;
 use crate::stage::Stage;
 use crate::subnet::Subnet;
 use crate::zmq::Notifier;
@@ -161,6 +162,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
     /// Joined after the connections' thread, which keeps their queue open.
     workers: Option<Workers>,
+    api: Arc<Api>,
     bans: Arc<BanFile>,
     _cookie: Option<Cookie>,
 }
@@ -241,7 +243,8 @@ impl Server {
             })
             .map_err(ServerError::Start)?;
         let (thread, workers) = (Some(thread), Some(workers));
-        Ok(Self { stage, answers, stop, thread, workers, bans: options.bans, _cookie: cookie })
+        let bans = options.bans;
+        Ok(Self { stage, answers, stop, thread, workers, api, bans, _cookie: cookie })
     }
 
     /// To say what the start is doing: the text of error −28.
@@ -257,6 +260,17 @@ impl Server {
     /// The node answers from now on.
     pub fn ready(&self, seam: Seam) {
         self.stage.ready(seam);
+    }
+
+    /// The node is not there until it is ready again. Its ends of the seam are to be dropped behind this.
+    pub fn pause(&self) {
+        self.stage.pause(LOADING);
+    }
+
+    /// Whether a call is under way that came before the pause, and may hold what it reads of the node's
+    /// files. Those that have a snapshot loaded wait for the end of the pause.
+    pub fn has_calls(&self) -> bool {
+        self.api.active.list().iter().any(|active| active.method != "loadtxoutset")
     }
 }
 

@@ -39,6 +39,14 @@ impl Stage {
         }
     }
 
+    /// The node is not there for a while: what it does meanwhile. At its end nothing begins again.
+    pub(crate) fn pause(&self, text: &str) {
+        let mut at = self.lock();
+        if !matches!(*at, At::Ended) {
+            *at = At::Starting(text.to_owned());
+        }
+    }
+
     pub(crate) fn ready(&self, seam: Seam) {
         *self.lock() = At::Ready(seam);
     }
@@ -47,6 +55,11 @@ impl Stage {
     pub(crate) fn ended(&self) {
         *self.lock() = At::Ended;
         self.0.ended.notify_all();
+    }
+
+    /// Whether nothing begins any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(*self.lock(), At::Ended)
     }
 
     /// Waits for so long, or until the node ends.
@@ -66,5 +79,34 @@ impl Stage {
             At::Ready(seam) => Ok(seam.clone()),
             At::Ended => Err(RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::tests::ready;
+
+    fn text_of(stage: &Stage) -> Option<(i32, String)> {
+        stage.node().err().map(|error| (error.code, error.message))
+    }
+
+    #[test]
+    fn a_node_that_pauses_is_starting_until_it_is_ready_and_not_behind_its_end() {
+        let (stage, _node) = ready();
+        let seam = stage.node().unwrap_or_else(|error| panic!("it is there: {}", error.message));
+        stage.starting("later".to_owned());
+        assert_eq!(text_of(&stage), None, "a node that answers does not start");
+        stage.pause("loads");
+        assert_eq!(text_of(&stage), Some((code::IN_WARMUP, "loads".to_owned())));
+        stage.starting("loads (7%)".to_owned());
+        assert_eq!(text_of(&stage), Some((code::IN_WARMUP, "loads (7%)".to_owned())));
+        stage.ready(seam);
+        assert_eq!(text_of(&stage), None);
+        assert!(!stage.has_ended());
+        stage.ended();
+        assert!(stage.has_ended());
+        stage.pause("loads");
+        assert_eq!(text_of(&stage), Some((code::CLIENT_NOT_CONNECTED, "Shutting down".to_owned())));
     }
 }

@@ -7,8 +7,11 @@
 //! order of Core's database keys. Integers are little-endian. Source: Core `node/utxo_snapshot.h`,
 //! `rpc/blockchain.cpp` (`WriteUTXOSnapshot`).
 
+mod error;
+mod header;
+
 use std::ffi::OsString;
-use std::fmt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,14 +23,12 @@ use godwit_stream::{DataStream, DecodeError, SpanReader};
 
 use crate::chain::Chain;
 use crate::coins_view::CoinsView;
-use crate::error::ChainError;
-use crate::reversed::Reversed;
 use crate::stats::{SORT_BYTES, hash_serialized};
 use crate::tree::NodeId;
 
-const MAGIC: [u8; 5] = *b"utxo\xff";
-const VERSION: u16 = 2;
-const HEADER_SIZE: usize = 51;
+pub use error::{SnapshotError, SnapshotFlaw};
+pub use header::{BaseFault, HeaderFault, SnapshotHeader, check_snapshot_base};
+use header::{MAGIC, VERSION, find_base};
 
 /// Bytes that are gathered before a write, and read at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -35,42 +36,29 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// More than any entry of a valid snapshot needs: a script of 10,000 bytes and its numbers.
 const ENTRY_BYTES: usize = 16 << 10;
 
-/// Why a snapshot was not written or not loaded. A refused snapshot changes nothing.
-#[derive(Debug)]
-pub enum SnapshotError {
-    Chain(ChainError),
-    /// The file to write exists.
-    Exists(PathBuf),
-    /// The file does not start as a snapshot does.
-    NotASnapshot(PathBuf),
-    /// An unknown version.
-    Version(PathBuf, u16),
-    /// It belongs to another network.
-    OtherNetwork(PathBuf),
-    /// The header of its block is not in the datadir.
-    UnknownBase(PathBuf, BlockHash),
-    /// Its block or an ancestor is invalid.
-    InvalidBase(PathBuf, BlockHash),
-    /// A chain of headers that does not contain its block has more work: the best header of that
-    /// chain.
-    NotInBestChain(PathBuf, ChainPoint),
-    /// The datadir's chain has at least as much work as the snapshot's block, or a stored branch
-    /// has more and would replace it at once: its last block.
-    NotAhead(PathBuf, ChainPoint),
-    /// Neither the user nor the compiled-in list gives the expected hash.
-    NoExpectedHash(PathBuf, ChainPoint),
-    /// The bytes at this offset are no coin, or an impossible one.
-    Malformed(PathBuf, u64),
-    /// There are bytes behind the last coin.
-    TrailingBytes(PathBuf, u64),
-    /// Its coins do not have the expected hash.
-    WrongHash {
-        path: PathBuf,
-        /// The hash of its coins, as the hash function gives it.
-        found: [u8; 32],
-        /// The expected hash.
-        expected: [u8; 32],
-    },
+/// Coins between two looks whether a load goes on.
+const LOOK_EVERY: u64 = 1 << 10;
+
+/// How far a load is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loading {
+    /// The coins that were there are given up.
+    Forgetting,
+    /// So many coins of the snapshot are read, of so many.
+    Coins { loaded: u64, all: u64 },
+    /// They are hashed.
+    Hashing,
+}
+
+/// Is told how far a load is, often enough to stop it in time: it goes on where this says so.
+pub type LoadWatch<'a> = &'a dyn Fn(Loading) -> ControlFlow<()>;
+
+/// Fails where the load is to stop.
+fn look(watch: LoadWatch<'_>, at: Loading) -> Result<(), StoreError> {
+    match watch(at) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(StoreError::Stopped),
+    }
 }
 
 /// The snapshot that was written or loaded.
@@ -109,14 +97,22 @@ impl Chain {
     /// than the tip. Their hash must be `expected`, or the compiled-in one if that is `None`. The
     /// history below the block is assumed from then on. A refused snapshot leaves the datadir as it
     /// was; this chain must then be dropped.
+    ///
+    /// # Errors
+    ///
+    /// The snapshot is refused, a local fault, or [`StoreError::Stopped`] once `watch` says so.
     pub fn load_snapshot(
         &mut self,
         path: &Path,
         expected: Option<[u8; 32]>,
+        watch: LoadWatch<'_>,
     ) -> Result<SnapshotInfo, SnapshotError> {
+        look(watch, Loading::Forgetting)?;
         self.flush()?;
         let mut reader = Reader::open(self.disk().open(path, OpenMode::Read)?, path)?;
-        let (base, coins) = self.read_header(&mut reader)?;
+        let SnapshotHeader { base: hash, coins } = self.read_header(&mut reader)?;
+        let base = find_base(self, &hash)
+            .map_err(|fault| SnapshotError::of_base(path.to_path_buf(), hash, fault))?;
         let point = self.index.point(base);
         let compiled_in =
             self.env.params.assumeutxo.iter().find(|known| known.blockhash == point.hash);
@@ -125,69 +121,39 @@ impl Chain {
             .or(compiled_in.map(|known| known.hash_serialized))
             .ok_or_else(|| SnapshotError::NoExpectedHash(path.to_path_buf(), point))?;
         self.durability.replace_coins();
-        self.forget_coins()?;
-        self.add_coins(&mut reader, coins, point.height)?;
+        self.forget_coins(watch)?;
+        self.add_coins(&mut reader, coins, point.height, watch)?;
         let seal = self.coins.rotate_blocking()?;
         self.coins.wait_flushed(seal)?;
-        let found = hash_serialized(&self.coins.layers())?;
+        let is_over = || watch(Loading::Hashing).is_break();
+        let found = hash_serialized(&self.coins.layers(), &is_over)?;
         if found != expected {
             return Err(SnapshotError::WrongHash { path: path.to_path_buf(), found, expected });
         }
+        // From here on it is one commit, or none of it.
         self.assume(base, found);
         self.commit_snapshot(seal)?;
         Ok(SnapshotInfo { base: point, coins, hash_serialized: found, chain_tx_count })
     }
 
-    fn read_header(&self, reader: &mut Reader) -> Result<(NodeId, u64), SnapshotError> {
+    fn read_header(&self, reader: &mut Reader) -> Result<SnapshotHeader, SnapshotError> {
         let path = reader.path.clone();
-        let bytes = reader.entry()?;
-        let mut header = SpanReader::new(&bytes[..bytes.len().min(HEADER_SIZE)]);
-        let not_a_snapshot = |_: DecodeError| SnapshotError::NotASnapshot(path.clone());
-        if header.array().map_err(not_a_snapshot)? != MAGIC {
-            return Err(SnapshotError::NotASnapshot(path));
-        }
-        let version = header.u16().map_err(not_a_snapshot)?;
-        if version != VERSION {
-            return Err(SnapshotError::Version(path, version));
-        }
-        if header.array().map_err(not_a_snapshot)? != self.env.params.magic {
-            return Err(SnapshotError::OtherNetwork(path));
-        }
-        let hash = header.get().map_err(not_a_snapshot)?;
-        let coins = header.u64().map_err(not_a_snapshot)?;
-        reader.advance(HEADER_SIZE);
-        let base = self
-            .index
-            .tree()
-            .find(&hash)
-            .ok_or_else(|| SnapshotError::UnknownBase(path.clone(), hash))?;
-        if self.index.node(base).failed {
-            return Err(SnapshotError::InvalidBase(path, hash));
-        }
-        let tree = self.index.tree();
-        let best = tree.best_header();
-        if !tree.is_ancestor(base, best) {
-            return Err(SnapshotError::NotInBestChain(path, self.index.point(best)));
-        }
-        let work = tree.chain_work(base);
-        if work <= tree.chain_work(self.index.tip()) {
-            return Err(SnapshotError::NotAhead(path, self.index.point(self.index.tip())));
-        }
-        if let Some(stored) = self.index.best()
-            && tree.chain_work(stored) > work
-            && !tree.is_ancestor(base, stored)
-        {
-            return Err(SnapshotError::NotAhead(path, self.index.point(stored)));
-        }
-        Ok((base, coins))
+        let header = SnapshotHeader::parse(reader.entry()?, self.env.params.magic)
+            .map_err(|fault| SnapshotError::of_header(path, fault))?;
+        reader.advance(SnapshotHeader::SIZE);
+        Ok(header)
     }
 
     /// Spends every coin.
-    fn forget_coins(&mut self) -> Result<(), SnapshotError> {
+    fn forget_coins(&mut self, watch: LoadWatch<'_>) -> Result<(), SnapshotError> {
         let hasher = self.hasher();
         let layers = self.coins.layers();
-        let mut scan = layers.scan()?;
+        let (mut scan, mut forgotten) = (layers.scan()?, 0_u64);
         while let Some(entry) = scan.next()? {
+            if forgotten.is_multiple_of(LOOK_EVERY) {
+                look(watch, Loading::Forgetting)?;
+            }
+            forgotten += 1;
             self.coins.spend(&hasher.hash(entry.outpoint))?;
             self.make_room()?;
         }
@@ -199,34 +165,44 @@ impl Chain {
         reader: &mut Reader,
         coins: u64,
         base_height: u32,
+        watch: LoadWatch<'_>,
     ) -> Result<(), SnapshotError> {
         let hasher = self.hasher();
-        let mut left = coins;
-        while left > 0 {
+        while reader.coins < coins {
             let (txid, count) = reader.read(|reader| {
                 let txid: Txid = reader.get()?;
-                Ok((txid, reader.compact_size_any()?))
+                Ok((txid, reader.compact_size()?))
             })?;
-            if count > left {
-                return Err(reader.malformed());
+            if count > coins - reader.coins {
+                return Err(reader.malformed(SnapshotFlaw::Count));
             }
             for _ in 0..count {
+                if reader.coins.is_multiple_of(LOOK_EVERY) {
+                    look(watch, Loading::Coins { loaded: reader.coins, all: coins })?;
+                }
                 let (vout, coin) = reader.read(|reader| {
-                    let vout = reader.compact_size_any()?;
+                    let vout = reader.compact_size()?;
                     Ok((vout, reader.get::<Coin>()?))
                 })?;
-                let vout = u32::try_from(vout).ok().filter(|vout| *vout < u32::MAX);
-                let possible = coin.height <= base_height && money_range(coin.value);
-                let Some(vout) = vout.filter(|_| possible) else { return Err(reader.malformed()) };
+                if coin.height > base_height {
+                    return Err(reader.malformed(SnapshotFlaw::Coin));
+                }
+                if !money_range(coin.value) {
+                    return Err(reader.malformed(SnapshotFlaw::Amount));
+                }
+                let vout = u32::try_from(vout).expect("a compact size is at most 32 MiB");
                 let hashed: HashedOutPoint = hasher.hash(OutPoint { txid, vout });
                 self.coins.add(&hashed, &coin, true);
                 self.make_room()?;
+                reader.coins += 1;
             }
-            left -= count;
         }
         match reader.entry()? {
             [] => Ok(()),
-            _ => Err(SnapshotError::TrailingBytes(reader.path.clone(), reader.position())),
+            _ => {
+                let (path, offset) = (reader.path.clone(), reader.position());
+                Err(SnapshotError::TrailingBytes { path, offset, coins })
+            }
         }
     }
 
@@ -389,13 +365,15 @@ struct Reader {
     read: u64,
     buffer: DataStream,
     cursor: usize,
+    /// That were read.
+    coins: u64,
 }
 
 impl Reader {
     fn open(file: StoreFile, path: &Path) -> Result<Self, SnapshotError> {
         let len = file.file_len()?;
         let buffer = DataStream::with_capacity(BUFFER_BYTES);
-        Ok(Self { file, path: path.to_path_buf(), len, read: 0, buffer, cursor: 0 })
+        Ok(Self { file, path: path.to_path_buf(), len, read: 0, buffer, cursor: 0, coins: 0 })
     }
 
     /// The bytes at the cursor: at least a whole entry, unless the file ends.
@@ -428,7 +406,7 @@ impl Reader {
                 self.advance(consumed);
                 Ok(value)
             }
-            Err(_) => Err(self.malformed()),
+            Err(_) => Err(self.malformed(SnapshotFlaw::Format)),
         }
     }
 
@@ -436,76 +414,8 @@ impl Reader {
         self.read - (self.buffer.as_slice().len() - self.cursor) as u64
     }
 
-    fn malformed(&self) -> SnapshotError {
-        SnapshotError::Malformed(self.path.clone(), self.position())
+    fn malformed(&self, flaw: SnapshotFlaw) -> SnapshotError {
+        let (path, offset) = (self.path.clone(), self.position());
+        SnapshotError::Malformed { path, offset, coins: self.coins, flaw }
     }
 }
-
-impl From<ChainError> for SnapshotError {
-    fn from(error: ChainError) -> Self {
-        Self::Chain(error)
-    }
-}
-
-impl From<StoreError> for SnapshotError {
-    fn from(error: StoreError) -> Self {
-        Self::Chain(error.into())
-    }
-}
-
-impl fmt::Display for SnapshotError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Chain(error) => error.fmt(f),
-            Self::Exists(path) => write!(f, "{} exists already", path.display()),
-            Self::NotASnapshot(path) => write!(f, "{} is not a UTXO snapshot", path.display()),
-            Self::Version(path, version) => {
-                write!(f, "{} is a snapshot of unknown version {version}", path.display())
-            }
-            Self::OtherNetwork(path) => write!(f, "{} is of another network", path.display()),
-            Self::UnknownBase(path, hash) => write!(
-                f,
-                "{}: the header of its block {hash} is not known; import headers first",
-                path.display()
-            ),
-            Self::InvalidBase(path, hash) => {
-                write!(f, "{}: its block {hash} is invalid", path.display())
-            }
-            Self::NotInBestChain(path, best) => write!(
-                f,
-                "{}: its block is not in the chain of headers with the most work, which ends in {} \
-                 at height {}",
-                path.display(),
-                best.hash,
-                best.height
-            ),
-            Self::NotAhead(path, tip) => write!(
-                f,
-                "{}: a chain that is stored here has as much work already (height {})",
-                path.display(),
-                tip.height
-            ),
-            Self::NoExpectedHash(path, base) => write!(
-                f,
-                "{}: no hash is known for height {}; give the one you trust with -utxohash",
-                path.display(),
-                base.height
-            ),
-            Self::Malformed(path, offset) => {
-                write!(f, "{} is damaged or cut off at offset {offset}", path.display())
-            }
-            Self::TrailingBytes(path, offset) => {
-                write!(f, "{} goes on after its last coin, at offset {offset}", path.display())
-            }
-            Self::WrongHash { path, found, expected } => write!(
-                f,
-                "{}: its coins hash to {}, not to {}",
-                path.display(),
-                Reversed(found),
-                Reversed(expected)
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SnapshotError {}

@@ -135,7 +135,7 @@ impl Chain {
     /// Flushes and takes the statistics of the coins at the tip.
     pub fn utxo_stats(&mut self) -> Result<UtxoStats, ChainError> {
         let (totals, muhash) = self.coins_muhash()?;
-        let hash_serialized = hash_serialized(&self.coins.layers())?;
+        let hash_serialized = hash_serialized(&self.coins.layers(), &|| false)?;
         Ok(UtxoStats { tip: self.tip_point(), totals, muhash, hash_serialized })
     }
 }
@@ -197,12 +197,20 @@ pub(crate) fn muhash_totals(
     Ok((totals, muhash.finalize()))
 }
 
-/// Double SHA-256 over all outputs in the order of their outpoints.
-pub(crate) fn hash_serialized(layers: &Arc<Layers>) -> Result<[u8; 32], ChainError> {
-    let mut sorted = layers.sorted(OutPointOrder::Numeric, SORT_BYTES, &|| false)?;
-    let mut hash = Sha256::new();
+/// Double SHA-256 over all outputs in the order of their outpoints; [`StoreError::Stopped`] once `is_over`
+/// says so.
+pub(crate) fn hash_serialized(
+    layers: &Arc<Layers>,
+    is_over: &dyn Fn() -> bool,
+) -> Result<[u8; 32], ChainError> {
+    let mut sorted = layers.sorted(OutPointOrder::Numeric, SORT_BYTES, is_over)?;
+    let (mut hash, mut count) = (Sha256::new(), 0_u64);
     let mut bytes = DataStream::new();
     while let Some(entry) = sorted.next()? {
+        if count.is_multiple_of(LOOK_EVERY) && is_over() {
+            return Err(StoreError::Stopped.into());
+        }
+        count += 1;
         bytes.clear();
         coin::txout_ser(&entry.outpoint, &decoded(&entry)?, &mut bytes);
         hash.update(bytes.as_slice());

@@ -3,7 +3,11 @@
 //! [`core`] is its logic, [`sockets`] the thread that owns the network. The driver owns the clock,
 //! name lookups, `peers.dat`, `anchors.dat` and `outbox.dat`, and runs the loop that connects them all. The
 //! thread that has an onion service made is `tor`, that which has the router forward a port `port_map`.
+//!
+//! A process has one run of a node after the other: what is loaded from a snapshot is so into a closed data
+//! directory, between two runs (`reload`). The RPC server and what systemd is told outlive a run.
 
+mod advice;
 mod asmap;
 pub mod core;
 mod dns;
@@ -12,11 +16,13 @@ mod filters;
 pub mod index;
 mod indexes;
 mod notices;
+mod operated;
 mod outbox_file;
 mod overview;
 mod own_addresses;
 mod peers_file;
 mod port_map;
+mod reload;
 mod rpc;
 mod setup;
 pub mod sockets;

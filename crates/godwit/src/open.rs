@@ -64,8 +64,40 @@ pub(crate) fn holds_chain(dir: &Path) -> bool {
     ["blocks", "utxo", "godwit.redb"].iter().any(|name| dir.join(name).exists())
 }
 
-/// Opens the chain of the configured network.
+/// What a chain is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To run a node, which has time to look at what is at rest.
+    Running,
+    /// To connect blocks, and be done.
+    Validating,
+    /// For its coins: no block is deleted, whatever the configuration file says.
+    Coins,
+}
+
+impl Purpose {
+    fn of(command: &Command) -> Self {
+        match command {
+            Command::Node(_) => Self::Running,
+            command if command.validates() => Self::Validating,
+            _ => Self::Coins,
+        }
+    }
+}
+
+/// Opens the chain of the configured network, as its command wants it.
 pub(crate) fn open_chain(
+    config: &Config,
+    workers: usize,
+    stop_at_height: Option<u32>,
+    start: StartOptions,
+) -> Result<Chain, Failure> {
+    open_for(Purpose::of(&config.command), config, workers, stop_at_height, start)
+}
+
+/// Opens the chain of the configured network.
+pub(crate) fn open_for(
+    purpose: Purpose,
     config: &Config,
     workers: usize,
     stop_at_height: Option<u32>,
@@ -82,13 +114,9 @@ pub(crate) fn open_chain(
         coins_memory: memory.coins,
         cache_minima: CacheMinima::PRODUCT,
         stop_at_height,
-        // A command that only reads the coins deletes no blocks, whatever the configuration file
-        // says.
-        prune_bytes: config.prune_bytes.filter(|_| config.command.validates()),
+        prune_bytes: config.prune_bytes.filter(|_| purpose != Purpose::Coins),
         block_memory: memory.blocks,
-        // Who else opens the chain ends when it has done what it is for.
-        scrub: (config.scrub && matches!(config.command, Command::Node(_)))
-            .then_some(SCRUB_BYTES_PER_SECOND),
+        scrub: (config.scrub && purpose == Purpose::Running).then_some(SCRUB_BYTES_PER_SECOND),
         coin_writing: CoinWriting { interval: config.flush_interval, ..CoinWriting::PRODUCT },
         push_bytes: PUSH_BYTES,
         start,

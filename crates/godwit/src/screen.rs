@@ -19,13 +19,12 @@ pub(crate) struct Screen {
     /// Empty where there is no terminal: then progress is logged during the initial download.
     lines: Vec<ProgressBar>,
     next: Duration,
-    service: Service,
     next_word: Duration,
 }
 
 impl Screen {
     /// Nothing is shown yet; `bars` is hidden where there is no terminal.
-    pub(crate) fn start(bars: &MultiProgress, service: Service) -> Self {
+    pub(crate) fn start(bars: &MultiProgress) -> Self {
         let style = ProgressStyle::with_template("{wide_msg}").expect("the template is valid");
         let line = |_| bars.add(ProgressBar::new(0).with_style(style.clone()));
         let lines: Vec<ProgressBar> = match bars.is_hidden() {
@@ -33,16 +32,16 @@ impl Screen {
             false => (0..4).map(line).collect(),
         };
         let next = if lines.is_empty() { LOG_INTERVAL } else { Duration::ZERO };
-        Self { lines, next, service, next_word: Duration::ZERO }
+        Self { lines, next, next_word: Duration::ZERO }
     }
 
-    /// Shows what is known, if it is time to.
-    pub(crate) fn show(&mut self, now: Duration, report: &SyncReport) {
+    /// Shows what is known, if it is time to, and tells the service.
+    pub(crate) fn show(&mut self, now: Duration, report: &SyncReport, service: &mut Service) {
         if now >= self.next_word {
-            let longest = self.service.interval().unwrap_or(SCREEN_INTERVAL);
+            let longest = service.interval().unwrap_or(SCREEN_INTERVAL);
             self.next_word = now + SCREEN_INTERVAL.min(longest);
             let [place, time, ..] = report.lines();
-            self.service.look(now, || format!("{place} {time}"));
+            service.look(now, || format!("{place} {time}"));
         }
         if now < self.next {
             return;
@@ -62,7 +61,6 @@ impl Screen {
 
     /// Takes the lines from the terminal; whether there is one.
     pub(crate) fn finish(&mut self) -> bool {
-        self.service.end();
         let on_terminal = !self.lines.is_empty();
         for line in self.lines.drain(..) {
             line.finish_and_clear();
@@ -81,11 +79,11 @@ mod tests {
     #[test]
     fn without_a_terminal_nothing_is_drawn_and_the_log_has_a_line_now_and_then() {
         let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-        let service = Service::new(&Surroundings::default());
-        let (mut screen, report) = (Screen::start(&bars, service), SyncReport::default());
-        screen.show(Duration::ZERO, &report);
+        let mut service = Service::new(&Surroundings::default());
+        let (mut screen, report) = (Screen::start(&bars), SyncReport::default());
+        screen.show(Duration::ZERO, &report, &mut service);
         assert_eq!(screen.next, LOG_INTERVAL, "the first line has something to say");
-        screen.show(LOG_INTERVAL, &report);
+        screen.show(LOG_INTERVAL, &report, &mut service);
         assert_eq!(screen.next, LOG_INTERVAL * 2);
         assert!(!screen.finish());
     }

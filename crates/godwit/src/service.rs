@@ -1,12 +1,16 @@
 //! Tells systemd how the node is: that it answers, that it is alive, a line of status. The protocol is
 //! that of `sd_notify(3)`: datagrams to the socket that the environment names.
 
+use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{RecvTimeoutError, bounded};
 
 /// Where to tell it.
 struct Socket {
@@ -110,6 +114,38 @@ impl Service {
         }
     }
 
+    /// Does what takes long on this thread, and says meanwhile on another that the service is alive and at
+    /// this. The clock of [`look`](Self::look) may begin anew behind it.
+    pub(crate) fn alive_during<T>(&mut self, status: &str, work: impl FnOnce() -> T) -> T {
+        self.next_sign = Duration::ZERO;
+        self.look(Duration::ZERO, || status.to_owned());
+        let result = match self.interval() {
+            None => work(),
+            Some(interval) => self.signs_during(interval, status, work),
+        };
+        self.next_sign = Duration::ZERO;
+        result
+    }
+
+    fn signs_during<T>(&mut self, interval: Duration, status: &str, work: impl FnOnce() -> T) -> T {
+        let (is_working, end) = bounded::<Infallible>(0);
+        let started = Instant::now();
+        let signs = || {
+            while end.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                self.look(started.elapsed(), || status.to_owned());
+            }
+        };
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().name("godwit-alive".to_owned());
+            if let Err(error) = thread.spawn_scoped(scope, signs) {
+                log::warn!("systemd is not told meanwhile: {error}");
+            }
+            let result = work();
+            drop(is_working);
+            result
+        })
+    }
+
     /// How long the next sign of life may wait.
     pub(crate) fn interval(&self) -> Option<Duration> {
         self.socket.as_ref().and(self.watchdog)
@@ -192,6 +228,32 @@ mod tests {
         let mut alone = Service::new(&Surroundings::default());
         alone.look(Duration::ZERO, || panic!("nobody wants to know"));
         assert_eq!(alone.interval(), None);
+    }
+
+    #[test]
+    fn signs_of_life_go_on_during_what_takes_long() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("notify");
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        let watchdog = text("2000");
+        let of = Surroundings { socket: Some(path.into()), watchdog, watched: None };
+        let mut service = Service::new(&of);
+        service.look(Duration::from_secs(9), || "runs".to_owned());
+        assert_eq!(told(&socket), "READY=1\nWATCHDOG=1\nSTATUS=runs\n");
+        let said = service.alive_during("loads", || [told(&socket), told(&socket), told(&socket)]);
+        assert_eq!(said, ["WATCHDOG=1\nSTATUS=loads\n", "WATCHDOG=1\n", "WATCHDOG=1\n"]);
+        // The clock of the next run begins anew.
+        let behind = text_behind(&socket);
+        service.look(Duration::ZERO, || "runs".to_owned());
+        assert_eq!(told(&socket), "WATCHDOG=1\nSTATUS=runs\n", "{behind} signs before it");
+    }
+
+    /// Reads what is there; how many.
+    fn text_behind(socket: &UnixDatagram) -> usize {
+        socket.set_nonblocking(true).expect("a socket");
+        let count = std::iter::from_fn(|| socket.recv(&mut [0; 64]).ok()).count();
+        socket.set_nonblocking(false).expect("a socket");
+        count
     }
 
     #[test]

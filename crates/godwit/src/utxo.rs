@@ -1,14 +1,17 @@
 //! `godwit utxo`: statistics, writing and loading snapshots. Results are JSON on standard output.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use godwit_chain::{Chain, MIN_BLOCKS_TO_KEEP, StartOptions};
+use godwit_chain::{
+    Chain, LoadWatch, MIN_BLOCKS_TO_KEEP, SnapshotError, SnapshotInfo, StartOptions,
+};
 use godwit_program::print_json;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::open::open_chain;
+use crate::open::{Purpose, open_for};
 use crate::options::{Config, UtxoHash};
 
 /// Number of threads that scan the coins.
@@ -18,7 +21,8 @@ fn workers() -> usize {
 
 /// Opens the chain to read its coins: nothing is connected that was not verified before.
 fn open_coins(config: &Config) -> Result<Chain, Failure> {
-    let mut chain = open_chain(config, workers(), None, StartOptions::default())?;
+    let start = StartOptions::default();
+    let mut chain = open_for(Purpose::Coins, config, workers(), None, start)?;
     chain.connect_known_only();
     Ok(chain)
 }
@@ -63,8 +67,30 @@ pub(crate) fn load(
     file: &Path,
     expected: Option<&UtxoHash>,
 ) -> Result<Exit, Failure> {
+    let info = load_into(config, file, expected, &|_| ControlFlow::Continue(()))??;
+    Ok(print_json(&json!({
+        "coins_loaded": info.coins,
+        "tip_hash": info.base.hash.to_string(),
+        "base_height": info.base.height,
+        "path": file.display().to_string(),
+        "txoutset_hash": UtxoHash(info.hash_serialized).to_string(),
+        "assumed": true,
+    }))?)
+}
+
+/// Loads a snapshot into a data directory that nobody has open. Where it is refused, or `watch` stops it, all
+/// is as it was; what is outside of that result concerns the directory itself.
+pub(crate) fn load_into(
+    config: &Config,
+    file: &Path,
+    expected: Option<&UtxoHash>,
+    watch: LoadWatch<'_>,
+) -> Result<Result<SnapshotInfo, SnapshotError>, Failure> {
     let mut chain = open_coins(config)?;
-    let info = chain.load_snapshot(file, expected.map(|hash| hash.0))?;
+    let info = match chain.load_snapshot(file, expected.map(|hash| hash.0), watch) {
+        Ok(info) => info,
+        Err(error) => return Ok(Err(error)),
+    };
     let best_header = chain.tree().node(chain.tree().best_header()).height;
     chain.close()?;
     let depth = best_header.saturating_sub(info.base.height);
@@ -79,14 +105,7 @@ pub(crate) fn load(
         info.base.height,
         file.display()
     );
-    Ok(print_json(&json!({
-        "coins_loaded": info.coins,
-        "tip_hash": info.base.hash.to_string(),
-        "base_height": info.base.height,
-        "path": file.display().to_string(),
-        "txoutset_hash": UtxoHash(info.hash_serialized).to_string(),
-        "assumed": true,
-    }))?)
+    Ok(Ok(info))
 }
 
 /// Satoshi as a JSON number in bitcoin, with eight decimals and never with an exponent.

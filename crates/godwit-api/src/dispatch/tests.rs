@@ -140,6 +140,35 @@ fn who_waits_for_all_coins_ends_when_he_is_gone_or_the_node_ends() {
     });
 }
 
+/// One waits for the node's thread, one for what it would send, and one for another tip.
+#[test]
+fn who_waits_hears_whether_the_node_ends_or_starts_again() {
+    let methods = ["getchaintips", "gettxoutsetinfo", "waitfornewblock"];
+    let told = |end: fn(Node)| {
+        methods.map(|method| {
+            let (api, node) = api(64 << 20, 4);
+            let text = std::thread::scope(|scope| {
+                let waits =
+                    scope.spawn(|| ask(&api, &format!(r#"{{"method":"{method}","id":1}}"#)).1);
+                while api.active.list().is_empty() {
+                    std::thread::yield_now();
+                }
+                end(node);
+                waits.join().expect("it ends")
+            });
+            let reply = Json::parse(text.trim_end().as_bytes()).expect("JSON");
+            let error = reply.get("error").cloned().unwrap_or_default();
+            (error.get("code").cloned(), error.get("message").cloned())
+        })
+    };
+    let said = |code: i32, text: &str| (Some(code.into()), Some(text.into()));
+    let pausing = said(code::IN_WARMUP, "Loading UTXO snapshot…");
+    assert_eq!(told(Node::pause), [pausing.clone(), pausing.clone(), pausing]);
+    let ending = said(code::CLIENT_NOT_CONNECTED, "Shutting down");
+    // Core's waits answer with the last tip.
+    assert_eq!(told(drop), [ending.clone(), ending, (None, None)]);
+}
+
 /// Each is refused before anything is asked of the node, which nobody drives.
 #[test]
 fn a_search_for_too_much_is_refused() {

@@ -51,22 +51,18 @@ pub(super) fn view_unless(
 
 /// The same, while the client waits for the answer.
 pub(super) fn view(call: &Call<'_>) -> Result<CoinsView, RpcError> {
-    view_unless(call, &|| false)?.ok_or_else(over)
+    view_unless(call, &|| false)?.ok_or_else(|| call.node.ended())
 }
 
 /// Fails where nobody wants the answer, or the node ends.
 pub(super) fn check(call: &Call<'_>) -> Result<(), RpcError> {
-    if call.node.is_ending() || (call.is_gone)() { Err(over()) } else { Ok(()) }
+    if call.node.is_ending() || (call.is_gone)() { Err(call.node.ended()) } else { Ok(()) }
 }
 
 /// What a fault while reading coins is answered with.
 pub(super) fn unreadable(error: &dyn fmt::Display) -> RpcError {
     log::error!("The coins cannot be read: {error}");
     RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set")
-}
-
-pub(super) fn over() -> RpcError {
-    RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down")
 }
 
 pub(super) fn free(view: &CoinsView) -> Result<u64, RpcError> {
@@ -153,7 +149,9 @@ pub(super) fn count(
     let space = Space::new(&free);
     let is_over = || check(call).is_err() || space.is_short();
     view.stats(hash, memory, &is_over).map_err(|error| match error {
-        ChainError::Store(StoreError::Stopped) => space.short.take().unwrap_or_else(over),
+        ChainError::Store(StoreError::Stopped) => {
+            space.short.take().unwrap_or_else(|| call.node.ended())
+        }
         error => unreadable(&error),
     })
 }
@@ -309,7 +307,7 @@ mod tests {
             assert_eq!((space.is_short(), asked.get()), (is_short, 3));
             assert_eq!(space.short.take().is_some(), is_short);
         }
-        let fails = || Err(over());
+        let fails = || Err(RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down"));
         let space = Space::new(&fails);
         assert!((0..LOOKS).any(|_| space.is_short()) && space.short.take().is_some());
     }

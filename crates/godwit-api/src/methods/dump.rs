@@ -9,7 +9,7 @@ use godwit_store::StoreError;
 use godwit_store::disk::StoreDisk;
 
 use super::Call;
-use super::coins::{Space, check, count, free, in_turn, over, unreadable};
+use super::coins::{Space, check, count, free, in_turn, unreadable};
 use super::named::Named;
 
 fn unfit(text: String) -> RpcError {
@@ -98,7 +98,7 @@ pub(super) fn coins(call: &mut Call<'_>) -> Result<Json, RpcError> {
                 log::warn!("dumptxoutset: {error}");
             }
             return Err(match error {
-                StoreError::Stopped => space.short.take().unwrap_or_else(over),
+                StoreError::Stopped => space.short.take().unwrap_or_else(|| call.node.ended()),
                 error => unreadable(&error),
             });
         }

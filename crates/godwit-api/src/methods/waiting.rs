@@ -25,6 +25,7 @@ fn tip_when(
 ) -> Result<Json, RpcError> {
     let _waiting = call.api.begin_wait()?;
     let snapshot = call.node.wait_until(deadline, call.is_gone, holds);
+    call.node.check_not_pausing()?;
     Ok(Json::object([
         ("hash", snapshot.tip.hash.to_string().into()),
         ("height", snapshot.tip.height.into()),

@@ -27,6 +27,13 @@ pub(crate) struct Node {
     _publisher: Publisher,
 }
 
+impl Node {
+    /// The node is to start again.
+    pub(crate) fn pause(self) {
+        self._publisher.pause();
+    }
+}
+
 fn node() -> (Seam, Node) {
     let params = Params::new(Network::Regtest);
     let header = params.genesis;

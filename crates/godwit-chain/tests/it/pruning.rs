@@ -1,6 +1,7 @@
 //! Datadirs whose old files are deleted.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -351,7 +352,9 @@ fn a_datadir_that_began_with_a_snapshot_is_pruned_above_it() {
     for block in BLOCKS.iter() {
         chain.accept_header(&header(block), hash(block), clock()).unwrap();
     }
-    chain.load_snapshot(&snapshot, Some(info.hash_serialized)).unwrap();
+    chain
+        .load_snapshot(&snapshot, Some(info.hash_serialized), &|_| ControlFlow::Continue(()))
+        .unwrap();
     assert_eq!(chain.prune_height() as usize, BASE + 1);
     let more = branch(&BLOCKS, BLOCKS.len() as u32, 200);
     submit_all(&mut chain, &BLOCKS[BASE..]);

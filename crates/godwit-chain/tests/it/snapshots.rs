@@ -1,10 +1,15 @@
 //! Datadirs whose coins were loaded from a snapshot: a crash at the end of the load, and branches that
 //! leave the chain below, at and above the snapshot's block.
 
+use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use godwit_chain::{Chain, ChainError, SnapshotError, UtxoStats, Verdict, structure};
+use godwit_chain::{
+    BaseFault, Chain, ChainError, LoadWatch, Loading, SnapshotError, UtxoStats, Verdict,
+    check_snapshot_base, structure,
+};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::Disk;
@@ -25,6 +30,9 @@ const BASE: u32 = 180;
 const BEFORE: usize = 10;
 
 const FILE: &str = "/node/coins.dat";
+
+/// Nobody stops a load.
+pub(crate) const GO_ON: LoadWatch<'static> = &|_| ControlFlow::Continue(());
 
 /// A snapshot's bytes and its hash.
 pub(crate) struct Snapshot {
@@ -52,7 +60,7 @@ impl Snapshot {
             chain.accept_header(&header(block), hash(block), clock()).expect("a good header");
         }
         disk.overwrite(Path::new(FILE), bytes.clone());
-        let refused = chain.load_snapshot(Path::new(FILE), Some([0; 32]));
+        let refused = chain.load_snapshot(Path::new(FILE), Some([0; 32]), GO_ON);
         let Err(SnapshotError::WrongHash { found, .. }) = refused else { panic!("{refused:?}") };
         Self { bytes, hash: found }
     }
@@ -62,7 +70,7 @@ impl Snapshot {
         disk.overwrite(Path::new(FILE), self.bytes.clone());
         let mut chain = open(disk, None, MAX_BLOCK_FILE_SIZE);
         chain.connect_known_only();
-        chain.load_snapshot(Path::new(FILE), Some(self.hash))?;
+        chain.load_snapshot(Path::new(FILE), Some(self.hash), GO_ON)?;
         Ok(chain.close()?)
     }
 }
@@ -154,7 +162,7 @@ fn a_crash_at_any_operation_of_a_load_leaves_the_old_coins_or_the_loaded_ones() 
         let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
         chain.connect_known_only();
         disk.fail_change(n);
-        let result = chain.load_snapshot(Path::new(FILE), Some(SNAPSHOT.hash));
+        let result = chain.load_snapshot(Path::new(FILE), Some(SNAPSHOT.hash), GO_ON);
         drop(chain);
         let finished = !disk.has_failed();
         assert!(result.is_ok() || !finished, "operation {n}: {result:?}");
@@ -179,6 +187,80 @@ fn a_crash_at_any_operation_of_a_load_leaves_the_old_coins_or_the_loaded_ones() 
             return;
         }
     }
+}
+
+/// A load looks whether it goes on before it begins, within each of its parts, and never behind its end.
+#[test]
+fn a_load_that_is_stopped_leaves_the_old_coins() {
+    let start = with_headers(BLOCKS.len());
+    let (before, after) = (stats_of(&BLOCKS[..BEFORE]), stats_of(&BLOCKS[..BASE as usize]));
+    let mut stopped_at = Vec::new();
+    for looks in 0_u32.. {
+        let disk = start.copy();
+        disk.overwrite(Path::new(FILE), SNAPSHOT.bytes.clone());
+        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        chain.connect_known_only();
+        let (left, last) = (Cell::new(looks), Cell::new(None));
+        let watch = |at: Loading| {
+            last.set(Some(at));
+            match left.replace(left.get().saturating_sub(1)) {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        };
+        let result = chain.load_snapshot(Path::new(FILE), Some(SNAPSHOT.hash), &watch);
+        drop(chain);
+        let moment = format!("{looks} looks, {:?}", last.get());
+        let is_stopped = match &result {
+            Ok(_) => false,
+            Err(error) => error.is_stop(),
+        };
+        assert!(is_stopped || result.is_ok(), "{moment}: {result:?}");
+        if !is_stopped {
+            break;
+        }
+        assert!(!coins_are_either(&disk, &before, &after, &moment), "{moment}");
+        stopped_at.extend(last.get());
+    }
+    let of = |wanted: fn(&Loading) -> bool| stopped_at.iter().filter(|at| wanted(at)).count();
+    assert!(of(|at| *at == Loading::Forgetting) >= 2, "{stopped_at:?}");
+    assert!(of(|at| matches!(at, Loading::Coins { .. })) >= 1, "{stopped_at:?}");
+    assert!(of(|at| *at == Loading::Hashing) >= 1, "{stopped_at:?}");
+}
+
+/// Both sides of each: the block is known or not, valid or not, in the best chain of headers or not, ahead of
+/// the tip or not.
+#[test]
+fn what_cannot_be_loaded_is_known_before() {
+    let node = with_headers(BASE as usize);
+    let mut chain = open(&node, None, MAX_BLOCK_FILE_SIZE);
+    let block = |height: usize| hash(&BLOCKS[height - 1]);
+    let check = |chain: &Chain, height| check_snapshot_base(chain, &block(height));
+    assert_eq!(check(&chain, BASE as usize), Ok(()));
+    assert_eq!(check(&chain, BASE as usize + 1), Err(BaseFault::Unknown));
+    chain.settle(clock()).expect("no local fault");
+    let tip = chain.tip_point();
+    assert_eq!(tip.height as usize, BEFORE);
+    assert_eq!(check(&chain, BEFORE), Err(BaseFault::NotAhead(tip)));
+    assert_eq!(check(&chain, BEFORE + 1), Ok(()));
+
+    // Another branch of headers, of as much work and then of more.
+    let branch = branch(&BLOCKS, BASE - 2, 3);
+    let (last, rest) = branch.split_last().expect("three blocks");
+    for block in rest {
+        chain.accept_header(&header(block), hash(block), clock()).expect("a good header");
+    }
+    assert_eq!(check(&chain, BASE as usize), Ok(()));
+    chain.accept_header(&header(last), hash(last), clock()).expect("a good header");
+    let best = ChainPoint { hash: hash(last), height: BASE + 1 };
+    assert_eq!(check(&chain, BASE as usize), Err(BaseFault::NotInBestChain(best)));
+    assert_eq!(check(&chain, BASE as usize - 2), Ok(()), "both branches have it");
+
+    chain.invalidate_block(&block(BASE as usize - 3)).expect("it is known");
+    assert_eq!(check(&chain, BASE as usize - 4), Ok(()));
+    assert_eq!(check(&chain, BASE as usize - 3), Err(BaseFault::Invalid));
+    assert_eq!(check(&chain, BASE as usize), Err(BaseFault::Invalid));
+    chain.close().expect("no local fault");
 }
 
 /// Commits something to a datadir that nobody has open.

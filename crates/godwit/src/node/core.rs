@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use godwit_api::{BlockOutcome, HistoryFacts, Notice, Pruning, Snapshot, SyncReport, TipFacts};
+use godwit_api::{
+    BlockOutcome, HistoryFacts, Notice, Pruning, Snapshot, SnapshotLoad, SyncReport, TipFacts,
+};
 use godwit_chain::{
     Chain, ChainError, Event, HeaderTree, MAX_TIP_AGE, NodeId, PRUNE_ON_REQUEST, Poll, Source,
     Verdict, history, history_memory, history_progress, show_blocks,
@@ -99,6 +101,8 @@ struct Operator {
     idle: bool,
     /// What is to end the node at its next turn.
     fault: Option<ChainError>,
+    /// What the node is to be ended for, and started again.
+    load: Option<SnapshotLoad>,
     /// Of the event that is being handled.
     now: Now,
 }
@@ -142,6 +146,7 @@ impl NodeCore {
                 network_active: true,
                 idle: false,
                 fault: None,
+                load: None,
                 now: Now { monotonic: Duration::ZERO, unix: 0 },
             },
             announcer: Announcer::default(),
@@ -194,6 +199,11 @@ impl NodeCore {
     /// Whether the chain has not been up to date since the start.
     pub fn is_initial_download(&self) -> bool {
         self.initial_download
+    }
+
+    /// The snapshot to end for, if there is one.
+    pub(super) fn take_load(&mut self) -> Option<SnapshotLoad> {
+        self.operator.load.take()
     }
 
     /// Commands for the sockets, oldest first.

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
-use godwit_api::{BanFile, NodeState, Server, Zmq};
-use godwit_chain::{Chain, ChainError, CoinAtTip, Places, Poll, wait_with_both};
-use godwit_p2p::{
-    AddressNetwork, Anchors, NetGroups, NodeCommand, Now, OwnAddressSource, Peers, Services,
+use godwit_api::{BanFile, LOADING, NodeState, Server, SnapshotLoad, Zmq};
+use godwit_chain::{
+    Chain, ChainError, CoinAtTip, Places, Poll, SnapshotError, StartOptions, wait_with_both,
 };
+use godwit_p2p::{AddressNetwork, Anchors, NetGroups, NodeCommand, Now, OwnAddressSource, Peers};
 use godwit_primitives::{BlockHash, OutPoint};
+use godwit_store::Rebuild;
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use indicatif::MultiProgress;
 
+use super::advice::{NoPeers, warn_of_clock, what_to_try};
 use super::asmap;
 use super::core::{NodeCore, Turn};
 use super::dns::Resolver;
@@ -24,14 +26,17 @@ use super::filters::{self, FilterThread};
 use super::index::ChainIndex;
 use super::indexes::{Opened, RunningIndexes};
 use super::notices;
+use super::operated::Operated;
 use super::outbox_file::OutboxFile;
 use super::overview::Overview;
 use super::own_addresses;
 use super::peers_file::PeersFile;
 use super::port_map::PortMapThread;
+use super::reload::load_closed;
 use super::rpc::{self, Rpc};
 use super::setup::{
-    harden_for_keys, listeners, peers_config, proxies, raise_descriptors, user_agent,
+    harden_for_keys, listeners, offered, peers_config, proxies, raise_descriptors, transport,
+    user_agent,
 };
 use super::sockets::{BindError, Inbox, Sockets, SocketsConfig};
 use super::tor::{TorNews, TorThread};
@@ -60,14 +65,8 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// cut.
 const FIRST_SAVE: Duration = Duration::from_secs(60);
 
-/// After this long without a peer, the log says what the user could try.
-const NO_PEERS_AFTER: Duration = Duration::from_secs(60);
-
 /// What programs that ask are told until the chain is open.
 const STARTING: &str = "Loading block index…";
-
-/// Services of a pruned node, which offers only the last 288 blocks (BIP159).
-const SERVICES_WHEN_PRUNED: Services = Services(Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
 
 /// The system gives no sockets.
 #[derive(Debug)]
@@ -91,6 +90,19 @@ impl Fatal for BindError {
     }
 }
 
+/// What all runs of the process have in common.
+#[derive(Clone, Copy)]
+struct Setting<'a> {
+    config: &'a Config,
+    options: &'a NodeOptions,
+    bars: &'a MultiProgress,
+    stop: &'a StopFlag,
+    groups: &'a NetGroups,
+    max_connections: usize,
+    /// What the next start makes again: only the first one anything.
+    rebuild: Rebuild,
+}
+
 /// Runs the node until a signal or `-stopatheight`.
 pub(crate) fn run(
     config: &Config,
@@ -98,46 +110,91 @@ pub(crate) fn run(
     bars: &MultiProgress,
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
-    let started = Instant::now();
     let groups = asmap::groups(options.asmap.as_deref(), &config.network_dir())?;
     let max_connections = raise_descriptors(options.max_connections, rpc::most_connections(config));
     log::info!("Using at most {max_connections} automatic connections, as {}", user_agent());
-    let (threads, height) = (options.script_threads.get(), options.stop_at_height);
     let server = rpc::start(config, options, max_connections, stop)?;
-    let says = server.as_ref().map(Server::starting);
-    if let Some(says) = &says {
-        says.say(STARTING);
+    let mut service = Service::new(&Surroundings::of_process());
+    let rebuild = config.rebuild;
+    let groups = &groups;
+    let setting = Setting { config, options, bars, stop, groups, max_connections, rebuild };
+    let mut running = setting.start(server, None)?;
+    while let Some(mut node) = running {
+        let result = node.run(stop, &mut service);
+        node.core.tell_notices(now(node.started));
+        running = match result? {
+            Ended::Load(load) => {
+                let next = || setting.load_and_start(node, load);
+                let next = service.alive_during(LOADING, next)?;
+                if next.is_none() {
+                    service.end();
+                }
+                next
+            }
+            ended => {
+                service.end();
+                node.end(ended)?;
+                None
+            }
+        };
     }
-    let start = start_options(config, bars, stop, says);
-    let chain = match open_chain(config, threads, height, start) {
-        // A node has no other end than a signal.
-        Err(failure) if failure.exit() == Exit::Interrupted => {
-            log::info!("Node {failure}.");
-            return Ok(Exit::Success);
-        }
-        opened => opened?,
-    };
-    let prepared = Prepared { started, groups, max_connections, server };
-    let mut node = Node::start(config, options, bars, chain, prepared)?;
-    let result = node.run(stop);
-    node.core.tell_notices(now(started));
-    node.end(result?)?;
     Ok(Exit::Success)
 }
 
-/// What there is before the chain is open.
-struct Prepared {
-    started: Instant,
-    groups: NetGroups,
-    max_connections: usize,
-    server: Option<Server>,
-}
-
 /// Why the loop ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Signal,
     StopHeight,
+    /// The node starts again behind this.
+    Load(SnapshotLoad),
+}
+
+impl<'a> Setting<'a> {
+    /// Ends a run in order, has the snapshot loaded, and starts the node again; where it is refused, on what
+    /// it had. Then the caller is told. `None` where a signal came before.
+    fn load_and_start(
+        self,
+        node: Node<'a>,
+        load: SnapshotLoad,
+    ) -> Result<Option<Node<'a>>, Failure> {
+        log::info!("The node pauses to load the snapshot {}.", load.path().display());
+        let (operated, server) = node.pause()?;
+        let outcome = load_closed(self.config, &load, server.as_ref(), self.stop)?;
+        let is_stopped = outcome.as_ref().is_err_and(SnapshotError::is_stop);
+        // The first run has obeyed -reindex.
+        let again = Self { rebuild: Rebuild::Nothing, ..self };
+        let node = match is_stopped {
+            true => None,
+            false => again.start(server, Some(operated))?,
+        };
+        load.tell(outcome);
+        Ok(node)
+    }
+
+    /// Opens the chain, and starts a node with what the operator had changed before, if it ran before. `None`
+    /// where a signal came first.
+    fn start(
+        self,
+        server: Option<Server>,
+        before: Option<Operated>,
+    ) -> Result<Option<Node<'a>>, Failure> {
+        let started = Instant::now();
+        let Setting { config, options, bars, stop, rebuild, .. } = self;
+        let says = server.as_ref().map(Server::starting);
+        if let Some(says) = &says {
+            says.say(STARTING);
+        }
+        let start = StartOptions { rebuild, ..start_options(config, bars, stop, says) };
+        let (threads, height) = (options.script_threads.get(), options.stop_at_height);
+        match open_chain(config, threads, height, start) {
+            // A node has no other end than a signal.
+            Err(failure) if failure.exit() == Exit::Interrupted => {
+                log::info!("Node {failure}.");
+                Ok(None)
+            }
+            opened => Node::start(self, opened?, started, server, before).map(Some),
+        }
+    }
 }
 
 /// Dropped in this order where the node ends by a fault: methods that wait for the chain hear of the end
@@ -202,25 +259,6 @@ fn start_tor(
     wanted.map(start).transpose().map_err(ChainError::Spawn)
 }
 
-/// What is offered to peers, of what there is.
-fn offered(config: &Config, indexes: &Opened, all: Services) -> Services {
-    // What is not stored although it should be is left out as long as that is so.
-    let is_pruned = config.prune_bytes.is_some();
-    let filters = match config.indexes.served && indexes.shared().filters.is_some() {
-        true => Services::COMPACT_FILTERS,
-        false => Services::NONE,
-    };
-    services(all, is_pruned) | filters
-}
-
-fn services(all: Services, is_pruned: bool) -> Services {
-    if is_pruned { SERVICES_WHEN_PRUNED } else { all }
-}
-
-fn transport(encrypted: bool) -> Services {
-    if encrypted { Services::P2P_V2 } else { Services::NONE }
-}
-
 /// Bans whom the operator had banned before the start.
 fn ban_again(core: &mut NodeCore, dir: &Path) {
     for (range, ban) in BanFile::new(dir).read() {
@@ -267,23 +305,15 @@ fn core_of(chain: Chain, peers: Peers, now: Now, options: &NodeOptions, dir: &Pa
     core
 }
 
-/// Says it when the clock is behind the chain.
-fn warn_of_clock(now: Now, chain: &Chain) {
-    let best = chain.tree().node(chain.tree().best_header()).header.time;
-    if let Some(line) = behind_the_chain(now.unix, best, chain.params().chain_tx_data.time) {
-        log::warn!("{line}");
-    }
-}
-
 impl<'a> Node<'a> {
     fn start(
-        config: &Config,
-        options: &'a NodeOptions,
-        bars: &MultiProgress,
+        setting: Setting<'a>,
         mut chain: Chain,
-        prepared: Prepared,
+        started: Instant,
+        server: Option<Server>,
+        before: Option<Operated>,
     ) -> Result<Self, Failure> {
-        let Prepared { started, groups, max_connections, server } = prepared;
+        let Setting { config, options, bars, groups, max_connections, rebuild, .. } = setting;
         let listeners = listeners(options)?;
         let pool = chain.block_buffers().clone();
         let (may_have_keys, seed) = (harden_for_keys(options), random_seed()?);
@@ -300,13 +330,13 @@ impl<'a> Node<'a> {
         let (dir, magic) = (config.network_dir(), config.params.magic);
         let peers_file = PeersFile::new(Arc::new(RealDisk), &Threads::default(), &dir, magic)
             .map_err(ChainError::Spawn)?;
-        let book = peers_file.load(seed, &groups);
+        let book = peers_file.load(seed, groups);
         // With -connect the user chooses alone: then the anchors are not touched.
         let anchors = match options.connect {
             Some(_) => Anchors::default(),
             None => peers_file.load_anchors(),
         };
-        let (indexes, now) = (Opened::open(config, &mut chain)?, now(started));
+        let (indexes, now) = (Opened::open(config, rebuild, &mut chain)?, now(started));
         let mut peers_config = peers_config(options, chain.params(), max_connections, pool, seed);
         peers_config.services =
             offered(config, &indexes, peers_config.services) | transport(encrypted);
@@ -316,6 +346,9 @@ impl<'a> Node<'a> {
         let outbox_file = open_outbox(&chain, &mut peers, &dir)?;
         own_addresses::tell(&mut peers, now, &ChainIndex(&chain), &options.listening);
         let mut core = core_of(chain, peers, now, options, &dir);
+        if let Some(before) = before {
+            before.again(now, &mut core);
+        }
         let (zmq, announcer) = notices::start(config, core.chain())?.unzip();
         core.tell_of_blocks(announcer.unwrap_or_default());
         let (overview, target) = (Overview::new(config, options, &core, now), config.prune_bytes);
@@ -340,17 +373,20 @@ impl<'a> Node<'a> {
             started,
             no_peers: NoPeers::default(),
             overview,
-            screen: Screen::start(bars, Service::new(&Surroundings::of_process())),
+            screen: Screen::start(bars),
         })
     }
 
-    fn run(&mut self, stop: &StopFlag) -> Result<Ended, Failure> {
+    fn run(&mut self, stop: &StopFlag, service: &mut Service) -> Result<Ended, Failure> {
         loop {
             let now = now(self.started);
             let told_to_stop = stop.is_set();
             let mut busy = !told_to_stop && self.take_events(now);
             if !told_to_stop {
                 busy |= self.rpc.answer(now, &mut self.core);
+                if let Some(load) = self.core.take_load() {
+                    return Ok(Ended::Load(load));
+                }
             }
             let Turn::GoesOn(poll) = self.core.turn(now, told_to_stop)? else {
                 return Ok(Ended::Signal);
@@ -368,7 +404,7 @@ impl<'a> Node<'a> {
                 log::info!("Reached -stopatheight={}.", tip.height);
                 return Ok(Ended::StopHeight);
             }
-            self.housekeeping(now);
+            self.housekeeping(now, service);
             let may_answer = self.sockets.has_room();
             busy |= may_answer && self.core.takes_blocks() && self.inbox.holds_back();
             if !busy {
@@ -415,7 +451,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    fn housekeeping(&mut self, now: Now) {
+    fn housekeeping(&mut self, now: Now, service: &mut Service) {
         self.kept.keep(now.monotonic, self.core.peers());
         self.follow_tor(now);
         self.follow_router(now);
@@ -426,7 +462,7 @@ impl<'a> Node<'a> {
         {
             log::warn!("{line}");
         }
-        self.screen.show(now.monotonic, self.overview.report());
+        self.screen.show(now.monotonic, self.overview.report(), service);
     }
 
     /// Does what follows from what Tor says.
@@ -467,14 +503,47 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Ends for good.
+    fn end(self, ended: Ended) -> Result<(), Failure> {
+        let is_at_height = matches!(ended, Ended::StopHeight);
+        let finished = self.finish(is_at_height, |rpc| {
+            drop(rpc);
+            None
+        })?;
+        for line in [vec![format!("Node stopped: {}", finished.summary)], finished.costs].concat() {
+            log::info!("{line}");
+            // On a terminal, log lines are not shown beside the bar, but the user should see the
+            // result.
+            if finished.on_terminal {
+                println!("{line}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends to start again: what the operator has changed, and the server, whose clients wait.
+    fn pause(self) -> Result<(Operated, Option<Server>), Failure> {
+        let operated = Operated::of(&self.core);
+        let finished = self.finish(false, Rpc::pause)?;
+        log::info!("Node paused: {}", finished.summary);
+        for line in finished.costs {
+            log::info!("{line}");
+        }
+        Ok((operated, finished.server))
+    }
+
     /// Ends in order: drops what is arriving from peers, keeps what the chain has verified.
-    fn end(mut self, ended: Ended) -> Result<(), Failure> {
+    fn finish(
+        mut self,
+        flushes: bool,
+        end_rpc: impl FnOnce(Rpc) -> Option<Server>,
+    ) -> Result<Finished, Failure> {
         let on_terminal = self.screen.finish();
         drop(self.tor);
         drop(self.port_map);
         drop(self.sockets);
         let bans = self.rpc.bans();
-        drop(self.rpc);
+        let server = end_rpc(self.rpc);
         drop(self.indexes);
         drop(self.zmq);
         let peers = self.core.peers();
@@ -488,110 +557,31 @@ impl<'a> Node<'a> {
         let closing = Instant::now();
         let mut chain = self.core.into_chain();
         drop(self.filters);
-        if ended == Ended::StopHeight {
+        if flushes {
             chain.flush()?;
         }
         chain.close()?;
-        let mut lines = vec![format!(
-            "Node stopped: height {}, {} blocks connected in {:.1} s.",
+        let summary = format!(
+            "height {}, {} blocks connected in {:.1} s.",
             tip.height,
             connected.blocks,
             self.started.elapsed().as_secs_f64()
-        )];
-        lines.extend(cost_lines(&status, closing.elapsed()));
-        for line in lines {
-            log::info!("{line}");
-            // On a terminal, log lines are not shown beside the bar, but the user should see the
-            // result.
-            if on_terminal {
-                println!("{line}");
-            }
-        }
-        Ok(())
+        );
+        let costs = cost_lines(&status, closing.elapsed());
+        Ok(Finished { summary, costs, on_terminal, server })
     }
+}
+
+/// What is left of a run.
+struct Finished {
+    /// What it did.
+    summary: String,
+    /// What that took, in lines of the log.
+    costs: Vec<String>,
+    on_terminal: bool,
+    server: Option<Server>,
 }
 
 fn now(started: Instant) -> Now {
     Now { monotonic: started.elapsed(), unix: seconds_since_1970() }
-}
-
-/// Notices when there has been no peer for long.
-#[derive(Debug, Default)]
-struct NoPeers {
-    since: Duration,
-    reported: bool,
-}
-
-impl NoPeers {
-    /// True once for each time that there is no connection for [`NO_PEERS_AFTER`].
-    fn take_due(&mut self, now: Duration, connections: usize) -> bool {
-        if connections > 0 {
-            *self = Self { since: now, reported: false };
-        }
-        let due = !self.reported && now >= self.since + NO_PEERS_AFTER;
-        self.reported |= due;
-        due
-    }
-}
-
-/// Seconds by which a block may be ahead of the clock.
-const MAX_AHEAD: i64 = 2 * 60 * 60;
-
-/// A warning when the clock is behind what must have happened: the best header that this node knows,
-/// and the block that this version of the program knows, are at most two hours ahead of the truth.
-fn behind_the_chain(unix: i64, header: u32, program: i64) -> Option<String> {
-    let least = i64::from(header).max(program).saturating_sub(MAX_AHEAD);
-    let hours = least.saturating_sub(unix) / 3_600;
-    (unix < least).then(|| {
-        format!(
-            "This computer's clock is at least {hours} hours behind: blocks that are known already are \
-             newer. Blocks more than two hours ahead of it are not accepted. Check date, time and time zone."
-        )
-    })
-}
-
-/// Advice for a node without peers; `None` if the options let it expect none.
-fn what_to_try(options: &NodeOptions) -> Option<String> {
-    let NodeOptions { connect, add_nodes, reach, listening, network_active, .. } = options;
-    let try_this = match (connect.as_deref(), add_nodes.is_empty(), reach.proxy) {
-        _ if !network_active => return None,
-        (Some([]), true, _) if listening.on => return None,
-        (Some([]), true, _) => {
-            "-noconnect connects to nobody; name a peer with -connect=HOST or -addnode=HOST"
-        }
-        (Some([]), false, _) => "check the host and port of -addnode, and that a node runs there",
-        (Some(_), true, _) => "check the host and port of -connect, and that a node runs there",
-        (Some(_), false, _) => {
-            "check the hosts and ports of -connect and -addnode, and that nodes run there"
-        }
-        (None, _, Some(_)) => "check that the proxy of -proxy runs and is connected",
-        (None, _, None) => {
-            "check the internet connection and the firewall, or name a peer with -addnode=HOST"
-        }
-    };
-    Some(format!("No peer for {} s: {try_this}.", NO_PEERS_AFTER.as_secs()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_behind_the_chain_is_noticed_at_start() {
-        let warned = |unix, header, program| behind_the_chain(unix, header, program).is_some();
-        assert!(!warned(1_000_000, 1_007_200, 0) && warned(1_000_000, 1_007_201, 0));
-        assert!(!warned(1_000_000, 0, 1_007_200) && warned(1_000_000, 0, 1_007_201));
-        assert!(!warned(0, 0, 0), "a network of which nothing is known");
-        let line = behind_the_chain(0, 7_200 + 36_000, 0).expect("a warning");
-        assert!(line.contains("at least 10 hours behind"), "{line}");
-    }
-
-    #[test]
-    fn a_lonely_node_says_so_once_for_each_time() {
-        let mut no_peers = NoPeers::default();
-        let mut due =
-            |seconds, connections| no_peers.take_due(Duration::from_secs(seconds), connections);
-        assert!(!due(59, 0) && due(60, 0) && !due(61, 0) && !due(1000, 0));
-        assert!(!due(1001, 1) && !due(1060, 0) && due(1061, 0) && !due(2000, 0));
-    }
 }

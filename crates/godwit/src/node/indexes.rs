@@ -129,12 +129,16 @@ fn spawn<I: Index + Send + 'static>(index: I, seam: &Seam) -> Option<JoinHandle<
 
 impl Opened {
     /// Opens those that the options name.
-    pub(super) fn open(config: &Config, chain: &mut Chain) -> Result<Self, Failure> {
+    pub(super) fn open(
+        config: &Config,
+        rebuild: Rebuild,
+        chain: &mut Chain,
+    ) -> Result<Self, Failure> {
         let disk = StoreDisk::new(Arc::new(RealDisk));
         let dir = config.network_dir().join(INDEXES_DIR);
         let (genesis, secret) = (chain.params().genesis_hash, random_bytes()?);
         let wanted = config.indexes;
-        let contents = match config.rebuild {
+        let contents = match rebuild {
             Rebuild::Index => Contents::Cleared,
             _ => Contents::Kept,
         };

@@ -202,6 +202,18 @@ impl Rpc {
         Self { running, nothing: never(), prune_target, between: false }
     }
 
+    /// The node is not there until it starts again: gives the server back, whose clients are told so.
+    pub(super) fn pause(self) -> Option<Server> {
+        let Running { seam, questions, publisher, server } = self.running?;
+        // In this order: who comes while the others hear of it is told the same.
+        if let Some(server) = &server {
+            server.pause();
+        }
+        publisher.pause();
+        drop((questions, seam));
+        server
+    }
+
     /// To ask this node, if anything does.
     pub(super) fn seam(&self) -> Option<&Seam> {
         self.running.as_ref().map(|running| &running.seam)

@@ -12,11 +12,12 @@ use godwit_primitives::{Network, Params};
 use godwit_secret::{Hardened, allow_unlocked_secrets, harden_process};
 use godwit_stream::BufferPool;
 
+use super::indexes::Opened;
 use super::sockets::{
     BindError, Bound, Proxies, bind, bind_everywhere, bind_for_onion, check_locked_memory,
 };
 use crate::descriptors;
-use crate::options::{HostPort, Listening, NodeOptions};
+use crate::options::{Config, HostPort, Listening, NodeOptions};
 
 /// Connections that are attempted however few descriptors there are. A node without any would wait
 /// for ever, and files rarely use all descriptors that are reserved for them.
@@ -24,6 +25,9 @@ const LEAST_CONNECTIONS: u64 = (MAX_OUTBOUND_FULL + MAX_OUTBOUND_BLOCK_RELAY) as
 
 /// Descriptors that connections must leave free.
 const RESERVED_DESCRIPTORS: u64 = descriptors::BESIDE_CONNECTIONS + MAX_ADD_NODE_CONNECTIONS as u64;
+
+/// Services of a pruned node, which offers only the last 288 blocks (BIP159).
+const SERVICES_WHEN_PRUNED: Services = Services(Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
 
 /// The user agent that peers are told (BIP14).
 pub(crate) fn user_agent() -> String {
@@ -71,6 +75,25 @@ pub(crate) fn peers_config(
         pool,
         seed,
     }
+}
+
+/// What is offered to peers, of what there is.
+pub(super) fn offered(config: &Config, indexes: &Opened, all: Services) -> Services {
+    // What is not stored although it should be is left out as long as that is so.
+    let is_pruned = config.prune_bytes.is_some();
+    let filters = match config.indexes.served && indexes.shared().filters.is_some() {
+        true => Services::COMPACT_FILTERS,
+        false => Services::NONE,
+    };
+    services(all, is_pruned) | filters
+}
+
+fn services(all: Services, is_pruned: bool) -> Services {
+    if is_pruned { SERVICES_WHEN_PRUNED } else { all }
+}
+
+pub(super) fn transport(encrypted: bool) -> Services {
+    if encrypted { Services::P2P_V2 } else { Services::NONE }
 }
 
 /// Whether the network is public. A custom signet has no seeds.

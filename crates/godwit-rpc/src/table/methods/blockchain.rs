@@ -4,8 +4,6 @@ use super::{BLOCKHASH, NO_MEMPOOL, absent, optional, or, present, required, sear
 use crate::table::Category::Blockchain;
 use crate::table::{Kind, Method, Param};
 
-const LOAD: &str =
-    "a running node does not replace its coins; `godwit utxo load` does it on a stopped one";
 const TIMEOUT: Param = or(
     "timeout",
     Kind::Number,
@@ -193,7 +191,7 @@ pub(super) const ROWS: &[Method] = &[
         ],
     ),
     absent(Blockchain, "importmempool", NO_MEMPOOL),
-    absent(Blockchain, "loadtxoutset", LOAD),
+    upkeep::LOAD_TX_OUT_SET,
     upkeep::PRECIOUS_BLOCK,
     upkeep::PRUNE_BLOCKCHAIN,
     absent(Blockchain, "savemempool", NO_MEMPOOL),

@@ -33,6 +33,13 @@ pub(super) const GET_BLOCK_FROM_PEER: Method = present(
     &[BLOCKHASH, required("peer_id", Kind::Number, "The peer's id, as in getpeerinfo.")],
 );
 
+pub(super) const LOAD_TX_OUT_SET: Method = present(
+    Blockchain,
+    "loadtxoutset",
+    "Takes the unspent outputs of a later block from a file, and validates what is before it in the background.",
+    &[required("path", Kind::Text, "The file; relative to the network's data directory.")],
+);
+
 pub(super) const PRECIOUS_BLOCK: Method = present(
     Blockchain,
     "preciousblock",

@@ -3,7 +3,9 @@
 use std::sync::Weak;
 
 use crossbeam_channel::Sender;
-use godwit_api::{BlockOutcome, NodeState, NotSent, Overruled, Reject, Sending, Word};
+use godwit_api::{
+    BlockOutcome, NodeState, NotSent, OtherLoad, Overruled, Reject, Sending, SnapshotLoad, Word,
+};
 use godwit_chain::{
     Chain, CoinsView, NodeId, OverruleError, keep_above, note_damaged, prune_to, view_coins,
     want_again,
@@ -113,6 +115,16 @@ impl NodeState for NodeCore {
 
     fn view_coins(&mut self, to: Weak<Sender<CoinsView>>) {
         view_coins(&mut self.chain, to);
+    }
+
+    fn load_snapshot(&mut self, load: SnapshotLoad) -> Result<(), OtherLoad> {
+        match &mut self.operator.load {
+            Some(_) => Err(OtherLoad),
+            none => {
+                *none = Some(load);
+                Ok(())
+            }
+        }
     }
 
     fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>) {

@@ -10,6 +10,7 @@ mod hostile;
 pub(super) mod http;
 mod imitation;
 mod indexes;
+mod loads;
 mod methods;
 mod own_addresses;
 mod permissions;

@@ -29,8 +29,8 @@ ifma: setup
 	@tools/test-ifma
 
 # godwit beside bitcoind and three versions of btcd, heard by pyzmq, read by Prometheus, with a service of Tor's, asked by the
-# clients of btcd, btcwallet, corepc and BDK, and under two lnds, and its signer beside a wallet of Bitcoin Core, all of which it gets
-# first; once they are in the cache, `make test` runs these tests too.
+# clients of btcd, btcwallet, corepc and BDK, and under two lnds and two versions of electrs, and its signer beside a wallet of
+# Bitcoin Core, all of which it gets first; once they are in the cache, `make test` runs these tests too.
 interop: setup
 	@tools/build-bitcoind
 	@tools/build-bitcoind 28.99
@@ -41,6 +41,8 @@ interop: setup
 	@tools/build-btcsuite
 	@tools/build-rpc-clients
 	@tools/build-lnd
+	@tools/build-electrs 0.12.0
+	@tools/build-electrs 0.11.1
 	cargo test --release --locked -p godwit --test it interop:: -- --nocapture
 	cargo test --release --locked -p godwit-signer --test it core:: -- --nocapture
 

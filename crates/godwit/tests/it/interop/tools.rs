@@ -2,6 +2,7 @@
 
 mod btcsuite;
 mod clients;
+mod electrs;
 mod lnd;
 mod prometheus;
 mod replayed;
@@ -13,6 +14,9 @@ use super::api::Answering;
 use super::chain::{self, RecentChain};
 use super::{block, wait_until};
 use crate::node::Node;
+
+/// Pays to a key that nobody has.
+const ELSEWHERE: &str = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080";
 
 /// A godwit with a chain, which ends and starts again as its tool lives on.
 struct Backend<'a> {
@@ -89,4 +93,38 @@ impl<'a> Backend<'a> {
         let (outpoint, satoshi) = self.chain.bare[coin];
         block::spend(outpoint, satoshi, Vec::new())
     }
+}
+
+/// Mines so many blocks for the address.
+fn generate(godwit: &Answering<'_>, count: u32, address: &str) {
+    godwit.call("generatetoaddress", &json!([count, address]));
+}
+
+/// Waits until so many transactions were sent, and mines a block of them.
+#[track_caller]
+fn mine_what_was_sent(godwit: &Answering<'_>, count: usize) {
+    let mut sent = Vec::new();
+    wait_until("transactions were sent", || {
+        sent = godwit.call("getrawmempool", &json!([])).as_array().expect("a list").clone();
+        sent.len() >= count
+    });
+    let raw = |txid: &Value| godwit.call("getrawtransaction", &json!([txid]));
+    let raw: Vec<Value> = sent.iter().map(raw).collect();
+    godwit.call("generateblock", &json!([ELSEWHERE, raw]));
+}
+
+/// Leaves the last blocks for one more, all empty, in one step.
+#[track_caller]
+fn leave_for_empty_blocks(godwit: &Answering<'_>, depth: u32) {
+    let tip = godwit.call("getblockcount", &json!([])).as_u64().expect("a height");
+    let tip = u32::try_from(tip).expect("few");
+    let fork = godwit.call("getblockhash", &json!([tip - depth]));
+    let fork = godwit.call("getblock", &json!([fork, 0]));
+    let mut last = hex::decode(fork.as_str().expect("a block")).expect("hex");
+    for height in tip - depth + 1..=tip + 1 {
+        last = block::on(&last, height, 9, &[]);
+        let answer = godwit.call("submitblock", &json!([hex::encode(&last)]));
+        assert!([Value::Null, json!("inconclusive")].contains(&answer), "{answer}");
+    }
+    assert_eq!(godwit.call("getbestblockhash", &json!([])), chain::hash(&last));
 }

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::super::api::Answering;
 use super::super::process::{Place, Program, cached};
 use super::super::rpc::{PASSWORD, USER};
-use super::super::{block, chain, free_port, wait_until};
+use super::super::{free_port, wait_until};
+use super::{ELSEWHERE, generate, leave_for_empty_blocks, mine_what_was_sent};
 use crate::node::Node;
 
 /// The one that `tools/build-lnd` builds.
@@ -19,9 +20,6 @@ const VERSION: &str = "v0.21.0-beta";
 
 /// Longer than it takes to open a channel on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Pays to a key that nobody has.
-const ELSEWHERE: &str = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080";
 
 /// A coinbase, in satoshi.
 const FIFTY: &str = "5000000000";
@@ -132,43 +130,11 @@ impl Lnd {
     }
 }
 
-fn mine(godwit: &Answering<'_>, count: u32, address: &str) {
-    godwit.call("generatetoaddress", &json!([count, address]));
-}
-
-/// Waits until so many transactions were sent, and mines a block of them.
-#[track_caller]
-fn mine_what_was_sent(godwit: &Answering<'_>, count: usize) {
-    let mut sent = Vec::new();
-    wait_until("transactions were sent", || {
-        sent = godwit.call("getrawmempool", &json!([])).as_array().expect("a list").clone();
-        sent.len() >= count
-    });
-    let raw = |txid: &Value| godwit.call("getrawtransaction", &json!([txid]));
-    let raw: Vec<Value> = sent.iter().map(raw).collect();
-    godwit.call("generateblock", &json!([ELSEWHERE, raw]));
-}
-
-/// Leaves the last blocks for one more, all empty, in one step.
-fn reorganise(godwit: &Answering<'_>, depth: u32) {
-    let tip = godwit.call("getblockcount", &json!([])).as_u64().expect("a height");
-    let tip = u32::try_from(tip).expect("few");
-    let fork = godwit.call("getblockhash", &json!([tip - depth]));
-    let fork = godwit.call("getblock", &json!([fork, 0]));
-    let mut last = hex::decode(fork.as_str().expect("a block")).expect("hex");
-    for height in tip - depth + 1..=tip + 1 {
-        last = block::on(&last, height, 9, &[]);
-        let answer = godwit.call("submitblock", &json!([hex::encode(&last)]));
-        assert!([Value::Null, json!("inconclusive")].contains(&answer), "{answer}");
-    }
-    assert_eq!(godwit.call("getbestblockhash", &json!([])), chain::hash(&last));
-}
-
 /// Alice has a coinbase.
 #[track_caller]
 fn fund(godwit: &Answering<'_>, alice: &mut Lnd) {
-    mine(godwit, 1, &alice.address());
-    mine(godwit, 100, ELSEWHERE);
+    generate(godwit, 1, &alice.address());
+    generate(godwit, 100, ELSEWHERE);
     alice.wait_for_tip(godwit);
     wait_until("the coinbase is spendable", || alice.confirmed() == FIFTY);
 }
@@ -188,7 +154,7 @@ fn open_channel(godwit: &Answering<'_>, alice: &Lnd, bob: &Lnd) {
         answer.get("funding_txid_bytes").is_some()
     });
     mine_what_was_sent(godwit, 1);
-    mine(godwit, CONFIRMATIONS, ELSEWHERE);
+    generate(godwit, CONFIRMATIONS, ELSEWHERE);
     wait_until("the channel is usable", || {
         [alice, bob].iter().all(|lnd| lnd.open_channels().len() == 1)
     });
@@ -217,14 +183,14 @@ fn pay_on_the_channel(alice: &Lnd, bob: &Lnd) {
 /// that lnd's wallet never takes back what they had, whatever its node is.
 #[track_caller]
 fn pay_on_the_chain(godwit: &Answering<'_>, alice: &mut Lnd, bob: &mut Lnd) {
-    mine(godwit, 2, ELSEWHERE);
+    generate(godwit, 2, ELSEWHERE);
     alice.wait_for_tip(godwit);
     let payment = json!({ "addr": bob.address(), "amount": "100000", "sat_per_vbyte": "5" });
     alice.ask("POST", "/v1/transactions", &payment);
     mine_what_was_sent(godwit, 1);
     bob.wait_for_tip(godwit);
     wait_until("the payment is in a block", || bob.confirmed() == "100000");
-    reorganise(godwit, 3);
+    leave_for_empty_blocks(godwit, 3);
     for lnd in [&mut *alice, &mut *bob] {
         lnd.wait_for_tip(godwit);
     }
@@ -246,7 +212,7 @@ fn close_channel(godwit: &Answering<'_>, alice: &Lnd, bob: &Lnd) {
     let pending = lines.find(|line| line.contains("close_pending") || line.contains("error"));
     assert!(pending.as_ref().is_some_and(|line| line.contains("close_pending")), "{pending:?}");
     mine_what_was_sent(godwit, 1);
-    mine(godwit, CONFIRMATIONS, ELSEWHERE);
+    generate(godwit, CONFIRMATIONS, ELSEWHERE);
     wait_until("the channel is closed", || {
         [alice, bob].iter().all(|lnd| {
             let closed = &lnd.get("/v1/channels/closed")["channels"];
@@ -261,7 +227,7 @@ fn close_channel(godwit: &Answering<'_>, alice: &Lnd, bob: &Lnd) {
 #[track_caller]
 fn follow_again(godwit: &Answering<'_>, alice: &mut Lnd, bob: &mut Lnd) {
     wait_until("both follow the node again", || {
-        mine(godwit, 1, ELSEWHERE);
+        generate(godwit, 1, ELSEWHERE);
         (0..100).any(|_| {
             thread::sleep(Duration::from_millis(20));
             alice.is_at_tip(godwit) && bob.is_at_tip(godwit)
@@ -274,7 +240,7 @@ fn follow_again(godwit: &Answering<'_>, alice: &mut Lnd, bob: &mut Lnd) {
 fn two_lnds_live(publishing: &[String], hearing: &[String]) {
     let node = Node::new("regtest");
     let mut godwit = Answering::start(&node, publishing);
-    mine(&godwit, 120, ELSEWHERE);
+    generate(&godwit, 120, ELSEWHERE);
     let Some(mut alice) = Lnd::start(&godwit, hearing) else { return };
     let mut bob = Lnd::start(&godwit, hearing).expect("it is there");
     alice.wait_for_tip(&godwit);
@@ -286,7 +252,7 @@ fn two_lnds_live(publishing: &[String], hearing: &[String]) {
     pay_on_the_chain(&godwit, &mut alice, &mut bob);
     // Each ends once, and goes on with what it has.
     bob.restart();
-    mine(&godwit, 2, ELSEWHERE);
+    generate(&godwit, 2, ELSEWHERE);
     bob.wait_for_tip(&godwit);
     godwit.restart(&node, publishing);
     follow_again(&godwit, &mut alice, &mut bob);

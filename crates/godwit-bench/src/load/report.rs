@@ -155,7 +155,8 @@ impl Report {
     }
 }
 
-/// Seconds that the sync would have taken had the clients run elsewhere, on a machine that is busy throughout.
+/// Seconds that the sync would have taken had the clients run elsewhere, on a machine that is busy all the
+/// time.
 fn net_seconds(run: &Run, cores: f64) -> f64 {
     run.measured.seconds - run.client_seconds / cores
 }

@@ -21,9 +21,9 @@ const BITS_OF_ONE: usize = 64;
 ///   a form        xxxxx|aaaaaaaa|xx                   anchors: `width` bytes at every place of the form
 /// ```
 ///
-/// Wherever `width + stride - 1` bytes of a form lie in memory, a window lies within them, and is one of the form's
-/// anchors. Only where the hash of a window is that of an anchor are the bytes around it compared. Windows at
-/// every byte, and anchors at every eighth, found the same and took three times as long.
+/// Wherever `width + stride - 1` bytes of a form lie in memory, a window lies within them, and is one of the
+/// form's anchors. Only where the hash of a window is that of an anchor are the bytes around it compared.
+/// Windows at every byte, and anchors at every eighth, found the same and took more than twice as long.
 pub(super) struct Patterns<'a> {
     forms: Scratch<(&'a Needle, &'a Form)>,
     /// Of long forms, and of short ones if there are any.

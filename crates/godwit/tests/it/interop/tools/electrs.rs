@@ -178,7 +178,8 @@ impl Electrs {
         for sibling in proof["merkle"].as_array().expect("a branch") {
             let mut sibling = hex::decode(sibling.as_str().expect("hex")).expect("hex");
             sibling.reverse();
-            let pair = if place % 2 == 0 { [&hash[..], &sibling] } else { [&sibling[..], &hash] };
+            let pair =
+                if place.is_multiple_of(2) { [&hash[..], &sibling] } else { [&sibling[..], &hash] };
             hash = sha256d(&pair.concat());
             place /= 2;
         }

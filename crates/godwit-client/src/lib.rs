@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use data_encoding::BASE64;
 use godwit_rpc::Json;
 
+/// HTTP's status of a wrong login.
+const UNAUTHORIZED: u16 = 401;
+
 /// Where the server is.
 pub struct Server {
     pub host: String,
@@ -60,7 +63,6 @@ impl Server {
             Some(name) => format!("/wallet/{}", url_encoded(name)),
             None => "/".to_owned(),
         };
-        let (credentials, from) = login.credentials();
         let unreachable = |error: io::Error| {
             let why = match error.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "timeout".to_owned(),
@@ -74,10 +76,11 @@ impl Server {
                 self.host, self.port
             ))
         };
-        let (status, body) = self.post(&endpoint, &credentials, request).map_err(unreachable)?;
+        let (status, body, from) =
+            self.post_logged_in(&endpoint, login, request).map_err(unreachable)?;
         let other = |text: String| Err(CallError::Other(text));
         match status {
-            401 => return other(login.refused(from)),
+            UNAUTHORIZED => return other(login.refused(from)),
             503 => return other(format!("Server response: {}", String::from_utf8_lossy(&body))),
             400 | 404 | 500 => {}
             status if status >= 400 => {
@@ -106,6 +109,26 @@ impl Server {
             }
         }
         Err(last)
+    }
+
+    /// Posts once more where the cookie has become another one meanwhile: a server that starts listens before
+    /// it writes its cookie, and answers after that.
+    fn post_logged_in(
+        &self,
+        endpoint: &str,
+        login: &Login,
+        body: &str,
+    ) -> io::Result<(u16, Vec<u8>, From)> {
+        let (credentials, from) = login.credentials();
+        let (status, answer) = self.post(endpoint, &credentials, body)?;
+        if status == UNAUTHORIZED && from != From::Password {
+            let (now, from) = login.credentials();
+            if from == From::Cookie && now != credentials {
+                let (status, answer) = self.post(endpoint, &now, body)?;
+                return Ok((status, answer, from));
+            }
+        }
+        Ok((status, answer, from))
     }
 
     fn post(&self, endpoint: &str, credentials: &str, body: &str) -> io::Result<(u16, Vec<u8>)> {
@@ -285,7 +308,83 @@ fn url_encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+    use std::thread;
+
     use super::*;
+
+    /// Reads a request, whose body is `{}` and a line's end; how it logs in.
+    fn login_of(stream: &TcpStream) -> String {
+        let mut request = BufReader::new(stream);
+        let head: Vec<String> = request
+            .by_ref()
+            .lines()
+            .map_while(Result::ok)
+            .take_while(|line| !line.is_empty())
+            .collect();
+        request.read_exact(&mut [0; 3]).expect("a body");
+        let login = head.iter().find_map(|line| line.strip_prefix("Authorization: Basic "));
+        let login = BASE64.decode(login.expect("a login").as_bytes()).expect("base64");
+        String::from_utf8(login).expect("text")
+    }
+
+    /// A server that answers so often, writes a cookie between reading a request and answering it, and takes
+    /// that cookie alone; what it was shown.
+    fn ask(before: Option<&str>, written: Option<&str>, answers: usize) -> (String, Vec<String>) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let cookie = dir.path().join(".cookie");
+        before.inspect(|text| fs::write(&cookie, text).expect("a file"));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let login = Login {
+            user: String::new(),
+            password: None,
+            cookie: Some(cookie.clone()),
+            config_file: PathBuf::from("godwit.conf"),
+        };
+        let server = Server { host: "127.0.0.1".into(), port, timeout: Duration::from_secs(60) };
+        thread::scope(|scope| {
+            let serving = scope.spawn(|| {
+                let mut shown = Vec::new();
+                for _ in 0..answers {
+                    let (mut stream, _) = listener.accept().expect("a client");
+                    shown.push(login_of(&stream));
+                    written.inspect(|text| fs::write(&cookie, text).expect("a file"));
+                    let is_right = shown.last().map(String::as_str) == written;
+                    let answer = match is_right {
+                        true => "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnull",
+                        false => "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n",
+                    };
+                    stream.write_all(answer.as_bytes()).expect("it reads");
+                }
+                shown
+            });
+            let said = match server.call(&login, None, "{}") {
+                Ok(json) => json.write(),
+                Err(error) => error.to_string(),
+            };
+            (said, serving.join().expect("no panic"))
+        })
+    }
+
+    #[test]
+    fn a_cookie_that_was_written_meanwhile_is_taken() {
+        assert_eq!(ask(None, Some("a:1"), 2), ("null".into(), vec![String::new(), "a:1".into()]));
+        let both = vec!["old:0".to_owned(), "a:1".to_owned()];
+        assert_eq!(ask(Some("old:0"), Some("a:1"), 2), ("null".into(), both));
+        assert_eq!(ask(Some("a:1"), Some("a:1"), 1), ("null".into(), vec!["a:1".into()]));
+    }
+
+    #[test]
+    fn a_login_that_is_wrong_is_refused_at_once() {
+        let (said, shown) = ask(None, None, 1);
+        assert!(said.contains("Failed to read cookie file"), "{said}");
+        assert_eq!(shown, [""]);
+        let (said, shown) = ask(Some("old:0"), None, 1);
+        assert!(said.contains("Cookie file credentials were invalid"), "{said}");
+        assert_eq!(shown, ["old:0"]);
+    }
 
     #[test]
     fn wallets_are_encoded() {

@@ -237,6 +237,11 @@ fn power_may_go_at_any_operation_of_a_validation() {
             result.expect("no local fault");
             disk.fail_nothing();
             is_whole(&disk, &BLOCKS[..top]);
+            // How many operations follow that commit depends on the threads, and may be less than a step.
+            if step > 1 {
+                (n, step) = (n - step + 1, 1);
+                continue;
+            }
             println!("{n} operations, the mark is gone and is there: {left:?}");
             assert!(left[0] > 1 && left[1] > 20, "{n} operations, {left:?}");
             return;

@@ -55,9 +55,35 @@ pub struct UtxoSet {
     pub total_amount: serde_json::Number,
 }
 
+impl UtxoSet {
+    /// From what `godwit utxo stats` prints, which has both hashes. bitcoind prints the one that is asked for.
+    pub(crate) fn of_godwit(mut stats: serde_json::Value) -> serde_json::Result<Self> {
+        stats.as_object_mut().map(|stats| stats.remove("hash_serialized_3"));
+        serde_json::from_value(stats)
+    }
+}
+
 impl fmt::Display for UtxoSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { height, bestblock, txouts, muhash, .. } = self;
         write!(f, "height {height} ({bestblock}), {txouts} coins, muhash {muhash}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_hashes_it_is_the_muhash() {
+        let stats = r#"{"height":1,"bestblock":"aa","txouts":2,"bogosize":3,"hash_serialized_3":"cc",
+            "muhash":"bb","total_amount":0.10000000}"#;
+        let stats: serde_json::Value = serde_json::from_str(stats).unwrap();
+        assert!(serde_json::from_value::<UtxoSet>(stats.clone()).is_err(), "both are one field");
+        let set = UtxoSet::of_godwit(stats).unwrap();
+        assert_eq!(
+            (set.muhash.as_str(), set.total_amount.to_string().as_str()),
+            ("bb", "0.10000000")
+        );
     }
 }

@@ -156,7 +156,9 @@ impl Programs {
             Node::Godwit => {
                 let mut command = Command::new(&self.godwit);
                 command.args(["utxo", "stats", "-chain=regtest"]);
-                answer(command.arg(option("datadir", datadir)), datadir)
+                let stats = answer(command.arg(option("datadir", datadir)), datadir)?;
+                UtxoSet::of_godwit(stats)
+                    .map_err(|error| Failure::Answer(self.godwit.clone(), error))
             }
             Node::Bitcoind => self.ask_bitcoind(datadir, "muhash"),
         }

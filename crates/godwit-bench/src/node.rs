@@ -56,7 +56,7 @@ pub struct UtxoSet {
 }
 
 impl UtxoSet {
-    /// From what `godwit utxo stats` prints, which has both hashes. bitcoind prints the one that is asked for.
+    /// From what `godwit utxo stats` prints, both hashes: bitcoind prints the one that is asked for.
     pub(crate) fn of_godwit(mut stats: serde_json::Value) -> serde_json::Result<Self> {
         stats.as_object_mut().map(|stats| stats.remove("hash_serialized_3"));
         serde_json::from_value(stats)

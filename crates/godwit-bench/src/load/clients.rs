@@ -174,6 +174,7 @@ mod tests {
         server.join().unwrap();
         let heard = clients.stop();
         assert_eq!((heard.len(), heard[0].seconds.len(), heard[0].refused), (1, 2, 2));
-        assert_eq!(heard[0].lost, 2);
+        // The system may have taken one more connection for the server before its end.
+        assert!((2..=3).contains(&heard[0].lost), "{}", heard[0].lost);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -84,8 +84,15 @@ pub const AGES: [u32; 8] = [0, 1, 6, 20, 144, 1008, 4320, 52_560];
 const TWO_WEEKS: u32 = 2016;
 
 impl ChainSummary {
+    /// The whole path of a chain's file, and the summary beside it.
+    pub fn of_file(chain: &Path) -> Result<(PathBuf, Self), Failure> {
+        let file = chain.canonicalize().map_err(|error| Failure::File(chain.to_owned(), error))?;
+        let summary = Self::beside(&file)?;
+        Ok((file, summary))
+    }
+
     /// Reads the summary that lies beside the chain.
-    pub fn beside(chain: &Path) -> Result<Self, Failure> {
+    fn beside(chain: &Path) -> Result<Self, Failure> {
         let path = chain.with_extension("json");
         let file = File::open(&path).map_err(|error| Failure::File(path.clone(), error))?;
         serde_json::from_reader(io::BufReader::new(file))

@@ -25,9 +25,7 @@ const SERVER_IMPORT_MIB: u64 = 450;
 
 /// Runs all cases and writes the report after each.
 pub fn run(intake: Intake, arguments: &Arguments) -> Result<(), Failure> {
-    let file = arguments.chain.canonicalize();
-    let file = file.map_err(|error| Failure::File(arguments.chain.clone(), error))?;
-    let chain = ChainSummary::beside(&file)?;
+    let (file, chain) = ChainSummary::of_file(&arguments.chain)?;
     if arguments.cases.iter().any(|case| !case.scripts) && !chain.allows_assumevalid() {
         return Err(Failure::TooShort);
     }

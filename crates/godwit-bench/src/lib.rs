@@ -43,6 +43,7 @@ mod quiet;
 mod real_blocks;
 pub mod references;
 pub mod report;
+mod report_files;
 pub mod rotation;
 pub mod rounds;
 pub mod secrets;

@@ -128,9 +128,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let file = arguments.chain.canonicalize();
-    let file = file.map_err(|error| Failure::File(arguments.chain.clone(), error))?;
-    let chain = ChainSummary::beside(&file)?;
+    let (file, chain) = ChainSummary::of_file(&arguments.chain)?;
     let programs = Programs {
         godwit: arguments.godwit.clone(),
         // None runs.

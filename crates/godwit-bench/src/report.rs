@@ -1,7 +1,6 @@
 //! What is written: everything as JSON, and a page to read.
 
 use std::fmt::{self, Write};
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -16,6 +15,7 @@ use crate::node::Node;
 use crate::programs::{NodeSettings, Programs};
 use crate::quiet;
 use crate::real_blocks;
+use crate::report_files::{write_json, write_text};
 use crate::rounds::{CaseResult, Ratio, Run};
 use crate::spread::Spread;
 use crate::targets::{times, verdict};
@@ -40,15 +40,10 @@ pub struct Report {
 impl Report {
     /// Writes the benchmark's `.json` and `.md` into `dir`.
     pub fn write(&self, dir: &Path) -> Result<(), Failure> {
-        fs::create_dir_all(dir).map_err(|error| Failure::File(dir.to_owned(), error))?;
-        let json = dir.join(self.intake.program()).with_extension("json");
-        let mut text = serde_json::to_string_pretty(self)
-            .map_err(|error| Failure::Json(json.clone(), error))?;
-        text.push('\n');
-        fs::write(&json, text).map_err(|error| Failure::File(json, error))?;
-        let page = dir.join(self.intake.program()).with_extension("md");
+        let path = dir.join(self.intake.program());
+        write_json(&path.with_extension("json"), self)?;
         let text = self.markdown().expect("a String takes all that is written to it");
-        fs::write(&page, text).map_err(|error| Failure::File(page, error))
+        write_text(&path.with_extension("md"), &text)
     }
 
     fn markdown(&self) -> Result<String, fmt::Error> {

@@ -1,7 +1,6 @@
 //! Which options make bitcoind fastest on this machine: a rival is to run with its best ones.
 
 use std::fmt::{self, Write};
-use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,6 +18,7 @@ use crate::measured::Measured;
 use crate::node::Node;
 use crate::programs::Programs;
 use crate::report::write_change;
+use crate::report_files::{write_json, write_text};
 use crate::rotation::{balanced_rounds, williams};
 use crate::spread::Spread;
 use crate::targets::times;
@@ -83,9 +83,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let file = arguments.chain.canonicalize();
-    let file = file.map_err(|error| Failure::File(arguments.chain.clone(), error))?;
-    let chain = ChainSummary::beside(&file)?;
+    let (file, chain) = ChainSummary::of_file(&arguments.chain)?;
     if arguments.cases.iter().any(|case| !case.scripts) && !chain.allows_assumevalid() {
         return Err(Failure::TooShort);
     }
@@ -162,14 +160,9 @@ fn with<'a>(contest: &Contest<'a>, option: &str) -> Contest<'a> {
 
 impl Report {
     fn write(&self, dir: &Path) -> Result<(), Failure> {
-        fs::create_dir_all(dir).map_err(|error| Failure::File(dir.to_owned(), error))?;
-        let json = dir.join("core-settings.json");
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|error| Failure::Json(json.clone(), error))?;
-        fs::write(&json, text + "\n").map_err(|error| Failure::File(json, error))?;
-        let page = dir.join("core-settings.md");
+        write_json(&dir.join("core-settings.json"), self)?;
         let text = self.markdown().expect("a String takes all that is written to it");
-        fs::write(&page, text).map_err(|error| Failure::File(page, error))
+        write_text(&dir.join("core-settings.md"), &text)
     }
 
     fn markdown(&self) -> Result<String, fmt::Error> {
@@ -191,7 +184,8 @@ impl Report {
         for CaseSettings { case, settings, .. } in &self.cases {
             for setting in settings {
                 let over = |value: fn(&Measured) -> f64| {
-                    Spread::of(setting.runs.iter().map(value)).map_or_else(String::new, range)
+                    Spread::of(setting.runs.iter().map(value))
+                        .map_or_else(String::new, |spread| spread.with_range(1))
                 };
                 writeln!(
                     out,
@@ -211,10 +205,6 @@ impl Report {
     }
 }
 
-fn range(Spread { median, min, max }: Spread) -> String {
-    format!("{median:.1} ({min:.1}–{max:.1})")
-}
-
 /// The time of a setting over that of another, round by round.
 fn beside(one: &Tried, other: &Tried) -> Option<Interval> {
     let rounds = one.runs.iter().zip(&other.runs);
@@ -223,6 +213,8 @@ fn beside(one: &Tried, other: &Tried) -> Option<Interval> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn tried(option: &str, seconds: f64) -> Tried {

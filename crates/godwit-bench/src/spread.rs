@@ -26,6 +26,12 @@ impl Spread {
         };
         Some(Self { median, min, max })
     }
+
+    /// As in `20.7 (20.1–21.4)`.
+    pub fn with_range(self, digits: usize) -> String {
+        let Self { median, min, max } = self;
+        format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
+    }
 }
 
 #[cfg(test)]
@@ -37,5 +43,6 @@ mod tests {
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
         assert_eq!(Spread::of([4.0, 1.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
         assert_eq!(Spread::of([]), None);
+        assert_eq!(Spread { median: 2.0, min: 1.25, max: 3.0 }.with_range(1), "2.0 (1.2–3.0)");
     }
 }

@@ -80,7 +80,7 @@ impl<H: Serialize + DeserializeOwned, L: Serialize + DeserializeOwned> Journal<H
         for line in &self.lines {
             text += &self.line(&Entry::<&H, &L>::Line(line))?;
         }
-        crate::ibd::results::write_text(&self.path, &text)
+        crate::report_files::write_text(&self.path, &text)
     }
 
     fn line(&self, entry: &Entry<&H, &L>) -> Result<String, Failure> {

@@ -4,9 +4,9 @@ use std::fmt::{self, Write};
 use std::path::Path;
 
 use crate::failure::Failure;
-use crate::ibd::results::write_text;
 use crate::interval::Interval;
 use crate::quiet;
+use crate::report_files::write_text;
 use crate::spread::Spread;
 
 use super::policy::Policy;
@@ -213,9 +213,7 @@ fn percent(interval: Option<Interval>) -> String {
 }
 
 fn range(spread: Option<Spread>, digits: usize) -> String {
-    spread.map_or("-".to_owned(), |Spread { median, min, max }| {
-        format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
-    })
+    spread.map_or("-".to_owned(), |spread| spread.with_range(digits))
 }
 
 #[cfg(test)]

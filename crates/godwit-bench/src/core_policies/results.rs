@@ -6,10 +6,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::ibd::results::write_json;
 use crate::ibd::sample::Sample;
 use crate::ibd::scenario::Scenario;
 use crate::interval::Interval;
+use crate::report_files::write_json;
 use crate::spread::Spread;
 
 use super::journal::Journal;

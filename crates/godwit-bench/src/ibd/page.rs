@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::duration::duration;
 use crate::failure::Failure;
 use crate::ibd::flame;
-use crate::ibd::results::{CaseResults, Comparison, Results, write_text};
+use crate::ibd::results::{CaseResults, Comparison, Results};
 use crate::ibd::rotation::is_balanced;
 use crate::ibd::sample::{Sample, Stages};
 use crate::ibd::subject::Subject;
@@ -15,6 +15,7 @@ use crate::interval::Interval;
 use crate::node::Node;
 use crate::quiet;
 use crate::report::write_change;
+use crate::report_files::write_text;
 use crate::spread::Spread;
 use crate::targets::times;
 

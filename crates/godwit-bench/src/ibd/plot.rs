@@ -6,9 +6,10 @@ use std::path::Path;
 
 use crate::failure::Failure;
 use crate::ibd::page::TARGET_PERCENT;
-use crate::ibd::results::{Results, Round, write_text};
+use crate::ibd::results::{Results, Round};
 use crate::ibd::subject::Subject;
 use crate::interval::Interval;
+use crate::report_files::write_text;
 
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 320.0;

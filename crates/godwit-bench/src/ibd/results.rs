@@ -12,6 +12,7 @@ use crate::ibd::subject::Subject;
 use crate::interval::Interval;
 use crate::machine::Machine;
 use crate::node::Node;
+use crate::report_files::write_json;
 use crate::spread::Spread;
 
 /// Name of the file.
@@ -184,21 +185,6 @@ impl Results {
     pub fn write(&self, dir: &Path) -> Result<(), Failure> {
         write_json(&dir.join(FILE), self)
     }
-}
-
-/// Writes a file of JSON, and its directory.
-pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
-    let mut text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::Json(path.to_owned(), error))?;
-    text.push('\n');
-    write_text(path, &text)
-}
-
-/// Writes a file of text, and its directory.
-pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(dir).map_err(|error| Failure::File(dir.to_owned(), error))?;
-    fs::write(path, text).map_err(|error| Failure::File(path.to_owned(), error))
 }
 
 #[cfg(test)]

@@ -84,8 +84,7 @@ pub(crate) fn open_chain(
     chain: &Path,
     cases: &[Scenario],
 ) -> Result<(PathBuf, ChainSummary), Failure> {
-    let file = chain.canonicalize().map_err(|error| Failure::File(chain.to_owned(), error))?;
-    let summary = ChainSummary::beside(&file)?;
+    let (file, summary) = ChainSummary::of_file(chain)?;
     if !summary.allows_assumevalid() {
         return Err(Failure::TooShort);
     }

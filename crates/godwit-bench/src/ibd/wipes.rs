@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::chain_summary::ChainSummary;
 use crate::failure::Failure;
-use crate::ibd::results::write_json;
 use crate::node::Node;
+use crate::report_files::write_json;
 
 /// Paths of which the table tells; the picture has all.
 const ROWS: usize = 12;

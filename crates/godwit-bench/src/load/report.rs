@@ -1,7 +1,6 @@
 //! What is written of it.
 
 use std::fmt::{self, Write};
-use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
@@ -13,6 +12,7 @@ use crate::interval::Interval;
 use crate::machine::Machine;
 use crate::measured::Measured;
 use crate::quiet::verdict;
+use crate::report_files::{write_json, write_text};
 use crate::spread::Spread;
 use crate::targets::times;
 
@@ -63,14 +63,9 @@ fn quantile(mut numbers: Vec<f64>, share: f64) -> Option<f64> {
 
 impl Report {
     pub(super) fn write(&self, dir: &Path) -> Result<(), Failure> {
-        fs::create_dir_all(dir).map_err(|error| Failure::File(dir.to_owned(), error))?;
-        let json = dir.join("rpc-load.json");
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|error| Failure::Json(json.clone(), error))?;
-        fs::write(&json, text + "\n").map_err(|error| Failure::File(json, error))?;
-        let page = dir.join("rpc-load.md");
+        write_json(&dir.join("rpc-load.json"), self)?;
         let text = self.markdown().expect("a String takes all that is written to it");
-        fs::write(&page, text).map_err(|error| Failure::File(page, error))
+        write_text(&dir.join("rpc-load.md"), &text)
     }
 
     fn markdown(&self) -> Result<String, fmt::Error> {
@@ -89,7 +84,8 @@ impl Report {
         )?;
         for (load, runs) in &self.runs {
             let over = |value: fn(&Run) -> f64| {
-                Spread::of(runs.iter().map(value)).map_or_else(String::new, range)
+                Spread::of(runs.iter().map(value))
+                    .map_or_else(String::new, |spread| spread.with_range(1))
             };
             writeln!(
                 out,
@@ -167,10 +163,6 @@ fn name(load: Load) -> &'static str {
         Load::Paced => "one call a second each",
         Load::Unpaced => "without a pause",
     }
-}
-
-fn range(Spread { median, min, max }: Spread) -> String {
-    format!("{median:.1} ({min:.1}–{max:.1})")
 }
 
 #[cfg(test)]

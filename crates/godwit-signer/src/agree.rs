@@ -2,6 +2,8 @@
 
 pub(crate) mod disagreement;
 
+use std::hash::{BuildHasher, RandomState};
+
 use bitcoin::hashes::{Hash, HashEngine, sha256};
 use godwit_secret::process_stats;
 
@@ -33,12 +35,12 @@ pub(crate) fn with_state_of_memory(shown: &str) -> String {
     format!("{shown}{warning}")
 }
 
-/// What agrees at a terminal: nobody knows it before the question has been written there, so that nothing
-/// that was typed, or was on its way, while a long text was still being shown answers it.
-fn word(shown: &str, question: &str) -> String {
-    let mut word = token("godwit/question", &[shown.as_bytes(), question.as_bytes()]);
-    word.truncate(WORD);
-    word
+/// What agrees at a terminal. It is drawn, so that nobody knows it before the question has been written there:
+/// nothing that was typed, or was on its way, while a long text was still being shown answers it.
+fn word() -> String {
+    // Its keys are random. It is no secret.
+    let number = RandomState::new().hash_one("godwit/question");
+    format!("{:0WORD$x}", number % (1 << (4 * WORD)))
 }
 
 /// Whether the user agrees to what is `shown`: by what was given with `-yes`, or else at the terminal, which
@@ -61,7 +63,7 @@ pub(crate) fn ask(
             None => Err(Disagreement::NobodyToAsk),
         };
     };
-    let word = word(shown, question);
+    let word = word();
     let answer = terminal.answer(shown, &format!("{question} Type {word} and Enter: "));
     match answer.map_err(|_| Disagreement::NobodyToAsk)? == word {
         true => Ok(()),
@@ -86,10 +88,15 @@ mod tests {
         ] {
             assert_ne!(token(tag, parts), base, "{tag} {parts:?}");
         }
-        let words = [("a", "?"), ("b", "?"), ("a", "!")].map(|(shown, asked)| word(shown, asked));
-        assert!(words.iter().all(|word| word.len() == WORD));
-        assert!(words[0] != words[1] && words[0] != words[2], "{words:?}");
         assert_eq!(ask("", "?", Some(&base), &base), Ok(()));
         assert_eq!(ask("", "?", Some(&base[1..]), &base), Err(Disagreement::Other));
+    }
+
+    #[test]
+    fn no_question_has_the_word_of_another_one() {
+        let words: Vec<String> = (0..8).map(|_| word()).collect();
+        let is_digits = |word: &String| word.len() == WORD && u16::from_str_radix(word, 16).is_ok();
+        assert!(words.iter().all(is_digits), "{words:?}");
+        assert!(words[1..].iter().any(|word| *word != words[0]), "{words:?}");
     }
 }

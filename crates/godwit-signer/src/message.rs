@@ -10,11 +10,8 @@ use bitcoin::address::NetworkUnchecked;
 use bitcoin::hashes::Hash;
 use bitcoin::sign_message::signed_msg_hash;
 use bitcoin::{Address, ScriptBuf};
-use godwit_keys::message::{
-    MAX_MESSAGE, MessageClaim, MessageFormat, message_hash, message_psbt, read_signature,
-    sign_message,
-};
-use godwit_keys::psbt::{Branch, OwnScript, OwnScripts};
+use godwit_keys::message::{MAX_MESSAGE, MessageFormat, message_hash, message_psbt, sign_message};
+use godwit_keys::psbt::{OwnScript, OwnScripts};
 use godwit_keys::{KeyStore, StoreError};
 use godwit_program::{Exit, print_text};
 
@@ -106,12 +103,6 @@ impl Seen {
     ) -> Result<Self, MessageFailure> {
         let own = own(config, store, &script)?;
         let format = options.format.unwrap_or(MessageFormat::usual_of(&script));
-        let branch = match own.branch() {
-            Branch::Receive => ", to receive",
-            Branch::Change => ", change",
-            Branch::Other => "",
-        };
-        let index = own.index.map_or(String::new(), |index| format!(", index {index}"));
         let hash_of = match format {
             MessageFormat::Legacy => {
                 hash("as Core's signmessage", signed_msg_hash(message).as_byte_array())
@@ -120,13 +111,8 @@ impl Seen {
             MessageFormat::Full => hash("BIP322, full", &message_hash(message.as_bytes())),
         };
         let which = which(message, &options.address, &hash_of);
-        let text = format!(
-            "{which}\n  ours by entry {}, descriptor {}{branch}{index}: {}{}",
-            own.entry,
-            own.place,
-            own.descriptor,
-            signed_message::lines(message),
-        );
+        let (place, lines) = (signed_message::place(&own), signed_message::lines(message));
+        let text = format!("{which}\n{place}{lines}");
         Ok(Self { text, question: format!("Sign this {which}?"), own, format })
     }
 
@@ -156,18 +142,14 @@ fn sign(
 }
 
 fn verify(signature: &str, script: &ScriptBuf, message: &str) -> Result<Exit, MessageFailure> {
-    let claim = read_signature(signature, script, message).map_err(MessageFailure::Message)?;
-    match claim {
-        MessageClaim::Verified => {}
-        MessageClaim::Transaction(transaction, spent) => {
-            signed_message::check(&transaction, &spent).map_err(MessageFailure::Message)?;
-            let time = transaction.lock_time.to_consensus_u32();
-            let age = transaction.input[0].sequence.0;
-            if (time, age) != (0, 0) {
-                // Who asks for the exit code alone is not told when that is.
-                print_text(&format!("valid at time {time} and age {age}"))?;
-                return Ok(Exit::Failure);
-            }
+    let verified = signed_message::verified(signature, script, message);
+    if let Some(transaction) = verified.map_err(MessageFailure::Message)? {
+        let time = transaction.lock_time.to_consensus_u32();
+        let age = transaction.input[0].sequence.0;
+        if (time, age) != (0, 0) {
+            // Who asks for the exit code alone is not told when that is.
+            print_text(&format!("valid at time {time} and age {age}"))?;
+            return Ok(Exit::Failure);
         }
     }
     Ok(print_text("valid")?)

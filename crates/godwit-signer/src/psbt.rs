@@ -11,7 +11,7 @@ mod verify;
 
 use bitcoin::bip32::KeySource;
 use bitcoin::consensus::encode::serialize_hex;
-use bitcoin::{Address, Amount, FeeRate, ScriptBuf, TxOut};
+use bitcoin::{Address, Amount, FeeRate, ScriptBuf};
 use godwit_keys::KeyStore;
 use godwit_keys::message::{message_of, signature_of};
 use godwit_keys::psbt::{
@@ -263,9 +263,9 @@ fn extract(options: &PsbtOptions, psbt: &Psbt) -> Result<Exit, PsbtFailure> {
     let transaction = psbt.extract().map_err(PsbtFailure::Extract)?;
     verify::finished_inputs(psbt)?;
     if let Some(request) = message_of(psbt) {
-        let spent = TxOut { value: Amount::ZERO, script_pubkey: request.script.clone() };
-        signed_message::check(&transaction, &spent).map_err(PsbtFailure::Message)?;
         let signature = signature_of(&request, &transaction);
+        signed_message::verified(&signature, &request.script, &request.message)
+            .map_err(PsbtFailure::Message)?;
         return files::write_text(&signature, options.out.as_deref());
     }
     let fee = psbt.fee().map_err(PsbtFailure::Fee)?;

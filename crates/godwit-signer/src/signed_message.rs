@@ -2,9 +2,10 @@
 //! is signed, and what is a signature of it.
 
 use bitcoin::consensus::encode;
-use bitcoin::{Address, Transaction, TxOut};
+use bitcoin::{Address, Script, Transaction, TxOut};
 use godwit_engine::{PolicyStage, PreparedTx, SpentOutput, check_policy};
-use godwit_keys::message::{MessageError, message_hash};
+use godwit_keys::message::{MessageClaim, MessageError, message_hash, read_signature};
+use godwit_keys::psbt::{Branch, OwnScript};
 use godwit_primitives::ScriptFlags;
 
 /// Which message it is: what stands below a long one, where its beginning has scrolled away.
@@ -14,6 +15,18 @@ pub(crate) fn which(message: &str, address: &str, hash: &str) -> String {
         message.len(),
         message.split('\n').count(),
     )
+}
+
+/// Where the key file has the script that it is signed by, or what else is ours.
+pub(crate) fn place(own: &OwnScript) -> String {
+    let OwnScript { entry, place, descriptor, index, .. } = own;
+    let branch = match own.branch() {
+        Branch::Receive => ", to receive",
+        Branch::Change => ", change",
+        Branch::Other => "",
+    };
+    let index = index.map_or(String::new(), |index| format!(", index {index}"));
+    format!("  ours by entry {entry}, descriptor {place}{branch}{index}: {descriptor}")
 }
 
 /// A message that a PSBT signs: which one it is, and its lines.
@@ -66,8 +79,24 @@ fn shown(character: char) -> impl Iterator<Item = char> {
     plain.into_iter().chain(number.into_iter().flatten())
 }
 
-/// Core's engine decides: by consensus first, then by the rules of BIP322.
-pub(crate) fn check(transaction: &Transaction, spent: &TxOut) -> Result<(), MessageError> {
+/// Whether `signature` is one of `message` by `script`. Its transaction, where it is one that was checked here:
+/// that may be valid only at a time.
+pub(crate) fn verified(
+    signature: &str,
+    script: &Script,
+    message: &str,
+) -> Result<Option<Transaction>, MessageError> {
+    match read_signature(signature, script, message)? {
+        MessageClaim::Verified => Ok(None),
+        MessageClaim::Transaction(transaction, spent) => {
+            check(&transaction, &spent)?;
+            Ok(Some(*transaction))
+        }
+    }
+}
+
+/// Core's engine decides: by consensus first, then by the flags of BIP322's rules.
+fn check(transaction: &Transaction, spent: &TxOut) -> Result<(), MessageError> {
     let bytes = encode::serialize(transaction);
     let outputs = [SpentOutput { value: 0, script_pubkey: spent.script_pubkey.as_bytes() }];
     let prepared = PreparedTx::new(&bytes, outputs.into_iter()).map_err(|_| MessageError::Wrong)?;

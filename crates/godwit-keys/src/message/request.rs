@@ -23,10 +23,8 @@ pub fn message_psbt(own: &OwnScript, message: &str) -> Result<Psbt, MessageError
 /// has one.
 pub fn signature_of(request: &MessageRequest, signed: &Transaction) -> String {
     let input = &signed.input[0];
-    let plain = signed.version.0 == 0
-        && signed.lock_time.to_consensus_u32() == 0
-        && input.sequence.0 == 0
-        && signed.input.len() == 1;
+    let plain =
+        signed.version.0 == 0 && signed.lock_time.to_consensus_u32() == 0 && input.sequence.0 == 0;
     match plain && request.script.is_witness_program() {
         true => format!("{SIMPLE}{}", BASE64.encode(&encode::serialize(&input.witness))),
         false => format!("{FULL}{}", BASE64.encode(&encode::serialize(signed))),

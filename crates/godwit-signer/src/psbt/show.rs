@@ -6,12 +6,15 @@ use bitcoin::absolute::LockTime;
 use bitcoin::bip32::KeySource;
 use bitcoin::{Address, Amount, Network, Script, Sequence};
 use godwit_keys::psbt::{
-    Branch, GAP_LIMIT, InputReview, InputState, KeyReview, Ours, OutputObjection, OutputReview,
-    OwnScript, Review, SignatureReview, Warning,
+    GAP_LIMIT, InputReview, InputState, KeyReview, Ours, OutputObjection, OutputReview, OwnScript,
+    Review, SignatureReview, Warning,
 };
 
-/// Most hexadecimal digits that are shown of a script without an address.
-const SCRIPT_DIGITS: usize = 80;
+use crate::signed_message::place;
+
+/// Most hexadecimal digits that are shown of a script without an address: a multisig of three uncompressed keys,
+/// the longest that is relayed, is whole (201 bytes), since `-anyoutput` names an output by them.
+const SCRIPT_DIGITS: usize = 2 * 201 + 1;
 
 /// What is known of the keys of an input or output.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -235,18 +238,6 @@ fn ownership(output: &OutputReview, own: Option<&OwnScript>, leaves: bool) -> &'
         }
         None => "",
     }
-}
-
-/// Where the key file has what is ours.
-fn place(own: &OwnScript) -> String {
-    let OwnScript { entry, place, descriptor, index, .. } = own;
-    let branch = match own.branch() {
-        Branch::Receive => ", to receive",
-        Branch::Change => ", change",
-        Branch::Other => "",
-    };
-    let index = index.map_or(String::new(), |index| format!(", index {index}"));
-    format!("  ours by entry {entry}, descriptor {place}{branch}{index}: {descriptor}")
 }
 
 /// What the transaction takes from us, and which part of that is its fee.

@@ -8,7 +8,8 @@ use bitcoin::hashes::Hash;
 use bitcoin::secp256k1::Secp256k1;
 use bitcoin::transaction::Version;
 use bitcoin::{
-    Amount, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness, absolute,
+    Address, Amount, Network, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid,
+    Witness, absolute,
 };
 use godwit_program::Exit;
 use godwit_sim::programs::{Datadir, Ended};
@@ -236,34 +237,66 @@ fn cosigners_set_up_a_multisig_and_spend_from_it() {
     psbt(&alice, "finalize", &[&out], &[]).expect(Exit::Success);
 }
 
-/// BIP322's PSBT: each signer is shown the message, not a transaction, and the signature is verified by
-/// whoever has the address.
-#[test]
-fn cosigners_sign_a_message_one_after_another() {
+/// A multisig's output around its script: how descriptors write it, its address, and which form a signature
+/// by it has.
+struct Around {
+    descriptor: [&'static str; 2],
+    address: fn(&ScriptBuf) -> Address,
+    form: &'static str,
+}
+
+const AROUND: [Around; 3] = [
+    Around {
+        descriptor: ["wsh(", ")"],
+        address: |script| Address::p2wsh(script, Network::Regtest),
+        form: "smp",
+    },
+    Around {
+        descriptor: ["sh(wsh(", "))"],
+        address: |script| Address::p2shwsh(script, Network::Regtest),
+        form: "ful",
+    },
+    Around {
+        descriptor: ["sh(", ")"],
+        address: |script| Address::p2sh(script, Network::Regtest).expect("it is short"),
+        form: "ful",
+    },
+];
+
+const MESSAGE: &str = "We hold this\ntogether.";
+
+/// Of nothing.
+const WRONG_TOKEN: &str = "-yes=0000000000000000000000000000000000000000000000000000000000000000";
+
+fn message(place: &Datadir, words: &[&str]) -> Ended {
+    let all = [&["message"], words].concat();
+    let all: Vec<&dyn AsRef<std::ffi::OsStr>> = all.iter().map(|word| word as _).collect();
+    place.run_with_input(&all, "pass\n")
+}
+
+/// Each signer is shown the message, not a transaction, and the signature is verified by whoever has the
+/// address. The first signer, and the PSBT that was made.
+fn sign_a_message_together(around: &Around) -> (Datadir, PathBuf) {
     let (alice, alices) = with_words(WORDS[0]);
     let (bob, bobs) = with_words(WORDS[1]);
     let cosigners = [alices.as_str(), &bobs, THIRD];
-    let descriptor =
-        format!("wsh(sortedmulti(2,{}))", cosigners.map(|key| format!("{key}/<0;1>/*")).join(","));
+    let [open, close] = around.descriptor;
+    let keys = cosigners.map(|key| format!("{key}/<0;1>/*")).join(",");
+    let descriptor = format!("{open}sortedmulti(2,{keys}){close}");
     for place in [&alice, &bob] {
         watched(place, &file(place, "descriptor", &descriptor));
     }
     let (script, _) = two_of(&cosigners, 0, 3);
-    let address = bitcoin::Address::p2wsh(&script, bitcoin::Network::Regtest).to_string();
-    let message = file(&alice, "message", "We hold this\ntogether.");
-    let of_message = |place: &Datadir, words: &[&str]| {
-        let all: Vec<&dyn AsRef<std::ffi::OsStr>> = words.iter().map(|word| word as _).collect();
-        place.run_with_input(&all, "pass\n")
-    };
-    let message = message.to_str().expect("a path");
-    let token = "-yes=0000000000000000000000000000000000000000000000000000000000000000";
-    let words = ["message", "sign", &address, message, "-passphrase-fd=0", token];
-    of_message(&alice, &words).expect(Exit::Failure);
+    let address = (around.address)(&script).to_string();
+    let text = file(&alice, "message", MESSAGE);
+    let text = text.to_str().expect("a path");
+    let words = ["sign", &address, text, "-passphrase-fd=0", WRONG_TOKEN];
+    message(&alice, &words).expect(Exit::Failure);
     let unsigned = alice.beside("unsigned.psbt");
     let to = format!("-out={}", unsigned.display());
-    let words = ["message", "psbt", &address, message, "-passphrase-fd=0", &to];
-    of_message(&alice, &words).expect(Exit::Success);
-    of_message(&alice, &words).expect(Exit::Failure);
+    let words = ["psbt", &address, text, "-passphrase-fd=0", &to];
+    message(&alice, &words).expect(Exit::Success);
+    message(&alice, &words).expect(Exit::Failure);
 
     let which = format!("message of 22 bytes in 2 lines by {address}, BIP322, hash ");
     let mut next = unsigned.clone();
@@ -273,8 +306,8 @@ fn cosigners_sign_a_message_one_after_another() {
             assert!(shown.starts_with(&which), "{shown}");
             assert!(shown.contains("\n  | We hold this\n  | together.\n"), "{shown}");
             assert!(!shown.contains("output 0") && !shown.contains("fee"), "{shown}");
-            let own = ", descriptor 1, to receive, index 3: wsh(sortedmulti(2,";
-            assert_eq!(shown.contains(own), ours, "{shown}");
+            let own = format!(", descriptor 1, to receive, index 3: {open}sortedmulti(2,");
+            assert_eq!(shown.contains(&own), ours, "{shown}");
         }
         let shown = psbt(place, "inspect", &[&next], &["-passphrase-fd=0"]);
         let shown = shown.expect(Exit::Success).stdout;
@@ -290,24 +323,66 @@ fn cosigners_sign_a_message_one_after_another() {
     psbt(&bob, "finalize", &[&next], &[&to]).expect(Exit::Success);
     let signature = psbt(&bob, "extract", &[&finished], &[]).expect(Exit::Success).stdout;
     let signature = signature.trim();
-    assert!(signature.starts_with("smp"), "{signature}");
+    assert!(signature.starts_with(around.form), "{open}: {signature}");
     let anybody = signer("regtest");
-    let verified = of_message(&anybody, &["message", "verify", &address, signature, message]);
+    let verified = message(&anybody, &["verify", &address, signature, text]);
     assert_eq!(verified.expect(Exit::Success).stdout, "valid\n");
+    (alice, unsigned)
+}
 
-    // What pays nobody and does not say which message it signs is not signed.
+#[test]
+fn cosigners_sign_a_message_one_after_another() {
+    for around in &AROUND {
+        sign_a_message_together(around);
+    }
+}
+
+/// What pays nobody and does not say which message it signs, or spends more than the message, is not signed.
+#[test]
+fn what_hides_behind_a_message_is_not_signed() {
+    let (alice, unsigned) = sign_a_message_together(&AROUND[0]);
+    let is_refused = |changed: &bitcoin::Psbt| {
+        let path = file(&alice, "hidden.psbt", changed.serialize());
+        let refused = psbt(&alice, "sign", &[&path], &["-passphrase-fd=0", WRONG_TOKEN]);
+        let refused = refused.expect(Exit::Failure);
+        assert!(refused.stderr.contains("not signed: it pays nobody"), "{refused:?}");
+    };
     let bytes = fs::read(&unsigned).expect("it is there");
-    let mut changed = bitcoin::Psbt::deserialize(&bytes).expect("it is valid");
+    let original = bitcoin::Psbt::deserialize(&bytes).expect("it is valid");
+    let mut changed = original.clone();
     let (field, text) = changed.unknown.pop_first().expect("the message");
-    assert_eq!((field.type_value, &text[..]), (9, &b"We hold this\ntogether."[..]));
+    assert_eq!((field.type_value, &text[..]), (9, MESSAGE.as_bytes()));
     for said in [None, Some(&b"We hold this"[..]), Some(b"\xff")] {
         changed.unknown.clear();
         changed.unknown.extend(said.map(|said| (field.clone(), said.to_vec())));
-        let path = file(&alice, "hidden.psbt", changed.serialize());
-        let refused = psbt(&alice, "sign", &[&path], &["-passphrase-fd=0", token]);
-        let refused = refused.expect(Exit::Failure);
-        assert!(refused.stderr.contains("not signed: it pays nobody"), "{refused:?}");
+        is_refused(&changed);
     }
+
+    // A coin of ours beside the message.
+    let mut changed = original;
+    let coin = Transaction {
+        version: Version::TWO,
+        lock_time: absolute::LockTime::ZERO,
+        input: vec![TxIn::default()],
+        output: vec![TxOut {
+            value: Amount::from_sat(100_000),
+            script_pubkey: changed.inputs[0]
+                .witness_utxo
+                .clone()
+                .expect("it is witness")
+                .script_pubkey,
+        }],
+    };
+    let mut input = changed.inputs[0].clone();
+    input.witness_utxo = Some(coin.output[0].clone());
+    input.non_witness_utxo = Some(coin.clone());
+    changed.inputs.push(input);
+    let previous_output = OutPoint { txid: coin.compute_txid(), vout: 0 };
+    changed
+        .unsigned_tx
+        .input
+        .push(TxIn { previous_output, ..changed.unsigned_tx.input[0].clone() });
+    is_refused(&changed);
 }
 
 #[test]

@@ -90,7 +90,11 @@ impl Case {
     ];
 
     const fn new(name: &'static str, scripts: bool, cache: Cache, source: Source) -> Self {
-        let target = if scripts { 4.0 } else { 8.0 };
+        let target = match (scripts, cache) {
+            (true, _) => 4.0,
+            (false, Cache::Comfortable) => 8.0,
+            (false, Cache::Small) => 6.0,
+        };
         Self { name, scripts, cache, source, probes: false, target: Some(target) }
     }
 

@@ -35,8 +35,8 @@ pub(crate) fn with_state_of_memory(shown: &str) -> String {
     format!("{shown}{warning}")
 }
 
-/// What agrees at a terminal. It is drawn, so that nobody knows it before the question has been written there:
-/// nothing that was typed, or was on its way, while a long text was still being shown answers it.
+/// What agrees at a terminal. It is drawn, so that nobody knows it before the question has been written
+/// there: nothing that was typed, or was on its way, while a long text was still being shown answers it.
 fn word() -> String {
     // Its keys are random. It is no secret.
     let number = RandomState::new().hash_one("godwit/question");

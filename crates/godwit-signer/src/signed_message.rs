@@ -79,8 +79,8 @@ fn shown(character: char) -> impl Iterator<Item = char> {
     plain.into_iter().chain(number.into_iter().flatten())
 }
 
-/// Whether `signature` is one of `message` by `script`. Its transaction, where it is one that was checked here:
-/// that may be valid only at a time.
+/// Whether `signature` is one of `message` by `script`. Its transaction, where it is one that was checked
+/// here: that may be valid only at a time.
 pub(crate) fn verified(
     signature: &str,
     script: &Script,

@@ -29,7 +29,7 @@ pub(super) struct Heard {
     pub(super) seconds: Vec<f64>,
     /// Answers without one: the node starts, or has too much to do.
     pub(super) refused: u64,
-    /// Connections that ended before their answer, the last one of a node that ends among them.
+    /// Connections that ended before their answer: those to a node that ends among them, sometimes two.
     pub(super) lost: u64,
 }
 

@@ -103,7 +103,8 @@ impl Report {
         writeln!(
             out,
             "\nMedians (least–most). *Refused* are answers without a result: while the node starts (−28), and where too many \
-             wait. *Lost* is a connection that ended before its answer: once each when the node ends.\n\n\
+             wait. *Lost* is a connection that ended before its answer: once each when the node ends, and again where a \
+             client had connected once more to a node that was ending.\n\n\
              | clients | answers took, median ms | 99 of 100 | of the client that waited longest | longest | times without clients | \
              the clients' own time off |\n| --- | --- | --- | --- | --- | --- | --- |"
         )?;

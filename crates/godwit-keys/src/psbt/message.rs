@@ -22,16 +22,16 @@ pub struct MessageRequest {
     pub script: ScriptBuf,
 }
 
-/// The message that a PSBT signs; `None` if it is an ordinary one, or spends anything besides, or if the message
-/// is not in it, is no text, or longer than [`MAX_MESSAGE`].
+/// The message that a PSBT signs; `None` if it is an ordinary one, or spends anything besides, or if the
+/// message is not in it, is no text, or longer than [`MAX_MESSAGE`].
 pub fn message_of(psbt: &Psbt) -> Option<MessageRequest> {
     let message = psbt.fields.unknown.get(&message_field());
     let message = message.filter(|message| message.len() <= MAX_MESSAGE)?;
     let message = String::from_utf8(message.clone()).ok()?;
     let transaction = psbt.unsigned_transaction();
     let script = psbt.spent_output_of(0)?.script_pubkey.clone();
-    // With another input it may move coins, and has to be looked at as a transaction (BIP322 calls it a proof of
-    // funds, which is not made here).
+    // With another input it may move coins, and has to be looked at as a transaction (BIP322 calls it a proof
+    // of funds, which is not made here).
     let [input] = &transaction.input[..] else { return None };
     let outpoint = input.previous_output;
     let txid = to_spend(&script, message.as_bytes()).compute_txid();

@@ -12,8 +12,8 @@ use godwit_keys::psbt::{
 
 use crate::signed_message::place;
 
-/// Most hexadecimal digits that are shown of a script without an address: a multisig of three uncompressed keys,
-/// the longest that is relayed, is whole (201 bytes), since `-anyoutput` names an output by them.
+/// Most hexadecimal digits that are shown of a script without an address: a multisig of three uncompressed
+/// keys, the longest that is relayed, is whole (201 bytes), since `-anyoutput` names an output by them.
 const SCRIPT_DIGITS: usize = 2 * 201 + 1;
 
 /// What is known of the keys of an input or output.

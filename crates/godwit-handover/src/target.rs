@@ -11,6 +11,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use godwit_store::disk::{Disk, RealDisk};
+
 use crate::error::HandOverError;
 
 const UNFINISHED: &str = "hand-over.unfinished";
@@ -83,9 +85,7 @@ impl Target {
 
     /// Bytes that are free on the file system.
     pub(crate) fn free_bytes(&self) -> Result<u64, HandOverError> {
-        let stat = rustix::fs::statvfs(&self.dir);
-        let stat = stat.map_err(|errno| HandOverError::Io(self.dir.clone(), errno.into()))?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+        RealDisk.free_bytes(&self.dir).map_err(HandOverError::io(&self.dir))
     }
 
     /// Gives a file of the source a second name among the blocks.

@@ -93,11 +93,10 @@ pub(crate) fn run(
     );
     log::info!("{text}");
     print_text(&text)?;
-    let key = process::random_bytes()?;
     let settings = Settings {
         params: &config.params,
         target: &target,
-        key: *key.first_chunk().expect("there are 16 bytes"),
+        key: process::random_bytes()?,
         memory: sort_memory(config),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         stop: stop.shared(),

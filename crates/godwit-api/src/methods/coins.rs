@@ -10,6 +10,7 @@ use godwit_chain::{ChainError, CoinsHash, CoinsView, VIEW_SORT_BYTES, ViewStats}
 use godwit_index::{CoinStats, CoinStatsIndex, Unspendables};
 use godwit_primitives::BlockHash;
 use godwit_rpc::{Json, RpcError, code};
+use godwit_store::disk::{Disk, RealDisk};
 use godwit_store::utxo::MIN_SORT_MEMORY;
 use godwit_store::{ChainPoint, StoreError};
 
@@ -66,8 +67,7 @@ pub(super) fn unreadable(error: &dyn fmt::Display) -> RpcError {
 }
 
 pub(super) fn free(view: &CoinsView) -> Result<u64, RpcError> {
-    let free = rustix::fs::statvfs(view.dir()).map(|disk| disk.f_bavail * disk.f_frsize);
-    free.map_err(|error| unreadable(&error))
+    RealDisk.free_bytes(view.dir()).map_err(|error| unreadable(&error))
 }
 
 fn too_little_space(needed: u64, free: u64) -> RpcError {

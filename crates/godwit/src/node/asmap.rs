@@ -1,7 +1,6 @@
 //! The file of `-asmap`, which says how hosts are grouped (Core `init.cpp`, `DecodeAsmap`).
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use godwit_p2p::{Asmap, AsmapFault, MAX_ASMAP_BYTES, NetGroups};
 
 use crate::exit::Exit;
 use crate::failure::Fatal;
+use crate::process::open_file;
 
 /// The file is not there, or is no map.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub(super) fn groups(file: Option<&Path>, network_dir: &Path) -> Result<NetGroup
 /// The content, up to one byte more than a map may have.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_ASMAP_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    open_file(path)?.take(MAX_ASMAP_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -45,7 +45,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::open::{open_chain, start_options};
 use crate::options::{Config, NodeOptions};
-use crate::process::{EntropyError, StopFlag, random_bytes, seconds_since_1970};
+use crate::process::{StopFlag, random_bytes, seconds_since_1970};
 use crate::screen::Screen;
 use crate::service::{Service, Surroundings};
 
@@ -266,14 +266,6 @@ fn ban_again(core: &mut NodeCore, dir: &Path) {
     }
 }
 
-fn random_seed() -> Result<[u8; 32], EntropyError> {
-    let mut seed = [0; 32];
-    let (first, second) = seed.split_at_mut(16);
-    first.copy_from_slice(&random_bytes()?);
-    second.copy_from_slice(&random_bytes()?);
-    Ok(seed)
-}
-
 /// The file of the outbox, whose content the engine gets.
 fn open_outbox(chain: &Chain, peers: &mut Peers, dir: &Path) -> Result<OutboxFile, Failure> {
     let magic = chain.params().magic;
@@ -316,13 +308,13 @@ impl<'a> Node<'a> {
         let Setting { config, options, bars, groups, max_connections, rebuild, .. } = setting;
         let listeners = listeners(options)?;
         let pool = chain.block_buffers().clone();
-        let (may_have_keys, seed) = (harden_for_keys(options), random_seed()?);
+        let (may_have_keys, seed) = (harden_for_keys(options), random_bytes()?);
         let encrypted = may_have_keys && options.v2_transport;
         let of_sockets = SocketsConfig {
             magic: config.params.magic,
             pool: pool.clone(),
             proxies: proxies(options),
-            session: *random_bytes()?.first_chunk().expect("sixteen bytes"),
+            session: random_bytes()?,
             max_download_rate: options.traffic.download_rate,
             encrypted,
         };

@@ -22,7 +22,7 @@ use godwit_p2p::{
 };
 
 use crate::options::{Listening, NodeOptions};
-use crate::process::{EntropyError, random_bytes};
+use crate::process::random_bytes;
 use routes::{Route, default_routes};
 
 /// Seconds for which a mapping is asked for (Core: twice `PORT_MAPPING_REANNOUNCE_PERIOD`).
@@ -149,7 +149,7 @@ impl Mapper {
         // The same number renews a mapping; another one asks for a new one.
         let (mut kept, mut is_known) = (None, false);
         loop {
-            let nonce = kept.map_or_else(nonce, Ok);
+            let nonce = kept.map_or_else(random_bytes, Ok);
             let round = match &nonce {
                 Ok(nonce) => self.round(nonce),
                 Err(error) => {
@@ -162,9 +162,9 @@ impl Mapper {
             }
             say(&round, is_known);
             let renews = round.lifetime.filter(|lifetime| *lifetime >= LEAST_LIFETIME);
-            is_known = renews.is_none();
+            is_known = renews.is_none() || !round.faults.is_empty();
             kept = nonce.ok().filter(|_| renews.is_some());
-            let pause = pause_of(renews, random_bytes().map_or(0, |bytes| bytes[0]));
+            let pause = pause_of(renews, random_bytes().map_or(0, |[byte]| byte));
             log::debug!("portmap: the next request is in {} s", pause.as_secs());
             if self.ends.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
                 return;
@@ -262,10 +262,6 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
-fn nonce() -> Result<[u8; MAPPING_NONCE_SIZE], EntropyError> {
-    Ok(*random_bytes()?.first_chunk().expect("sixteen bytes"))
-}
-
 /// Until the next request: between half and five eighths of the lifetime (RFC 6887, section 11.2.1), by a
 /// random byte.
 fn pause_of(lifetime: Option<u32>, random: u8) -> Duration {
@@ -274,7 +270,7 @@ fn pause_of(lifetime: Option<u32>, random: u8) -> Duration {
     half + half / 4 * random.into() / 256
 }
 
-/// One line where nothing is forwarded, until something is again.
+/// A line for each router where nothing is forwarded, once until everything is again.
 fn say(round: &Round, is_known: bool) {
     let level = if is_known { log::Level::Debug } else { log::Level::Warn };
     match round.lifetime {

@@ -12,7 +12,6 @@ mod tests;
 use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::ffi::OsStrExt;
@@ -26,10 +25,9 @@ use godwit_p2p::{
     NetAddress, OnionRequest, TOR_COOKIE_SIZE, TorAction, TorBackoff, TorError, TorSession,
 };
 use godwit_secret::{LockError, ReadError, SecretBytes, SecretString};
-use rustix::fs::{Mode, OFlags};
 
 use crate::options::TorOptions;
-use crate::process::{EntropyError, random_bytes};
+use crate::process::{EntropyError, open_file, random_bytes};
 use key_file::{KeyFile, KeyFileError};
 use line::Line;
 
@@ -219,7 +217,8 @@ impl Service {
         self.line.hold(&stream).map_err(Fault::Io)?;
         stream.set_write_timeout(Some(SEND_TIMEOUT)).map_err(Fault::Io)?;
         let key = self.key_file.read().map_err(Fault::Key)?;
-        let mut session = TorSession::new(&self.request, key, nonce().map_err(Fault::Entropy)?)?;
+        let mut session =
+            TorSession::new(&self.request, key, random_bytes().map_err(Fault::Entropy)?)?;
         let mut read = SecretBytes::new();
         loop {
             self.act(&mut session, &stream, served)?;
@@ -276,14 +275,6 @@ impl Service {
     }
 }
 
-fn nonce() -> Result<[u8; 32], EntropyError> {
-    let mut nonce = [0; 32];
-    let (first, second) = nonce.split_at_mut(16);
-    first.copy_from_slice(&random_bytes()?);
-    second.copy_from_slice(&random_bytes()?);
-    Ok(nonce)
-}
-
 fn send(mut stream: &TcpStream, command: &SecretBytes) -> io::Result<()> {
     let sent =
         command.expose_secret(|command| stream.write_all(command).map_err(|error| error.kind()));
@@ -294,13 +285,7 @@ fn send(mut stream: &TcpStream, command: &SecretBytes) -> io::Result<()> {
 /// waited for.
 fn cookie(path: &Path) -> Result<SecretBytes, Fault> {
     let failed = |error: io::Error| Fault::Cookie(path.to_owned(), error);
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file =
-        rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-    let mut file = File::from(file);
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(failed(io::ErrorKind::InvalidInput.into()));
-    }
+    let mut file = open_file(path).map_err(failed)?;
     let mut cookie = SecretBytes::new();
     while cookie.len() <= TOR_COOKIE_SIZE {
         let room = TOR_COOKIE_SIZE + 1 - cookie.len();

@@ -50,7 +50,9 @@ pub(super) fn listening(
     let (on, makes_service) = (listens(draft), makes_onion_service(draft));
     let (is_named, is_proxied) = (names_an_address(draft), is_proxied(draft));
     let draft = &draft.listening;
-    if !on && (is_named || makes_service || draft.natpmp) {
+    // As in Core, what else turns listening off turns the router's part off too.
+    let natpmp = draft.natpmp && (on || draft.on == Some(false));
+    if !on && (is_named || makes_service || natpmp) {
         let option = match is_named {
             false if makes_service => "listenonion",
             false => "natpmp",
@@ -86,7 +88,7 @@ pub(super) fn listening(
         external: draft.external.iter().map(with_port).collect(),
         // Who hides behind a proxy, or says himself where he is, has nothing found out.
         discover: draft.discover.unwrap_or(on && !is_proxied && draft.external.is_empty()),
-        natpmp: draft.natpmp,
+        natpmp,
     })
 }
 

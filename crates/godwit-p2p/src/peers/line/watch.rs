@@ -18,9 +18,11 @@ const PONG_OWED_FOR: Duration = Duration::from_secs(60);
 const ASK_AT_ONCE: usize = 2;
 
 /// Whether the peer's bytes have passed our line to the outside. Who connects from this machine or a
-/// network of ours may not have.
+/// network of ours may not have; who comes from Tor there has.
 fn is_outside(peer: &Peer) -> bool {
-    !peer.inbound() || peer.address.is_none_or(|address| address.is_routable())
+    !peer.inbound()
+        || peer.standing.through_onion
+        || peer.address.is_none_or(|address| address.is_routable())
 }
 
 /// Something arrived from a peer.

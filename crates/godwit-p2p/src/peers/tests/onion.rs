@@ -188,3 +188,17 @@ fn nobody_is_called_until_onion_addresses_can_be_reached_and_then_nobody_else() 
     assert!(node.connects.iter().all(|(_, _, kind)| *kind != ConnectionKind::Inbound));
     assert!(node.resolves.is_empty());
 }
+
+/// The bytes of a caller pass the line to the outside, wherever Tor runs.
+#[test]
+fn silence_of_callers_is_silence_of_the_line() {
+    for tor in TOR {
+        let mut node = Harness::with_chain(config(), &chain(3, 60));
+        let callers: Vec<PeerId> = (1..=4).map(|port| caller(&mut node, tor, port)).collect();
+        node.advance(Duration::from_secs(60));
+        node.answers_pings = false;
+        node.advance(Duration::from_secs(60 * 4));
+        assert!(node.peers.summary().silent_since.is_some(), "{tor:?}");
+        assert!(callers.iter().all(|id| node.is_gone(*id).is_none()), "{:?}", node.gone);
+    }
+}

@@ -24,21 +24,32 @@ pub(super) struct Route {
     pub(super) own: IpAddr,
 }
 
-/// The routes of this machine: one over IPv4, and one over IPv6 for each address that others can reach.
+/// The routes of this machine.
 pub(super) fn default_routes() -> Vec<Route> {
-    let ipv4 = ipv4_gateway(&list("/proc/net/route")).map(|gateway| Route {
+    let interfaces = get_if_addrs().unwrap_or_default();
+    let used = interfaces.iter().filter(|one| one.is_oper_up() && !one.is_loopback());
+    let own: Vec<IpAddr> = used.map(|one| one.ip()).collect();
+    let index = |name: &str| interfaces.iter().find(|one| one.name == name)?.index;
+    routes(&list("/proc/net/route"), &list("/proc/net/ipv6_route"), &own, index)
+}
+
+/// One over IPv4, and one over IPv6 for each address of ours that others can reach. `index`: of an interface.
+fn routes(
+    ipv4: &str,
+    ipv6: &str,
+    own: &[IpAddr],
+    index: impl Fn(&str) -> Option<u32>,
+) -> Vec<Route> {
+    let ipv4 = ipv4_gateway(ipv4).map(|gateway| Route {
         gateway: SocketAddrV4::new(gateway, PORT_MAPPING_PORT).into(),
         own: Ipv4Addr::UNSPECIFIED.into(),
     });
     let mut routes: Vec<Route> = ipv4.into_iter().collect();
-    let interfaces = get_if_addrs().unwrap_or_default();
-    if let Some((gateway, name)) = ipv6_gateway(&list("/proc/net/ipv6_route")) {
-        let index = interfaces.iter().find(|one| one.name == name).and_then(|one| one.index);
-        let scope = index.unwrap_or(0);
+    if let Some((gateway, name)) = ipv6_gateway(ipv6) {
+        let scope = index(name).unwrap_or(0);
         let gateway = SocketAddrV6::new(gateway, PORT_MAPPING_PORT, 0, scope).into();
-        let used = interfaces.iter().filter(|one| one.is_oper_up() && !one.is_loopback());
-        let own = used.map(|one| one.ip()).filter(|ip| ip.is_ipv6() && is_routable(*ip));
-        routes.extend(own.map(|own| Route { gateway, own }));
+        let own = own.iter().filter(|ip| ip.is_ipv6() && is_routable(**ip));
+        routes.extend(own.map(|own| Route { gateway, own: *own }));
     }
     routes
 }
@@ -137,11 +148,28 @@ eth0\t0000000A\t0101A8C0\t0003\t0\t0\t1\t000000FF\t0\t0\t0
     }
 
     #[test]
+    #[cfg(target_endian = "little")]
+    fn each_address_that_others_reach_has_a_route_over_ipv6_and_ipv4_has_one() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let own = ["192.168.10.7", "fe80::7", "fd00::7", "2a01::7", "2a02::7"].map(ip);
+        let index = |name: &str| (name == "eth0").then_some(3);
+        let shown = |routes: Vec<Route>| -> Vec<String> {
+            routes.iter().map(|route| format!("{} {}", route.gateway, route.own)).collect()
+        };
+        let [ipv4, first, second] =
+            ["192.168.10.254:5351 0.0.0.0", "[fe80::1%3]:5351 2a01::7", "[fe80::1%3]:5351 2a02::7"];
+        assert_eq!(shown(routes(IPV4, IPV6, &own, index)), [ipv4, first, second]);
+        assert_eq!(shown(routes(IPV4, "", &own, index)), [ipv4]);
+        assert_eq!(shown(routes("", IPV6, &own[..3], index)), [""; 0]);
+        let unknown = shown(routes("", IPV6, &own[3..4], |_| None));
+        assert_eq!(unknown, ["[fe80::1]:5351 2a01::7"]);
+    }
+
+    #[test]
     fn this_machine_can_be_asked_for_its_routes() {
-        for Route { gateway, own } in default_routes() {
-            assert_eq!(gateway.port(), PORT_MAPPING_PORT);
-            assert_eq!(gateway.is_ipv4(), own.is_ipv4());
-            assert!(!gateway.ip().is_unspecified());
-        }
+        let (asked, list) = (default_routes(), list("/proc/net/route"));
+        let over_ipv4 = asked.iter().find(|route| route.gateway.is_ipv4());
+        let gateway = over_ipv4.map(|route| route.gateway.ip());
+        assert_eq!(gateway, ipv4_gateway(&list).map(IpAddr::from));
     }
 }

@@ -11,6 +11,8 @@ use godwit_p2p::{BadOnionKey, MAX_ONION_KEY, OnionKey};
 use godwit_secret::{LockError, ReadError, SecretBytes};
 use rustix::fs::{Mode, OFlags};
 
+use crate::process::open_file;
+
 /// Its name in the network's data directory (Core `GetPrivateKeyFile`).
 pub(super) const KEY_FILE: &str = "onion_v3_private_key";
 
@@ -55,7 +57,7 @@ impl KeyFile {
 
     /// The key of earlier runs, if there were any.
     pub(super) fn read(&self) -> Result<Option<OnionKey>, KeyFileError> {
-        let mut file = match File::open(&self.path) {
+        let mut file = match open_file(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.failed(error)),

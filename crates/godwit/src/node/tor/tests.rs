@@ -216,7 +216,8 @@ fn a_file_that_is_no_cookie_is_neither_waited_for_nor_sent() {
         fs::write(path(name), vec![b'c'; length]).expect("there is room");
     }
     fs::create_dir(path("directory")).expect("there is room");
-    mkfifoat(rustix::fs::CWD, path("pipe"), Mode::from_raw_mode(0o600)).expect("there is room");
+    mkfifoat(rustix::fs::CWD, path("pipe"), rustix::fs::Mode::from_raw_mode(0o600))
+        .expect("there is room");
     for name in ["empty", "short", "long", "directory", "pipe", "absent"] {
         let methods = format!("SAFECOOKIE COOKIEFILE=\"{}\"", path(name).display());
         let control = Control::start(vec![vec![info(&methods), String::new()]]);

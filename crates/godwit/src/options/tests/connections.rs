@@ -243,6 +243,10 @@ fn permissions_that_mean_nothing_are_refused_in_core_s_words() {
     );
     assert_eq!(error(&["-natpmp", "-listen=0"]), "-natpmp is of no use with -listen=0");
     assert!(!node(&["-natpmp", "-natpmp=0", "-listen=0"]).listening.natpmp);
+    for no_listening in ["-connect=1.2.3.4", "-proxy=127.0.0.1:9050", "-maxconnections=0"] {
+        assert!(!node(&["-natpmp", no_listening]).listening.natpmp, "{no_listening}");
+        assert!(node(&["-natpmp", no_listening, "-listen"]).listening.natpmp, "{no_listening}");
+    }
     let of_no_use = "-whitebind is of no use with -listen=0";
     assert_eq!(error(&["-whitebind=1.2.3.4:1", "-listen=0"]), of_no_use);
 }

@@ -63,8 +63,8 @@ pub struct Case {
     pub cache: Cache,
     /// What is read or downloaded.
     pub source: Source,
-    /// Whether bitcoind is the one that looks every output up in its database (BIP30), as it does on
-    /// regtest, signet and testnet4, and not the one without.
+    /// Whether both look every output up in their databases (BIP30), as they do on regtest, signet and
+    /// testnet4, or neither.
     pub probes: bool,
     /// Least ratio of Bitcoin Core's time to godwit's that the project wants; none where Core probes.
     pub target: Option<f64>,

@@ -32,12 +32,13 @@ pub fn run(intake: Intake, arguments: &Arguments) -> Result<(), Failure> {
     if intake == Intake::Sync && !chain.is_recent() {
         return Err(Failure::TooOld);
     }
-    let with = |bitcoind: &PathBuf| Programs {
+    let with = |bitcoind: &PathBuf, probes| Programs {
         godwit: arguments.godwit.clone(),
         bitcoind: bitcoind.clone(),
         bitcoind_options: arguments.bitcoind_options.clone(),
+        probes,
     };
-    let (rival, probing) = (with(&arguments.rival), with(&arguments.bitcoind));
+    let (rival, probing) = (with(&arguments.rival, false), with(&arguments.bitcoind, true));
     let versions = (rival.version(Node::Godwit)?, rival.version(Node::Bitcoind)?);
     let change = rival.change()?;
     let machine = Machine::here();

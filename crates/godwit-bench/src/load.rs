@@ -134,6 +134,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         // None runs.
         bitcoind: PathBuf::new(),
         bitcoind_options: vec![],
+        probes: false,
     };
     let mut report = Report {
         machine: Machine::here(),

@@ -64,6 +64,9 @@ pub struct Programs {
     /// What `bitcoind` gets behind everything else where it is measured. Of an option that is given twice it
     /// takes the last one.
     pub bitcoind_options: Vec<String>,
+    /// Whether each output is looked up before it is created (BIP30), as on regtest, and not as on main:
+    /// `bitcoind` is then built from unchanged source.
+    pub probes: bool,
 }
 
 impl Programs {
@@ -80,6 +83,9 @@ impl Programs {
         command.arg(format!("-par={SCRIPT_THREADS}"));
         command.arg(format!("-dbcache={}", settings.dbcache));
         command.arg(format!("-assumevalid={}", settings.assumevalid));
+        if node == Node::Godwit && !self.probes {
+            command.arg("-test=bip34");
+        }
         command
     }
 
@@ -190,7 +196,7 @@ impl Programs {
     }
 }
 
-fn option(name: &str, path: &Path) -> std::ffi::OsString {
+pub(crate) fn option(name: &str, path: &Path) -> std::ffi::OsString {
     let mut text = std::ffi::OsString::from(format!("-{name}="));
     text.push(path);
     text
@@ -202,7 +208,7 @@ pub(crate) fn free_port() -> std::io::Result<u16> {
 }
 
 /// Runs a command to its end; what it says on standard error is kept beside the data directory.
-fn finish(command: &mut Command, datadir: &Path) -> Result<Vec<u8>, Failure> {
+pub(crate) fn finish(command: &mut Command, datadir: &Path) -> Result<Vec<u8>, Failure> {
     let program = PathBuf::from(command.get_program());
     let words = last_words(datadir);
     let file = File::create(&words).map_err(|error| Failure::File(words.clone(), error))?;
@@ -235,6 +241,7 @@ mod tests {
             godwit: "g".into(),
             bitcoind: "/b/bitcoind".into(),
             bitcoind_options: vec!["-par=3".into()],
+            probes: false,
         };
         let settings = NodeSettings { datadir: Path::new("/tmp/d"), dbcache: 7, assumevalid: "0" };
         for node in [Node::Godwit, Node::Bitcoind] {
@@ -256,6 +263,8 @@ mod tests {
                 let own = node == Node::Bitcoind;
                 assert_eq!(place("-par=3") > place("-par=2"), own, "{node}: the last one counts");
                 assert_eq!(place("-checkmempool=0").is_some(), own, "{node}");
+                // bitcoind is built so.
+                assert_eq!(place("-test=bip34").is_some(), !own, "{node}");
             }
             let peers = sync.iter().filter(|word| word.starts_with("-connect="));
             assert_eq!(peers.count(), 2, "{node}");

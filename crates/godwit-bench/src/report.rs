@@ -237,6 +237,7 @@ impl Report {
             godwit: "godwit".into(),
             bitcoind: "bitcoind".into(),
             bitcoind_options: options.unwrap_or_default(),
+            probes: false,
         };
         let settings = NodeSettings { datadir: Path::new("DIR"), dbcache: 0, assumevalid: "HASH" };
         for node in [Node::Godwit, Node::Bitcoind] {
@@ -260,8 +261,8 @@ impl Report {
 const PROBES: &str = "In cases with *probes* bitcoind is built from unchanged source. For each block on regtest, \
                       signet and testnet4 it looks every output up in its database (BIP30), and on the main \
                       chain for none between heights 227,931 and 1,983,702: these ratios say what godwit gains \
-                      there, the others what to expect on the main chain. godwit looks every output up in all \
-                      cases, to its disadvantage in those without probes; the seconds are below.";
+                      there, the others what to expect on the main chain. In these cases godwit looks every output \
+                      up as well; the seconds are below.";
 
 /// What bitcoind was changed in before it was built, and which of its options were chosen.
 pub(crate) fn write_change(out: &mut String, change: &str, options: &[String]) -> fmt::Result {
@@ -274,7 +275,8 @@ pub(crate) fn write_change(out: &mut String, change: &str, options: &[String]) -
         change => writeln!(
             out,
             "\nbitcoind is built from source with this change (`tools/build-rival`), which ends the look-ups for \
-             BIP30 above the genesis block, as the main chain's parameters end them above block 227,931:\n\n\
+             BIP30 above the genesis block, as the main chain's parameters end them above block 227,931; `-test=bip34` is \
+             the same in godwit.\n\n\
              ```diff\n{change}```"
         ),
     }

@@ -91,6 +91,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         godwit: arguments.godwit.clone(),
         bitcoind: arguments.rival.clone(),
         bitcoind_options: arguments.bitcoind_options.clone(),
+        probes: false,
     };
     let mut report = Report {
         machine: Machine::here(),
@@ -271,6 +272,7 @@ mod tests {
             godwit: "g".into(),
             bitcoind: "b".into(),
             bitcoind_options: vec!["-a=b".into()],
+            probes: false,
         };
         let contest = Contest { rounds: 1, file, programs, chain: &results.chain, work: &work };
         assert_eq!(with(&contest, "-par=1").programs.bitcoind_options, ["-a=b", "-par=1"]);

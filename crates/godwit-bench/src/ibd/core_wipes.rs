@@ -20,6 +20,7 @@ pub fn run(count: &CoreWipes) -> Result<(), Failure> {
         godwit: count.programs.join(Subject::Plain.name()).join("godwit"),
         bitcoind: count.probe.clone(),
         bitcoind_options: Vec::new(),
+        probes: false,
     };
     let contest = Contest { rounds: 1, file, programs, chain: &chain, work: &work };
     let serve = || {

@@ -31,6 +31,7 @@ pub fn run(measure: &Measure) -> Result<(), Failure> {
         godwit: measure.programs.join(name).join("godwit"),
         bitcoind: measure.bitcoind.clone(),
         bitcoind_options: measure.bitcoind_options.clone(),
+        probes: false,
     };
     let plain = build(Subject::Plain.name());
     let versions = [plain.version(Node::Godwit)?, plain.version(Node::Bitcoind)?];

@@ -32,6 +32,7 @@ pub(super) struct Draft {
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,
     pub(super) bip94: bool,
+    pub(super) bip34: bool,
 }
 
 /// The part of the draft that concerns scripts.

@@ -213,6 +213,10 @@ fn params(network: Network, draft: &Draft) -> Params {
         params.set_activation_height(*deployment, *height);
     }
     params.enforce_bip94 |= draft.bip94;
+    if draft.bip34 {
+        // The block that every chain of regtest has stands in for main's 227,931.
+        (params.bip34_height, params.bip34_hash) = (0, Some(params.genesis_hash));
+    }
     if let Some(assume_valid) = draft.assume_valid {
         params.assume_valid = assume_valid.value();
     }

@@ -295,10 +295,16 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
         ..setting(
             "test",
             "NAME",
-            "bip94",
-            "bip94: enforce the rules of BIP94. Only on regtest.",
+            "bip94 or bip34",
+            "bip94: enforce the rules of BIP94. bip34: take it from block 1 on that BIP34 rules out outputs that \
+             exist already, as on main between 227,931 and 1,983,702, and look none up (BIP30); for comparing \
+             speeds. Only on regtest. May be given several times.",
             |draft, text| {
-                draft.bip94 = (text == "bip94").then_some(true)?;
+                match text.to_str()? {
+                    "bip94" => draft.bip94 = true,
+                    "bip34" => draft.bip34 = true,
+                    _ => return None,
+                }
                 Some(())
             },
         )

@@ -103,6 +103,18 @@ fn defaults() {
 }
 
 #[test]
+fn without_probes_on_regtest_genesis_stands_in_for_mains_block_of_bip34() {
+    let params = config(&["-regtest", "import", "a.dat", "-test=bip34", "-test=bip94"]).params;
+    let regtest = Params::new(Network::Regtest);
+    let (height, hash) = (0, Some(regtest.genesis_hash));
+    let bip34 = Params { bip34_height: height, bip34_hash: hash, ..regtest.clone() };
+    assert_eq!(params, Params { enforce_bip94: true, ..bip34 });
+    assert_eq!(config(&["-regtest", "import", "a.dat"]).params, regtest, "unless asked for");
+    let error = error(&["import", "a.dat", "-test=bip34"]);
+    assert!(error.contains("regtest"), "{error}");
+}
+
+#[test]
 fn every_option_of_import() {
     let config = config(&[
         "-chain=regtest",

@@ -95,7 +95,7 @@ fn values_out_of_range() {
         ("-datadir=", "expected the path of a directory"),
         ("-assumevalid=12", "expected the hash of a block in 64 hexadecimal digits, or 0"),
         ("-signetchallenge=5", "expected a script in hexadecimal"),
-        ("-test=bip95", "expected bip94"),
+        ("-test=bip95", "expected bip94 or bip34"),
     ] {
         assert_eq!(error(&["import", "a", option]), format!("{option}: {expected}"));
     }

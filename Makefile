@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak fuzz ifma interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc bench-verify bench-worst setup
+.PHONY: demo test soak fuzz ifma interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc bench-cold bench-verify bench-worst setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -68,6 +68,12 @@ bench-core: setup
 bench-sync: setup
 	cargo build --release --locked --workspace --bins
 	@tools/bench-sync $(CARGO_TARGET_DIR)/release $(OPTIONS)
+
+# Blocks whose coins are not in memory, against a bitcoind on the same coins; likewise, as root, for an hour
+# behind the making of 60 million coins. Options of cold-vs-core go in OPTIONS.
+bench-cold: setup
+	cargo build --release --locked --workspace --bins
+	@tools/bench-cold $(CARGO_TARGET_DIR)/release $(OPTIONS)
 
 # What clients of the RPC cost a sync with every script, and how long they wait; likewise, for twenty minutes. Options of
 # rpc-load go in OPTIONS.

@@ -16,6 +16,7 @@ pub mod arguments;
 pub mod bench;
 pub mod case;
 pub mod chain_summary;
+pub mod cold;
 pub mod command;
 pub mod contenders;
 pub mod contest;

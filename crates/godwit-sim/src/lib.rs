@@ -4,6 +4,7 @@
 //! - [`miner`]: block assembly in separate steps, proof of work at regtest's difficulty.
 //! - [`chain`]: whole chains with real signatures, deterministic from a seed ([`plan`] has their
 //!   shapes), written in Bitcoin Core's block file framing.
+//! - [`cold`]: more coins than there is memory for.
 //! - [`mod@restamp`]: the same chains at another time.
 //! - [`hostile`]: blocks on both sides of every rule.
 //! - [`mod@reference`]: a naive UTXO set to compare with.
@@ -11,6 +12,7 @@
 //! - [`programs`]: whole programs as a user runs them.
 
 pub mod chain;
+pub mod cold;
 pub mod empty;
 pub mod hostile;
 pub mod keys;

@@ -1,0 +1,7 @@
+//! `cold-vs-core`: blocks whose coins are not in memory, on the same set of coins with the same limit of memory.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    godwit_bench::cold::main()
+}

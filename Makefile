@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak fuzz ifma interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc bench-cold bench-verify bench-worst setup
+.PHONY: demo test soak fuzz ifma interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc bench-cold bench-writing bench-verify bench-worst setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -80,6 +80,12 @@ bench-cold: setup
 bench-rpc: setup
 	cargo build --release --locked --workspace --bins
 	@tools/bench-rpc $(CARGO_TARGET_DIR)/release $(OPTIONS)
+
+# What writing coins early costs an import (-flushinterval), with every script and without; wants a quiet machine for twenty
+# minutes. Options of early-writing go in OPTIONS.
+bench-writing: setup
+	cargo build --release --locked --workspace --bins
+	@tools/bench-writing $(CARGO_TARGET_DIR)/release $(OPTIONS)
 
 # What wiping freed memory costs over a whole sync, with a bitcoind for comparison; wants a quiet
 # machine for an hour. Options of ibd-policies go in OPTIONS.

@@ -232,7 +232,7 @@ impl Contest<'_> {
     }
 
     /// Measures a command that has to succeed.
-    fn finish(
+    pub(crate) fn finish(
         &self,
         node: Node,
         datadir: &Path,

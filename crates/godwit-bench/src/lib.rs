@@ -24,6 +24,7 @@ pub mod core_policies;
 mod daemon;
 pub mod datadir;
 mod duration;
+pub mod early_writing;
 pub mod failure;
 pub mod harness;
 pub mod ibd;

@@ -206,8 +206,15 @@ impl UtxoStore {
 
     /// Starts the merge that is due, if none is running, its memory fits, and the disk has room for it.
     fn start_merge(&mut self) -> Result<(), StoreError> {
-        if self.merging.running().is_some() {
-            return Ok(());
+        // Where there are too many segments, it is now or never.
+        let deepest = self.segments.partitions().iter().map(Vec::len).max();
+        let is_last_chance = deepest >= Some(STALL_SEGMENTS);
+        match self.merging {
+            Merging::Running(_) => return Ok(()),
+            Merging::PutOff { until } if !is_last_chance && self.context.executor.now() < until => {
+                return Ok(());
+            }
+            Merging::PutOff { .. } | Merging::Idle => {}
         }
         let due = |max_bytes| self.segments.next_merge(self.commits.seal(), max_bytes);
         let Some((mut seals, mut parts)) = due(self.budget.shared_merge_limit()) else {
@@ -218,9 +225,6 @@ impl UtxoStore {
         if self.memory_used().needed() + memory > self.budget.bytes() {
             return Ok(());
         }
-        // Where there are too many segments, it is now or never.
-        let deepest = self.segments.partitions().iter().map(Vec::len).max();
-        let is_last_chance = deepest >= Some(STALL_SEGMENTS);
         let left = if is_last_chance { 0 } else { room::LEFT_FREE };
         let require = |parts: &[MergePart]| {
             room::require(&self.context, parts.iter().map(MergePart::bytes).sum(), left)
@@ -236,7 +240,7 @@ impl UtxoStore {
                 self.failed = Some(lacking.clone());
                 return Err(lacking);
             }
-            self.merging.put_off(&lacking);
+            self.merging.put_off(&lacking, self.context.executor.now());
             return Ok(());
         }
         let run = self.take_run_id();

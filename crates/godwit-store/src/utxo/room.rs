@@ -5,6 +5,8 @@
 //! start would do the same again. So a merge that has no room is put off, as long as the segments are not
 //! too many to be read; a repair is not begun.
 
+use std::time::Duration;
+
 use super::layers::UtxoContext;
 use super::lost_coins::LostCoins;
 use super::manifest::{Manifest, ManifestRun};
@@ -14,6 +16,10 @@ use crate::error::StoreError;
 /// Bytes that a merge leaves to all else that is written meanwhile, as long as it can be put off: blocks,
 /// undo records, flushes, the database.
 pub(super) const LEFT_FREE: u64 = 128 << 20;
+
+/// How long the answer that a merge has no room is kept: the connector's thread would ask the system for
+/// each block otherwise.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a run takes beside its entries, whatever their number is.
 const BESIDE: u64 = 1 << 20;

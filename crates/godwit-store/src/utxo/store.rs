@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock, Weak};
+use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 use godwit_primitives::Coin;
@@ -18,6 +19,7 @@ use super::key::{HashedOutPoint, UtxoHasher};
 use super::layers::{EpochPin, Layers, LayersReader, UtxoContext};
 use super::manifest::{Manifest, ManifestRun};
 use super::memtable::{KnownCoin, Memtable, Probe, Taken};
+use super::room;
 use super::run::file::RunFile;
 use super::run::format::{RunId, SegmentMeta};
 use super::sealed::Sealed;
@@ -53,8 +55,10 @@ pub struct Counters {
 pub(super) enum Merging {
     /// It was made, or its memory does not fit.
     Idle,
-    /// It has no room on the disk.
-    PutOff,
+    /// It has no room on the disk, which is asked again at this time of the executor's.
+    PutOff {
+        until: Duration,
+    },
     Running(RunningMerge),
 }
 
@@ -62,16 +66,16 @@ impl Merging {
     pub(super) fn running(&self) -> Option<&RunningMerge> {
         match self {
             Self::Running(merge) => Some(merge),
-            Self::Idle | Self::PutOff => None,
+            Self::Idle | Self::PutOff { .. } => None,
         }
     }
 
     /// The disk has no room for the merge that is due. Coins are looked up in more segments meanwhile.
-    pub(super) fn put_off(&mut self, lacking: &StoreError) {
-        if !matches!(self, Self::PutOff) {
+    pub(super) fn put_off(&mut self, lacking: &StoreError, now: Duration) {
+        if !matches!(self, Self::PutOff { .. }) {
             log::warn!("{lacking}. This is put off until they are.");
-            *self = Self::PutOff;
         }
+        *self = Self::PutOff { until: now + room::LOOK_AGAIN };
     }
 }
 

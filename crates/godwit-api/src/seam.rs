@@ -255,9 +255,7 @@ impl Publisher {
         *self.0.lock() = Arc::new(snapshot);
         self.0.changed.notify_all();
     }
-}
 
-impl Publisher {
     /// Methods that wait are told that the node starts again.
     pub fn pause(self) {
         self.0.pausing.store(true, Ordering::SeqCst);

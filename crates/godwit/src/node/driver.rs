@@ -39,7 +39,7 @@ use super::setup::{
     user_agent,
 };
 use super::sockets::{BindError, Inbox, Sockets, SocketsConfig};
-use super::tor::{TorNews, TorThread};
+use super::tor::{TorNews, TorStartError, TorThread};
 use crate::chain_log::cost_lines;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
@@ -246,7 +246,7 @@ fn start_tor(
     config: &Config,
     options: &NodeOptions,
     may_have_keys: bool,
-) -> Result<Option<TorThread>, ChainError> {
+) -> Result<Option<TorThread>, TorStartError> {
     let wanted = options.tor.as_ref().filter(|_| may_have_keys && options.network_active);
     if let Some(tor) = wanted.filter(|_| options.listening.onion.len() > 1) {
         log::warn!(
@@ -256,7 +256,7 @@ fn start_tor(
     }
     let port = config.params.default_port;
     let start = |tor| TorThread::start(tor, port, &config.network_dir());
-    wanted.map(start).transpose().map_err(ChainError::Spawn)
+    wanted.map(start).transpose()
 }
 
 /// Bans whom the operator had banned before the start.

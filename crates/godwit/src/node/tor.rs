@@ -21,11 +21,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, never};
+use godwit_chain::ChainError;
 use godwit_p2p::{
     NetAddress, OnionRequest, TOR_COOKIE_SIZE, TorAction, TorBackoff, TorError, TorSession,
 };
 use godwit_secret::{LockError, ReadError, SecretBytes, SecretString};
 
+use crate::exit::Exit;
+use crate::failure::Fatal;
 use crate::options::TorOptions;
 use crate::process::{EntropyError, open_file, random_bytes};
 use key_file::{KeyFile, KeyFileError};
@@ -66,7 +69,11 @@ impl TorThread {
     /// # Errors
     ///
     /// The system gives no thread, or no locked memory for the password.
-    pub(super) fn start(options: &TorOptions, port: u16, dir: &Path) -> io::Result<Self> {
+    pub(super) fn start(
+        options: &TorOptions,
+        port: u16,
+        dir: &Path,
+    ) -> Result<Self, TorStartError> {
         let (sender, news) = bounded(MAX_NEWS);
         let line = Arc::new(Line::default());
         let password = options.password.as_ref().map(|password| {
@@ -78,7 +85,7 @@ impl TorThread {
             request: OnionRequest {
                 target: options.target,
                 port,
-                password: password.transpose().map_err(io::Error::other)?,
+                password: password.transpose().map_err(TorStartError::Memory)?,
                 asks_for_proxy: options.asks_for_proxy,
             },
             key_file: KeyFile::new(dir),
@@ -86,7 +93,8 @@ impl TorThread {
             line: Arc::clone(&line),
         };
         let run = move || service.run();
-        let thread = std::thread::Builder::new().name("godwit-tor".into()).spawn(run)?;
+        let thread = std::thread::Builder::new().name("godwit-tor".into()).spawn(run);
+        let thread = thread.map_err(ChainError::Spawn).map_err(TorStartError::Thread)?;
         Ok(Self { news, line, thread: Some(thread) })
     }
 
@@ -106,6 +114,30 @@ impl Drop for TorThread {
         {
             log::error!("the thread that talks to Tor panicked");
         }
+    }
+}
+
+/// Why the thread does not run.
+#[derive(Debug)]
+pub(super) enum TorStartError {
+    /// No locked memory for the password.
+    Memory(LockError),
+    /// [`ChainError::Spawn`].
+    Thread(ChainError),
+}
+
+impl fmt::Display for TorStartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(error) => error.fmt(f),
+            Self::Thread(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Fatal for TorStartError {
+    fn exit(&self) -> Exit {
+        Exit::Failure
     }
 }
 

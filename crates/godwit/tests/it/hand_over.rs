@@ -13,7 +13,7 @@ use crate::blocks::{small_chain, write_dat};
 use crate::damaged_index::copy;
 use crate::kill;
 use crate::node::{Ended, Node};
-use crate::running::Running;
+use crate::running::{Moment, Running};
 use crate::snapshot::{load, node_with_headers, small_snapshot};
 
 /// A node that has the small chain.
@@ -168,8 +168,7 @@ fn a_hand_over_that_is_killed_is_made_by_the_same_command() {
     for (step, delay) in STEPS.iter().flat_map(|step| DELAYS.map(|delay| (step, delay))) {
         let is_killed = (0..TRIES).any(|_| {
             let mut running = Running::start(&node, &[&"hand-over", &option]);
-            let line = format!("Hand-over: {step}.");
-            while !running.log().0.contains(&line) && running.is_alive() {}
+            running.wait_for(Moment::HandOver(step));
             std::thread::sleep(delay);
             let is_killed = running.kill();
             // Core finds nothing, the blocks alone, or all of it.
@@ -202,7 +201,7 @@ fn a_signal_ends_a_hand_over_and_leaves_the_source_as_it_was() {
         let to = node.beside(&format!("stopped{n}"));
         let option = format!("-to={}", to.display());
         let mut running = Running::start(node, &[&"hand-over", &option]);
-        while !running.log().0.contains("Hand-over: writing coins.") && running.is_alive() {}
+        running.wait_for(Moment::HandOver("writing coins"));
         let (_, status) = running.terminate();
         if status.code() == Some(Exit::Interrupted.code().into()) {
             assert_eq!(names(&to.join("regtest")), ["hand-over.unfinished"]);

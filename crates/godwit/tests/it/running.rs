@@ -44,18 +44,22 @@ impl<'a> Running<'a> {
         Self { node, child, log: None, log_start, written: Vec::new(), undo_growing: None }
     }
 
-    /// Reads what was added to the log.
+    /// The log with what was added to it.
     pub(crate) fn log(&mut self) -> RunLog<'_> {
+        self.read_log();
+        RunLog(std::str::from_utf8(&self.written).expect("the log is text"))
+    }
+
+    /// Whether anything was added to the log.
+    fn read_log(&mut self) -> bool {
         if self.log.is_none() {
             self.log = File::open(self.node.network_dir().join(LOG_FILE)).ok();
             if let Some(log) = &mut self.log {
                 log.seek(SeekFrom::Start(self.log_start)).expect("the log is a file");
             }
         }
-        if let Some(log) = &mut self.log {
-            log.read_to_end(&mut self.written).expect("the log is readable");
-        }
-        RunLog(std::str::from_utf8(&self.written).expect("the log is text"))
+        let Some(log) = &mut self.log else { return false };
+        log.read_to_end(&mut self.written).expect("the log is readable") > 0
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -69,16 +73,23 @@ impl<'a> Running<'a> {
     /// Waits for a moment; `false` when the command ended before.
     pub(crate) fn wait_for(&mut self, moment: Moment) -> bool {
         let started = Instant::now();
+        // Of what was read before, too.
+        let mut is_news = true;
         while self.is_alive() {
+            is_news |= !matches!(moment, Moment::After(_)) && self.read_log();
             let is_now = match moment {
                 Moment::After(delay) => started.elapsed() >= delay,
+                // The whole log is looked through.
+                _ if !is_news => false,
                 Moment::Start(phase, nth) => self.log().starts(phase) >= nth,
+                Moment::HandOver(step) => self.log().0.contains(&format!("Hand-over: {step}.")),
                 Moment::UndoWrite { blocks } if self.log().connected() < blocks => false,
                 Moment::UndoWrite { .. } => return self.wait_for_undo_write(),
             };
             if is_now {
                 return true;
             }
+            is_news = false;
             thread::sleep(POLL);
         }
         false
@@ -143,6 +154,8 @@ pub(crate) enum Moment {
     After(Duration),
     /// As soon as the log says that a phase has started for the n-th time.
     Start(Phase, usize),
+    /// As soon as the log says that a hand-over has come to this step.
+    HandOver(&'static str),
     /// As soon as an undo file grows, after so many blocks.
     UndoWrite {
         blocks: usize,

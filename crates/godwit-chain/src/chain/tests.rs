@@ -10,7 +10,7 @@ mod rewritten;
 mod sealed_windows;
 mod second_look;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crossbeam_channel::{TrySendError, bounded};
@@ -90,8 +90,10 @@ fn open(disk: &FaultDisk, options: ChainOptions) -> Chain {
     Chain::open(disk, "/node".into(), options, [7; 16], NOW).expect("a datadir")
 }
 
+/// Of the small plan. Made once: most of that is signing.
 pub(crate) fn blocks() -> Vec<Vec<u8>> {
-    blocks_of(&ChainPlan::small(1))
+    static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| blocks_of(&ChainPlan::small(1)));
+    BLOCKS.clone()
 }
 
 fn blocks_of(plan: &ChainPlan) -> Vec<Vec<u8>> {

@@ -98,12 +98,11 @@ impl NearBlocks {
 #[cfg(test)]
 mod tests {
     use godwit_primitives::{Network, Params};
-    use godwit_sim::chain::generate;
-    use godwit_sim::plan::ChainPlan;
     use godwit_store::utxo::UtxoHasher;
     use godwit_stream::DataStream;
 
     use super::*;
+    use crate::chain::tests::blocks as chain_of_tests;
     use crate::permits::Permits;
     use crate::structure::{Received, structure};
     use crate::tree::HeaderTree;
@@ -111,20 +110,15 @@ mod tests {
     /// The first blocks of a chain, all of one size.
     fn blocks(permits: Option<&Permits>) -> Vec<Arc<Structured>> {
         let (params, hasher) = (Params::new(Network::Regtest), UtxoHasher::new([1; 16]));
-        let mut blocks = Vec::new();
-        generate(&ChainPlan::small(1), |block| {
-            if blocks.len() < 8 {
-                let permit = permits.map(|permits| permits.acquire(1).expect("open"));
-                let bytes = DataStream::from(block.bytes);
-                let Received::Structured(block) = structure(bytes, &params, &hasher, permit) else {
-                    panic!("the generator's blocks are sound");
-                };
-                blocks.push(block);
+        let structured = |block: &Vec<u8>| {
+            let permit = permits.map(|permits| permits.acquire(1).expect("open"));
+            let bytes = DataStream::from(block.as_slice());
+            match structure(bytes, &params, &hasher, permit) {
+                Received::Structured(block) => block,
+                _ => panic!("the generator's blocks are sound"),
             }
-            Ok(())
-        })
-        .expect("the plan is sound");
-        blocks
+        };
+        chain_of_tests().iter().take(8).map(structured).collect()
     }
 
     fn any_id() -> NodeId {

@@ -1,8 +1,8 @@
 //! A chain in a temporary datadir.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use godwit_chain::{
@@ -51,9 +51,10 @@ pub(crate) fn open(dir: &Path, network: Network) -> Chain {
     open_with(dir, options(Params::new(network)))
 }
 
-/// The blocks of the small plan, without genesis.
+/// The blocks of the small plan, without genesis. Made once: most of that is signing.
 pub(crate) fn small_chain() -> Vec<Vec<u8>> {
-    generated(&ChainPlan::small(1))
+    static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| generated(&ChainPlan::small(1)));
+    BLOCKS.clone()
 }
 
 /// The blocks of a plan, without genesis.

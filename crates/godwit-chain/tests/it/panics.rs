@@ -7,22 +7,19 @@ use std::sync::atomic::AtomicBool;
 use godwit_chain::{Chain, ChainError, ChainOptions, CoinsMemory, Event, import, plan};
 use godwit_fault_disk::PanickingDisk;
 use godwit_primitives::network::{Network, Params};
-use godwit_sim::chain::generate;
-use godwit_sim::plan::ChainPlan;
 use godwit_store::StoreError;
 use godwit_store::disk::RealDisk;
 use godwit_store::scan::BlockFileScanner;
 
-use crate::datadir::{Watch, clock, options};
+use crate::datadir::{Watch, clock, options, small_chain};
 
 /// A file of the small chain.
 fn chain_file(dir: &Path) -> std::path::PathBuf {
     let path = dir.join("chain.dat");
     let mut records = Vec::new();
-    generate(&ChainPlan::small(1), |block| {
-        godwit_sim::miner::write_record(&mut records, block.bytes)
-    })
-    .expect("the plan is sound");
+    for block in small_chain() {
+        godwit_sim::miner::write_record(&mut records, &block).expect("memory takes it");
+    }
     std::fs::write(&path, records).expect("a temporary file");
     path
 }

@@ -12,6 +12,8 @@
 #![warn(missing_docs)]
 
 mod blanked;
+#[cfg(target_os = "linux")]
+mod clock;
 mod error;
 mod policy;
 mod prepared;

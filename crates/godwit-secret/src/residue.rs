@@ -167,6 +167,20 @@ fn proof() -> Result<&'static Needle, NeedleError> {
 
 /// Searches the memory of this process.
 pub fn scan(needles: &[Needle]) -> Result<Report, ScanError> {
+    scan_those(needles, |_| true)
+}
+
+/// Searches the memory of this process but for the pages that are still those of a file: the program's and
+/// its libraries', half of what there is. They hold the same at every search, so that one [`scan`] behind
+/// many of these sees what is in them.
+pub fn scan_written(needles: &[Needle]) -> Result<Report, ScanError> {
+    scan_those(needles, |mapping| mapping.written)
+}
+
+fn scan_those(
+    needles: &[Needle],
+    is_wanted: fn(&Mapping<'_>) -> bool,
+) -> Result<Report, ScanError> {
     let proof = proof()?;
     let mut planted = Scratch::with_capacity(PROOF_BYTES)?;
     for at in 0..PROOF_BYTES {
@@ -176,7 +190,8 @@ pub fn scan(needles: &[Needle]) -> Result<Report, ScanError> {
     let smaps = memory::smaps("/proc/self/smaps")?;
     let mappings = memory::parse(&smaps)?;
     let proof = Proof { form: patterns.len() - 1, address: planted.as_ptr().addr() as u64 };
-    match Search::run(&Source::Own, &mappings, &patterns, Some(proof))? {
+    let mappings = mappings.iter().filter(|mapping| is_wanted(mapping));
+    match Search::run(&Source::Own, mappings, &patterns, Some(proof))? {
         (report, true) => Ok(report),
         (_, false) => Err(ScanError::Blind),
     }
@@ -189,7 +204,7 @@ pub fn scan_other(pid: u32, needles: &[Needle]) -> Result<Report, ScanError> {
     let source = Source::File(File::open(format!("/proc/{pid}/mem"))?);
     let smaps = memory::smaps(&format!("/proc/{pid}/smaps"))?;
     let mappings = memory::parse(&smaps)?;
-    Ok(Search::run(&source, &mappings, &patterns, None)?.0)
+    Ok(Search::run(&source, mappings.iter(), &patterns, None)?.0)
 }
 
 /// Searches a file: a core dump, a log.
@@ -198,8 +213,9 @@ pub fn scan_file(path: &Path, needles: &[Needle]) -> Result<Report, ScanError> {
     let file = File::open(path)?;
     let end = file.metadata()?.len();
     let name = path.display().to_string();
-    let whole = Mapping { start: 0, end, name: &name, protected: false, locked: false, file: None };
-    Ok(Search::run(&Source::File(file), &[whole], &patterns, None)?.0)
+    let (protected, locked, written) = (false, false, true);
+    let whole = Mapping { start: 0, end, name: &name, protected, locked, file: None, written };
+    Ok(Search::run(&Source::File(file), [&whole], &patterns, None)?.0)
 }
 
 /// What a search has to find, and is no finding.
@@ -243,9 +259,9 @@ fn told_once(mut findings: Vec<(usize, Finding)>) -> Vec<Finding> {
 }
 
 impl<'a> Search<'a> {
-    fn run(
+    fn run<'m>(
         source: &Source,
-        mappings: &[Mapping<'_>],
+        mappings: impl IntoIterator<Item = &'m Mapping<'m>>,
         patterns: &'a Patterns<'a>,
         proof: Option<Proof>,
     ) -> Result<(Report, bool), ScanError> {

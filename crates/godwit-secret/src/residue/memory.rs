@@ -39,6 +39,8 @@ pub(super) struct Mapping<'a> {
     pub(super) locked: bool,
     /// Where it begins in the file of its name, if it is of one and cannot be written to.
     pub(super) file: Option<u64>,
+    /// Some of its pages may be others than the file's.
+    pub(super) written: bool,
 }
 
 impl Source {
@@ -139,6 +141,10 @@ pub(super) fn parse(smaps: &[u8]) -> io::Result<Scratch<Mapping<'_>>> {
             if readable {
                 mappings.extend(&[mapping])?;
             }
+        } else if let Some(size) = line.strip_prefix("Anonymous:")
+            && let Some(mapping) = mappings.last_mut().filter(|_| readable)
+        {
+            mapping.written = mapping.file.is_none() || size.trim() != "0 kB";
         } else if let Some(flags) = line.strip_prefix("VmFlags:")
             && let Some(mapping) = mappings.last_mut().filter(|_| readable)
         {
@@ -163,18 +169,23 @@ fn parse_head(line: &str) -> Option<(Mapping<'_>, &str)> {
     let is_file = name.starts_with('/') && access.get(1..2) == Some("-");
     let file = is_file.then(|| u64::from_str_radix(offset, 16).ok()).flatten();
     let name = if name.is_empty() { "anonymous" } else { name };
-    Some((Mapping { start, end, name, protected: false, locked: false, file }, access))
+    let (protected, locked, written) = (false, false, true);
+    Some((Mapping { start, end, name, protected, locked, file, written }, access))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::*;
+    use crate::residue::{scan, scan_written};
 
     #[test]
     fn mappings_are_read_with_name_and_flags() {
         let text = "\
             55d0-55e0 r--p 00002000 fe:01 1234    /a path/with spaces\n\
             Size:   4 kB\n\
+            Anonymous:         4 kB\n\
             VmFlags: rd mr mw me sd\n\
             55e0-55e8 rw-p 00000000 00:00 0 \n\
             Size:   4 kB\n\
@@ -193,6 +204,7 @@ mod tests {
             protected,
             locked,
             file,
+            written: true,
         };
         let expected = [
             mapping(0x55d0, 0x55e0, "/a path/with spaces", false, false, Some(0x2000)),
@@ -201,6 +213,59 @@ mod tests {
             mapping(0x5600, 0x5610, "/writable", false, false, None),
         ];
         assert_eq!(*parse(text.as_bytes()).expect("memory"), expected);
+    }
+
+    #[test]
+    fn only_what_is_of_a_file_alone_is_not_written() {
+        let text = "\
+            1000-2000 r-xp 00000000 fe:01 1    /untouched\n\
+            Anonymous:             0 kB\n\
+            2000-3000 r--p 00001000 fe:01 1    /relocated\n\
+            Anonymous:            40 kB\n\
+            3000-4000 rw-p 00002000 fe:01 1    /writable\n\
+            Anonymous:             0 kB\n\
+            4000-5000 r--p 00000000 00:00 0 \n\
+            Anonymous:             0 kB\n\
+            5000-6000 r--p 00000000 fe:01 1    /not told\n\
+            VmFlags: rd\n";
+        let seen = parse(text.as_bytes()).expect("memory");
+        let seen: Vec<_> = seen.iter().map(|one| one.written).collect();
+        assert_eq!(seen, [false, true, true, true, true]);
+    }
+
+    /// What the loader does to some pages: written, then no longer writable.
+    #[test]
+    fn a_secret_in_a_page_of_a_file_that_was_written_to_is_found() {
+        let secret = crate::SecretArray::<32>::random().expect("memory");
+        let needle = [Needle::new("page", &secret).expect("memory")];
+        let program = std::env::current_exe().and_then(File::open).expect("a program has a file");
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+        // SAFETY: a new private mapping of a page that the file has, at an address of the kernel's choice.
+        let page =
+            unsafe { libc::mmap(ptr::null_mut(), 4096, access, flags, program.as_raw_fd(), 0) };
+        assert_ne!(page, libc::MAP_FAILED);
+        secret.expose_secret(|bytes| {
+            // SAFETY: the page is larger, and writable; nothing else points into it.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), page.cast::<u8>().add(100), 32) };
+        });
+        // SAFETY: the page from above, which is not written to any more.
+        assert_eq!(unsafe { libc::mprotect(page, 4096, libc::PROT_READ) }, 0);
+        drop(secret);
+        let (whole, written) = (scan(&needle), scan_written(&needle));
+        // SAFETY: the page from above, which nobody uses any more.
+        unsafe { libc::munmap(page, 4096) };
+        let (whole, written) = (whole.expect("a scan"), written.expect("a scan"));
+        let found: Vec<_> =
+            written.findings.iter().map(|found| (&found.form, found.address)).collect();
+        assert_eq!(found, [(&"raw".to_owned(), page.addr() as u64 + 100)]);
+        assert_eq!(whole.findings, written.findings);
+        // This program and its libraries are passed over.
+        assert!(
+            written.searched + (1 << 20) < whole.searched,
+            "{} {}",
+            written.searched,
+            whole.searched
+        );
     }
 
     #[test]
@@ -223,7 +288,15 @@ mod tests {
     #[test]
     fn a_hole_divides_a_mapping() {
         let (start, end, name) = (10, 20, "");
-        let mapping = Mapping { start, end, name, protected: false, locked: false, file: None };
+        let mapping = Mapping {
+            start,
+            end,
+            name,
+            protected: false,
+            locked: false,
+            file: None,
+            written: true,
+        };
         let parts = |start, end| {
             let hole = start..end;
             mapping.without(&hole).map(|part| (part.start, part.end)).collect::<Vec<_>>()
@@ -242,8 +315,15 @@ mod tests {
         // This program's own: every one begins with these bytes.
         let path = std::env::current_exe().expect("a path");
         let name = path.to_str().expect("text");
-        let of =
-            |file| Mapping { start: 100, end: 110, name, protected: false, locked: false, file };
+        let of = |file| Mapping {
+            start: 100,
+            end: 110,
+            name,
+            protected: false,
+            locked: false,
+            file,
+            written: true,
+        };
         assert!(of(Some(0)).is_in_file(100, b"\x7fELF"));
         assert!(of(Some(0)).is_in_file(101, b"ELF"));
         assert!(of(Some(1)).is_in_file(101, b"LF"));

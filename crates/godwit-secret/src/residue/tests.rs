@@ -133,6 +133,7 @@ fn neighbouring_mappings_are_one() {
         protected: false,
         locked: false,
         file: None,
+        written: true,
     };
     let found = |mappings: &[Mapping<'_>]| {
         let search = Search::run(&Source::Own, mappings, &patterns, None);

@@ -68,7 +68,8 @@ impl Inside {
         }
         seen.needles = needles.len();
         self.searches += 1;
-        match residue::scan(needles) {
+        // The pages of files are searched when the use has ended.
+        match residue::scan_written(needles) {
             Ok(report) => {
                 self.findings.extend(report.findings.into_iter().filter(|found| !found.protected));
             }

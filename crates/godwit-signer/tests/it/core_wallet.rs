@@ -9,7 +9,7 @@ use godwit_sim::programs::Datadir;
 use godwit_testdata::shared_data;
 use serde_json::Value;
 
-use crate::signer;
+use crate::{signer, signer_with_cheap_file};
 
 /// Of BIP32's first vector.
 const XPRV: &str = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5k\
@@ -89,7 +89,7 @@ fn wallets_of_core_become_entries() {
 #[test]
 fn what_a_wallet_has_given_out_goes_back_to_core() {
     let Some((folder, wallets)) = wallets() else { return };
-    let place = signer("regtest");
+    let place = signer_with_cheap_file("regtest", "of the file");
     for (name, expected) in [("plain", 8), ("blank-imported", 4)] {
         let path = folder.join(format!("{name}.wallet.dat"));
         import_wallet(&place, &path, "", Exit::Success);
@@ -148,14 +148,14 @@ fn sign_as_core(place: &Datadir, psbts: &[Value]) {
 fn wallets_of_core_sign_in_each_form_that_it_writes() {
     let Some((folder, wallets)) = wallets() else { return };
     for (name, wallet) in wallets.as_object().expect("wallets") {
-        let place = signer("regtest");
+        let place = signer_with_cheap_file("regtest", "of the file");
         let path = folder.join(format!("{name}.wallet.dat"));
         let passphrase = wallet["passphrase"].as_str().unwrap_or_default();
         import_wallet(&place, &path, passphrase, Exit::Success);
         sign_as_core(&place, wallet["psbts"].as_array().expect("a list"));
     }
     for name in ["plain", "blank-imported"] {
-        let (place, wallet) = (signer("regtest"), &wallets[name]);
+        let (place, wallet) = (signer_with_cheap_file("regtest", "of the file"), &wallets[name]);
         for descriptor in wallet["descriptors_private"].as_array().expect("a list") {
             let lines = format!("of the file\n{}\n", descriptor.as_str().expect("text"));
             keys(&place, &[&"import", &"-secret-fd=0"], &lines, Exit::Success);
@@ -168,7 +168,7 @@ fn wallets_of_core_sign_in_each_form_that_it_writes() {
 #[test]
 fn public_descriptors_of_core_are_watched_as_they_are() {
     let Some((_, wallets)) = wallets() else { return };
-    let place = signer("regtest");
+    let place = signer_with_cheap_file("regtest", "of the file");
     for (name, wallet) in wallets.as_object().expect("wallets") {
         let public: Vec<&str> = wallet["descriptors_public"]
             .as_array()

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::process::Core;
 use super::{THEIRS, file, finished, fund, inspected, list, mined, signed, text};
 use crate::multisig::{THIRD, WORDS, keys, watched, with_words};
-use crate::signer;
+use crate::{signer, signer_with_cheap_file};
 
 /// As Core calls the kinds of address, each with the beginning of its descriptors.
 const KINDS: [(&str, &str); 4] =
@@ -101,7 +101,7 @@ fn a_wallet_of_core_watches_and_spends_what_the_key_file_describes() {
 
 /// Imports a wallet's file.
 fn from_file(wallet: &Path) -> Datadir {
-    let place = signer("regtest");
+    let place = signer_with_cheap_file("regtest", "pass");
     let wallet = wallet.to_str().expect("a path");
     keys(&place, &["import-core-wallet", wallet], &["pass"]).expect(Exit::Success);
     place
@@ -109,7 +109,7 @@ fn from_file(wallet: &Path) -> Datadir {
 
 /// Imports descriptors with private keys, each by itself.
 fn from_descriptors(descriptors: &Value) -> Datadir {
-    let place = signer("regtest");
+    let place = signer_with_cheap_file("regtest", "pass");
     for one in list(descriptors) {
         let imported = keys(&place, &["import", "-secret-fd=0"], &["pass", text(&one["desc"])]);
         imported.expect(Exit::Success);

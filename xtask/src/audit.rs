@@ -6,11 +6,14 @@
 //! Streams are counted by file: what a file serialises is of one kind. Calls that reveal are counted by
 //! function, because each needs its own argument, and each row has a hash of the function's tokens, so that
 //! another body asks for another look; so has the row of a type that is `Releasable`, of its definition.
+//! Types see to what a closure returns, captures and is given to write into. They do not see a lock, an
+//! atomic or a static: a function that reveals and names one has a row for that (`shared`).
 //! Which functions reveal follows from what they take and return (`revealing`), whatever they are called
 //! and wherever they are. Tests among the sources are left out, and files of tests and tools have one row
 //! each: their secrets are invented.
 
 mod revealing;
+mod shared;
 mod source;
 mod table;
 
@@ -34,13 +37,24 @@ pub(crate) enum Kind {
     Reveal,
     /// A value that was made of a secret and is said to be none.
     Declassified,
-    /// A type that a closure may return that was shown a secret.
+    /// Memory outside of the arena that a closure is given to write into.
+    Unprotected,
+    /// A function that reveals and names what is shared between threads.
+    Shared,
+    /// A type that a closure may return, or write into, that was shown a secret.
     Releasable,
 }
 
 impl Kind {
-    const ALL: [Self; 5] =
-        [Self::DataStream, Self::SecretStream, Self::Reveal, Self::Declassified, Self::Releasable];
+    const ALL: [Self; 7] = [
+        Self::DataStream,
+        Self::SecretStream,
+        Self::Reveal,
+        Self::Declassified,
+        Self::Unprotected,
+        Self::Shared,
+        Self::Releasable,
+    ];
 
     /// As the table calls it.
     fn name(self) -> &'static str {
@@ -49,6 +63,8 @@ impl Kind {
             Self::SecretStream => "SecretStream",
             Self::Reveal => "reveals",
             Self::Declassified => "Declassified",
+            Self::Unprotected => "Unprotected",
+            Self::Shared => "shared",
             Self::Releasable => "Releasable",
         }
     }
@@ -60,6 +76,7 @@ impl Kind {
             "DataStream" => Some(Self::DataStream),
             "SecretStream" => Some(Self::SecretStream),
             "Declassified" => Some(Self::Declassified),
+            "Unprotected" => Some(Self::Unprotected),
             name => revealing.contains(name).then_some(Self::Reveal),
         }
     }
@@ -211,6 +228,60 @@ mod tests {
             "use godwit_secret::{Declassified as D, Releasable as R}; type E<T> = Declassified<T>;";
         let expected = [row("-", Kind::Declassified, 2), row("-", Kind::Releasable, 1)];
         assert_eq!(times(&uses("a.rs", text)), expected);
+    }
+
+    #[test]
+    fn what_is_given_to_write_into_is_found() {
+        let text = "
+            use godwit_secret::Unprotected;
+            fn f(key: &Key, out: &mut Vec<u8>) {
+                key.expose_secret_into(Unprotected(out), |k, out| out.0.extend(k));
+            }
+        ";
+        let row = |kind| ("f".to_owned(), kind, 1);
+        assert_eq!(times(&uses("a.rs", text)), [row(Kind::Reveal), row(Kind::Unprotected)]);
+        // Under another name.
+        let found = times(&uses("a.rs", "use godwit_secret::Unprotected as U;"));
+        assert_eq!(found, [("-".to_owned(), Kind::Unprotected, 1)]);
+    }
+
+    #[test]
+    fn what_is_shared_between_threads_is_found_where_a_function_reveals() {
+        let statics = "
+            static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+            static mut LAST: u8 = 0;
+            static SEEN: UnsafeCell<u8> = UnsafeCell::new(0);
+            static TABLE: [u8; 3] = [1, 2, 3];
+            thread_local! { static HERE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) }; }
+        ";
+        let shared = |body: &str| {
+            let other = format!("fn f(key: &Key, log: &T, send: u8) {{ {body} }}");
+            let uses = uses_of(&[("a.rs", statics), ("b.rs", &other)]);
+            let shared = uses.into_iter().filter(|(place, _)| place.kind == Kind::Shared);
+            shared.map(|(place, used)| (place.function, used.times)).collect::<Vec<_>>()
+        };
+        for body in [
+            "key.expose_secret(|k| LOG.with(|log| log.extend(k)))",
+            "key.expose_secret(|k| log.lock().unwrap().extend(k))",
+            "key.expose_secret(|k| log.store(k[0], Relaxed))",
+            "key.expose_secret(|k| log.fetch_add(k[0], Relaxed))",
+            "key.expose_secret(|k| log.r#send(k.to_vec()))",
+            "key.expose_secret(|k| unsafe { LAST = k[0] })",
+            "key.expose_secret(|k| SEEN.get().write(k[0]))",
+            "key.expose_secret(|k| HERE.replace(k.to_vec()))",
+            "let log = Mutex::new(vec![]); key.expose_secret(|k| put(&log, k))",
+            "let log = AtomicU64::new(0); key.expose_secret(|k| put(&log, k))",
+            "key.expose_secret(|k| { format!(\"{}\", LAST); })",
+        ] {
+            assert_eq!(shared(body), [("f".to_owned(), 1)], "{body}");
+        }
+        for body in [
+            "key.expose_secret(|k| put(TABLE, send, k))",
+            "LOG.lock().extend([1])",
+            "key.expose_secret(|k| lock(k) == store)",
+        ] {
+            assert_eq!(shared(body), [], "{body}");
+        }
     }
 
     #[test]

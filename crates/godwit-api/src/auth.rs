@@ -150,7 +150,9 @@ const PASSWORD_LEN: usize = 64;
 /// # Errors
 ///
 /// The system gives no random bytes.
-pub(crate) fn with_random_password<R: Releasable>(with: impl FnOnce(&str) -> R) -> io::Result<R> {
+pub(crate) fn with_random_password<R: Releasable>(
+    with: impl Fn(&str) -> R + Sync,
+) -> io::Result<R> {
     let text =
         |hex: &[u8; PASSWORD_LEN]| with(str::from_utf8(hex).expect("hexadecimal digits are text"));
     match SecretArray::<PASSWORD_LEN>::zeroed() {

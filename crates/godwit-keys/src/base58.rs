@@ -2,7 +2,7 @@
 //!
 //! Source: Bitcoin Core `base58.cpp`. Unlike there, no white space is passed over.
 
-use godwit_secret::{SecretBytes, SecretSlice, SecretString, between_steps};
+use godwit_secret::{LockError, SecretBytes, SecretSlice, SecretString, between_steps};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -19,35 +19,38 @@ const MAX_DIGITS: usize = MAX_BYTES * 1366 / 1000 + 1;
 /// Text of `payload`, at most 78 bytes.
 pub(crate) fn encode_check(payload: SecretSlice<'_>) -> Result<SecretString, KeyError> {
     guarded(|| {
-        let mut bytes = [0; MAX_BYTES];
         let size = payload.len() + CHECKSUM_SIZE;
         if size > MAX_BYTES {
             return Err(TextError::Length.into());
         }
         payload.expose_secret(|payload| {
+            let mut bytes = [0; MAX_BYTES];
             bytes[..payload.len()].copy_from_slice(payload);
             bytes[payload.len()..size].copy_from_slice(&checksum(payload));
-        });
-        let bytes = &bytes[..size];
-        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
-        // Least significant digit first.
-        let mut digits = [0u8; MAX_DIGITS];
-        for byte in bytes {
-            let mut carry = u32::from(*byte);
-            for digit in &mut digits {
-                carry += u32::from(*digit) * 256;
-                *digit = (carry % 58) as u8;
-                carry /= 58;
-            }
-        }
-        between_steps("a key is written in base58");
-        let count = MAX_DIGITS - digits.iter().rev().take_while(|digit| **digit == 0).count();
-        let mut text = SecretString::with_capacity(zeros + count)?;
-        for digit in [0].iter().cycle().take(zeros).chain(digits[..count].iter().rev()) {
-            text.push(char::from(ALPHABET[usize::from(*digit)]))?;
-        }
-        Ok(text)
+            Ok(encode(&bytes[..size])?)
+        })
     })
+}
+
+fn encode(bytes: &[u8]) -> Result<SecretString, LockError> {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    // Least significant digit first.
+    let mut digits = [0u8; MAX_DIGITS];
+    for byte in bytes {
+        let mut carry = u32::from(*byte);
+        for digit in &mut digits {
+            carry += u32::from(*digit) * 256;
+            *digit = (carry % 58) as u8;
+            carry /= 58;
+        }
+    }
+    between_steps("a key is written in base58");
+    let count = MAX_DIGITS - digits.iter().rev().take_while(|digit| **digit == 0).count();
+    let mut text = SecretString::with_capacity(zeros + count)?;
+    for digit in [0].iter().cycle().take(zeros).chain(digits[..count].iter().rev()) {
+        text.push(char::from(ALPHABET[usize::from(*digit)]))?;
+    }
+    Ok(text)
 }
 
 /// The bytes that `text` stands for, without their checksum, which is right.

@@ -172,9 +172,11 @@ fn read(path: &Path) -> Result<(Network, Records), CoreWalletError> {
     let network = network.ok_or(CoreWalletError::UnknownNetwork { magic })?;
 
     let mut records = Records::default();
-    database.rows(roots, &records::is_wanted, &mut |row: &[u8]| match columns(row).as_deref() {
-        Some([Column::Bytes(key), Column::Bytes(value)]) => records.add(key, value),
-        _ => Err(CoreWalletError::Record),
+    database.rows(roots, &records::is_wanted, &mut records, &|row, records: &mut Records| {
+        match columns(row).as_deref() {
+            Some([Column::Bytes(key), Column::Bytes(value)]) => records.add(key, value),
+            _ => Err(CoreWalletError::Record),
+        }
     })?;
     if records.flags.unwrap_or(0) & FLAG_DESCRIPTORS == 0 {
         return Err(CoreWalletError::NoDescriptors);

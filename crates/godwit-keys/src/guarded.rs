@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use bitcoin::secp256k1::{All, Secp256k1};
-use godwit_secret::{Releasable, SecretArray, run_on_secret_stack};
+use godwit_secret::{Releasable, SecretArray, Unprotected, run_on_secret_stack};
 
 use crate::error::KeyError;
 
@@ -20,7 +20,9 @@ static CURVE: LazyLock<Secp256k1<All>> = LazyLock::new(|| {
     let mut curve = Secp256k1::new();
     // Results are the same without: a system that gives no random bytes refuses the next new key.
     if let Ok(seed) = SecretArray::<32>::random() {
-        seed.expose_secret(|seed| curve.seeded_randomize(seed));
+        seed.expose_secret_into(Unprotected(&mut curve), |seed, curve| {
+            curve.0.seeded_randomize(seed);
+        });
     }
     curve
 });

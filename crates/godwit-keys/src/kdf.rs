@@ -119,9 +119,9 @@ pub(crate) fn derive_key(
 ) -> Result<SecretArray<32>, KdfError> {
     run_on_secret_stack(|| {
         let text = passphrase.expose_secret(nfkd)?;
-        let mut key = SecretArray::zeroed()?;
-        key.expose_secret_mut(|key: &mut [u8; 32]| {
-            text.expose_secret(|text| argon2id(text.as_bytes(), salt, parameters, key))
+        let mut key = SecretArray::<32>::zeroed()?;
+        text.expose_secret_into(&mut key, |text, key| {
+            key.expose_secret_mut(|key| argon2id(text.as_bytes(), salt, parameters, key))
         })?;
         Ok(key)
     })?
@@ -174,14 +174,16 @@ pub(crate) fn argon2_start(
         hash.update(salt);
         // Neither a second secret nor associated data.
         hash.update([0; 8]);
-        SecretBytes::from_fn_in_place(64, |copy| copy.copy_from_slice(&hash.finalize()))
+        let hash = hash.finalize();
+        SecretBytes::from_fn_in_place(64, |copy| copy.copy_from_slice(&hash))
     })?;
     let block = hash.expose_secret(|hash| {
         let mut block = Blake2b512::new();
         block.update((Block::SIZE as u32).to_le_bytes());
         block.update(hash);
         block.update([0; 8]);
-        SecretBytes::from_fn_in_place(32, |copy| copy.copy_from_slice(&block.finalize()[..32]))
+        let block = block.finalize();
+        SecretBytes::from_fn_in_place(32, |copy| copy.copy_from_slice(&block[..32]))
     })?;
     Ok([hash, block])
 }

@@ -214,7 +214,7 @@ impl FileKey {
         let mut file = header.to_bytes(size);
         let mut sealed = SecretBytes::copy_of(content)?;
         let tag = run_on_secret_stack(|| {
-            self.key.expose_secret(|key| {
+            self.key.expose_secret_into(&mut sealed, |key, sealed| {
                 sealed.expose_secret_mut(|bytes| {
                     let tag = XChaCha20Poly1305::new(key.into())
                         .encrypt_inout_detached(&header.nonce.into(), &file, bytes.into())
@@ -239,7 +239,7 @@ impl FileKey {
         let mut content = SecretBytes::with_capacity(size)?;
         content.extend_from_slice(sealed)?;
         run_on_secret_stack(|| {
-            self.key.expose_secret(|key| {
+            self.key.expose_secret_into(&mut content, |key, content| {
                 content.expose_secret_mut(|bytes| {
                     XChaCha20Poly1305::new(key.into())
                         .decrypt_inout_detached(

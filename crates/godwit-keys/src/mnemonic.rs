@@ -94,15 +94,17 @@ impl Mnemonic {
         guarded(|| {
             let mut salt = SecretString::new();
             salt.push_str("mnemonic")?;
-            passphrase.expose_secret(nfkd)?.expose_secret(|text| salt.push_str(text))?;
-            let seed = SecretBytes::from_fn_in_place(SEED_SIZE, |seed| {
-                self.text.expose_secret(|words| {
-                    salt.expose_secret(|salt| {
-                        let (words, salt) = (words.as_bytes(), salt.as_bytes());
+            let passphrase = passphrase.expose_secret(nfkd)?;
+            passphrase.expose_secret_into(&mut salt, |text, salt| salt.push_str(text))?;
+            let mut seed = SecretBytes::from_fn_in_place(SEED_SIZE, |_| {})?;
+            self.text.expose_secret_into(&mut seed, |words, seed| {
+                salt.expose_secret_into(seed, |salt, seed| {
+                    let (words, salt) = (words.as_bytes(), salt.as_bytes());
+                    seed.expose_secret_mut(|seed| {
                         pbkdf2::pbkdf2_hmac::<Sha512>(words, salt, ROUNDS, seed);
                     });
                 });
-            })?;
+            });
             between_steps("the seed of the words is computed");
             Ok(seed)
         })
@@ -116,7 +118,7 @@ impl Mnemonic {
     /// A second one of the same words.
     pub fn try_clone(&self) -> Result<Self, LockError> {
         let mut text = SecretString::with_capacity(self.text.len())?;
-        self.text.expose_secret(|words| text.push_str(words))?;
+        self.text.expose_secret_into(&mut text, |words, text| text.push_str(words))?;
         Ok(Self { text })
     }
 
@@ -144,13 +146,13 @@ impl Mnemonic {
         let numbers = self.numbers()?;
         let size = entropy_size(numbers.len() / 2)?;
         guarded(|| {
-            let mut bits = [0u8; MAX_ENTROPY + 1];
             numbers.expose_secret(|numbers| {
+                let mut bits = [0u8; MAX_ENTROPY + 1];
                 for (place, number) in numbers.as_chunks().0.iter().enumerate() {
                     put(&mut bits, place, usize::from(u16::from_le_bytes(*number)));
                 }
-            });
-            Ok(SecretBytes::from_fn_in_place(size, |copy| copy.copy_from_slice(&bits[..size]))?)
+                Ok(SecretBytes::from_fn_in_place(size, |copy| copy.copy_from_slice(&bits[..size]))?)
+            })
         })
     }
 }

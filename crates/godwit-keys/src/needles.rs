@@ -50,22 +50,20 @@ impl PrivateKey {
     /// The key in all forms: also as WIF, negated, and tweaked as taproot's key without scripts, as
     /// signing derives them.
     pub fn needle(&self, name: &str) -> Result<Needle, KeyError> {
-        guarded(|| {
+        self.use_key(|key| {
             let mut needle = Needle::new(name, self.secret())?;
             for network in [bitcoin::NetworkKind::Main, bitcoin::NetworkKind::Test] {
                 for compressed in [true, false] {
                     needle = needle.form("WIF", &to_wif(self, network, compressed)?)?;
                 }
             }
-            self.use_key(|key| {
-                let pair = Keypair::from_secret_key(curve(), key);
-                let needle = both_signs(needle, "negated", pair.secret_key())?;
-                let internal = pair.x_only_public_key().0;
-                let tweak = TapTweakHash::from_key_and_tweak(internal, None).to_scalar();
-                let output = pair.add_xonly_tweak(curve(), &tweak);
-                let output = output.map_err(|_| KeyError::OutOfRange)?;
-                both_signs(needle, "tweaked", output.secret_key())
-            })
+            let pair = Keypair::from_secret_key(curve(), key);
+            let needle = both_signs(needle, "negated", pair.secret_key())?;
+            let internal = pair.x_only_public_key().0;
+            let tweak = TapTweakHash::from_key_and_tweak(internal, None).to_scalar();
+            let output = pair.add_xonly_tweak(curve(), &tweak);
+            let output = output.map_err(|_| KeyError::OutOfRange)?;
+            both_signs(needle, "tweaked", output.secret_key())
         })
     }
 
@@ -184,7 +182,7 @@ impl Mnemonic {
             let (numbers, entropy) = (self.numbers()?, self.entropy()?);
             for (form, width) in [("numbers of 2", 2), ("numbers of 4", 4), ("numbers of 8", 8)] {
                 let mut wide = SecretBytes::with_capacity(numbers.len() / 2 * width)?;
-                numbers.expose_secret(|numbers| {
+                numbers.expose_secret_into(&mut wide, |numbers, wide| {
                     numbers.chunks_exact(2).try_for_each(|number| {
                         wide.extend_from_slice(number)?;
                         wide.extend_from_slice(&[0; 8][..width - 2])
@@ -273,8 +271,8 @@ fn with_hmac_states(mut needle: Needle, key: SecretSlice<'_>) -> Result<Needle, 
     for pad in [0x36, 0x5c] {
         let state = key.expose_secret(|key| {
             let state = hmac_engine(key, pad).midstate();
-            let words = state.as_chunks::<8>().0.iter().map(|word| u64::from_be_bytes(*word));
             SecretBytes::from_fn_in_place(state.len(), |copy| {
+                let words = state.as_chunks::<8>().0.iter().map(|word| u64::from_be_bytes(*word));
                 for (place, word) in copy.as_chunks_mut().0.iter_mut().zip(words) {
                     *place = word.to_ne_bytes();
                 }

@@ -23,7 +23,7 @@ pub(crate) fn nfkd(text: &str) -> Result<SecretString, LockError> {
     points.expose_secret_mut(|points| order_marks(points.as_chunks_mut().0));
     between_steps("a passphrase is taken apart");
     let mut normal = SecretString::with_capacity(points.len())?;
-    points.expose_secret(|points| {
+    points.expose_secret_into(&mut normal, |points, normal| {
         points.as_chunks().0.iter().try_for_each(|point| normal.push(character(point)))
     })?;
     Ok(normal)

@@ -101,7 +101,7 @@ impl PrivateKey {
     /// Shows the key to `f`, which runs on a secret stack.
     pub(crate) fn use_key<R: Releasable + Send>(
         &self,
-        f: impl FnOnce(&SecretKey) -> Result<R, KeyError> + Send,
+        f: impl Fn(&SecretKey) -> Result<R, KeyError> + Sync,
     ) -> Result<R, KeyError> {
         guarded(|| {
             self.number.expose_secret(|number| {

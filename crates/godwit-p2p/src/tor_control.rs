@@ -18,7 +18,7 @@ use std::mem;
 use std::net::SocketAddr;
 
 use data_encoding::HEXLOWER;
-use godwit_secret::{LockError, SecretBytes, SecretString};
+use godwit_secret::{Declassified, LockError, SecretBytes, SecretSlice, SecretString};
 
 use crate::net_address::Host;
 use reply::{Answer, Reply};
@@ -123,28 +123,30 @@ impl<'a> TorSession<'a> {
     ///
     /// [`take_actions`]: Self::take_actions
     pub fn receive(&mut self, bytes: &SecretBytes) -> Result<(), TorError> {
-        bytes.expose_secret(|bytes| {
-            for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-                let room = MAX_TOR_LINE.saturating_sub(self.line.len());
-                let rest = piece.strip_suffix(b"\n");
-                if rest.unwrap_or(piece).len() > room {
-                    return Err(TorError::LongLine);
-                }
-                self.line.extend_from_slice(rest.unwrap_or(piece))?;
-                if rest.is_some() {
-                    self.end_line()?;
-                }
+        let bytes = SecretSlice::from(bytes);
+        let mut start = 0;
+        while start < bytes.len() {
+            let rest = bytes.get(start..bytes.len()).expect("it begins before their end");
+            let line_feed = |rest: &[u8]| Declassified(rest.iter().position(|b| *b == b'\n'));
+            let end = rest.expose_secret(line_feed).0;
+            let length = end.unwrap_or(rest.len());
+            if length > MAX_TOR_LINE.saturating_sub(self.line.len()) {
+                return Err(TorError::LongLine);
             }
-            Ok(())
-        })
+            self.line.extend_from_secret(rest.get(0..length).expect("a part of it"))?;
+            if end.is_some() {
+                self.end_line()?;
+            }
+            start += length + 1;
+        }
+        Ok(())
     }
 
     fn end_line(&mut self) -> Result<(), TorError> {
         let line = mem::take(&mut self.line);
         let nobody_asked = &mut Answer::Unasked;
         let answer = self.awaited.front_mut().unwrap_or(nobody_asked);
-        let reply = &mut self.reply;
-        line.expose_secret(|line| {
+        line.expose_secret_into((&mut self.reply, answer), |line, (reply, answer)| {
             reply.take_line(line.strip_suffix(b"\r").unwrap_or(line), answer)
         })?;
         let Some(code) = self.reply.take_code() else { return Ok(()) };
@@ -258,7 +260,7 @@ fn text(public: &str) -> Result<SecretBytes, LockError> {
 /// The password as a string in quotes, with a backslash before what means something there.
 fn authenticate_by_password(password: &SecretString) -> Result<SecretBytes, LockError> {
     let mut command = text("AUTHENTICATE \"")?;
-    password.expose_secret(|password| -> Result<(), LockError> {
+    password.expose_secret_into(&mut command, |password, command| -> Result<(), LockError> {
         for byte in password.bytes() {
             match byte {
                 b'"' | b'\\' => command.extend_from_slice(&[b'\\', byte])?,

@@ -32,7 +32,7 @@ impl<const N: usize> SecretArray<N> {
     }
 
     /// What `fill` makes of zeros, in place.
-    pub fn from_fn_in_place(fill: impl FnOnce(&mut [u8; N])) -> Result<Self, LockError> {
+    pub fn from_fn_in_place(fill: impl Fn(&mut [u8; N]) + Sync) -> Result<Self, LockError> {
         let mut secret = Self::zeroed()?;
         secret.expose_secret_mut(fill);
         Ok(secret)
@@ -55,15 +55,26 @@ impl<const N: usize> SecretArray<N> {
         Self::from_fn_in_place(|bytes| bytes.copy_from_slice(secret.bare_bytes()))
     }
 
-    /// Shows the bytes to `f`. What `f` copies elsewhere is no longer protected.
+    /// Shows the bytes to `f`, which changes nothing that it captures.
     #[inline]
-    pub fn expose_secret<R: Releasable>(&self, f: impl FnOnce(&[u8; N]) -> R) -> R {
-        f(self.block.as_slice().try_into().expect("the block has N bytes"))
+    pub fn expose_secret<R: Releasable>(&self, f: impl Fn(&[u8; N]) -> R + Sync) -> R {
+        self.expose_secret_into((), |bytes, ()| f(bytes))
     }
 
-    /// Shows the bytes to `f`, which may change them. What `f` copies elsewhere is no longer protected.
+    /// The same, with a place `to` that `f` writes into: another secret, or
+    /// [`Unprotected`](crate::Unprotected).
     #[inline]
-    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl FnOnce(&mut [u8; N]) -> R) -> R {
+    pub fn expose_secret_into<D: Releasable, R: Releasable>(
+        &self,
+        to: D,
+        f: impl Fn(&[u8; N], D) -> R + Sync,
+    ) -> R {
+        f(self.block.as_slice().try_into().expect("the block has N bytes"), to)
+    }
+
+    /// Shows the bytes to `f`, which may change them, and nothing that it captures.
+    #[inline]
+    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl Fn(&mut [u8; N]) -> R + Sync) -> R {
         f(self.block.as_mut_slice().try_into().expect("the block has N bytes"))
     }
 

@@ -34,19 +34,30 @@ impl<T> SecretBox<T> {
         Ok(this)
     }
 
-    /// Shows the value to `f`. What `f` copies elsewhere is no longer protected.
+    /// Shows the value to `f`, which changes nothing that it captures.
     #[inline]
-    pub fn expose_secret<R: Releasable>(&self, f: impl FnOnce(&T) -> R) -> R {
+    pub fn expose_secret<R: Releasable>(&self, f: impl Fn(&T) -> R + Sync) -> R {
         // SAFETY: `new` has put a value there, which is borrowed as long as `self`; nothing makes a
         // slice of these bytes.
         f(unsafe { self.place().as_ref() })
     }
 
-    /// Shows the value to `f`, which may change it. What `f` copies elsewhere is no longer protected.
+    /// Shows the value to `f`, which may change it, and nothing that it captures.
     #[inline]
-    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
+    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl Fn(&mut T) -> R + Sync) -> R {
+        self.expose_secret_mut_into((), |value, ()| f(value))
+    }
+
+    /// The same, with a place `to` that `f` writes into: another secret, or
+    /// [`Unprotected`](crate::Unprotected).
+    #[inline]
+    pub fn expose_secret_mut_into<D: Releasable, R: Releasable>(
+        &mut self,
+        to: D,
+        f: impl Fn(&mut T, D) -> R + Sync,
+    ) -> R {
         // SAFETY: `new` has put a value there, which is borrowed exclusively as long as `self`.
-        f(unsafe { self.place().as_mut() })
+        f(unsafe { self.place().as_mut() }, to)
     }
 
     /// Where the value lies, aligned and with room for it.
@@ -75,7 +86,7 @@ impl<T> fmt::Debug for SecretBox<T> {
 mod tests {
     use std::cell::Cell;
     use std::ptr;
-    use std::rc::Rc;
+    use std::sync::Arc;
 
     use super::*;
     use crate::{Declassified, process_pool};
@@ -102,14 +113,14 @@ mod tests {
 
     #[test]
     fn a_value_is_dropped_once() {
-        let counter = Rc::new(());
-        let mut secret = SecretBox::new(Some(Rc::clone(&counter))).expect("memory");
-        assert_eq!(Rc::strong_count(&counter), 2);
+        let counter = Arc::new(());
+        let mut secret = SecretBox::new(Some(Arc::clone(&counter))).expect("memory");
+        assert_eq!(Arc::strong_count(&counter), 2);
         secret.expose_secret_mut(|value| *value = None);
-        assert_eq!(Rc::strong_count(&counter), 1);
-        secret.expose_secret_mut(|value| *value = Some(Rc::clone(&counter)));
+        assert_eq!(Arc::strong_count(&counter), 1);
+        secret.expose_secret_mut(|value| *value = Some(Arc::clone(&counter)));
         drop(secret);
-        assert_eq!(Rc::strong_count(&counter), 1);
+        assert_eq!(Arc::strong_count(&counter), 1);
         assert!(SecretBox::new(()).is_ok(), "nothing takes no memory");
     }
 

@@ -44,7 +44,7 @@ impl SecretBytes {
     }
 
     /// What `fill` makes of `n` zeros, in place.
-    pub fn from_fn_in_place(n: usize, fill: impl FnOnce(&mut [u8])) -> Result<Self, LockError> {
+    pub fn from_fn_in_place(n: usize, fill: impl Fn(&mut [u8]) + Sync) -> Result<Self, LockError> {
         let mut secret = Self { block: Block::zeroed(n)?, len: n };
         secret.expose_secret_mut(fill);
         Ok(secret)
@@ -138,16 +138,38 @@ impl SecretBytes {
         self.len == 0
     }
 
-    /// Shows the bytes to `f`. What `f` copies elsewhere is no longer protected.
+    /// Shows the bytes to `f`, which changes nothing that it captures.
     #[inline]
-    pub fn expose_secret<R: Releasable>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+    pub fn expose_secret<R: Releasable>(&self, f: impl Fn(&[u8]) -> R + Sync) -> R {
         f(self.bare_bytes())
     }
 
-    /// Shows the bytes to `f`, which may change them. What `f` copies elsewhere is no longer protected.
+    /// The same, with a place `to` that `f` writes into: another secret, or
+    /// [`Unprotected`](crate::Unprotected).
     #[inline]
-    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> R {
-        f(&mut self.block.as_mut_slice()[..self.len])
+    pub fn expose_secret_into<D: Releasable, R: Releasable>(
+        &self,
+        to: D,
+        f: impl Fn(&[u8], D) -> R + Sync,
+    ) -> R {
+        f(self.bare_bytes(), to)
+    }
+
+    /// Shows the bytes to `f`, which may change them, and nothing that it captures.
+    #[inline]
+    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl Fn(&mut [u8]) -> R + Sync) -> R {
+        self.expose_secret_mut_into((), |bytes, ()| f(bytes))
+    }
+
+    /// The same, with a place `to` that `f` writes into or reads from: another secret, or
+    /// [`Unprotected`](crate::Unprotected).
+    #[inline]
+    pub fn expose_secret_mut_into<D: Releasable, R: Releasable>(
+        &mut self,
+        to: D,
+        f: impl Fn(&mut [u8], D) -> R + Sync,
+    ) -> R {
+        f(&mut self.block.as_mut_slice()[..self.len], to)
     }
 
     pub(crate) fn bare_bytes(&self) -> &[u8] {

@@ -6,8 +6,9 @@
 //! `Clone`, `Copy`, `Display`, `Hash`, `Ord`, `Deref`, `AsRef`, `Encode` or serialisation, compare
 //! only with each other and in constant time, and print nothing of their content. `expose_secret`
 //! shows it to a closure, which may return what is [`Releasable`]: no vector, string, array or number, but
-//! what lies in locked memory, or what is [`Declassified`]. What the closure copies elsewhere is no longer
-//! protected.
+//! what lies in locked memory, or what is [`Declassified`]. It changes nothing that it captures, and writes
+//! into what is `Releasable` or [`Unprotected`] (`expose_secret_into`). What it writes to a file, a static or
+//! another thread is no longer protected.
 //!
 //! Where memory cannot be locked, every constructor returns [`LockError`], until
 //! [`allow_unlocked_secrets`] is called.
@@ -44,7 +45,7 @@ pub use cleanse::cleanse;
 pub use error::{LockError, allow_unlocked_secrets, unlocked_secrets_allowed};
 pub use hardening::{Hardened, HardeningError, harden_process};
 pub use random::RandomError;
-pub use releasable::{Declassified, Releasable};
+pub use releasable::{Declassified, Releasable, Unprotected};
 pub use slice::SecretSlice;
 pub use stack::{SECRET_STACK_SIZE, run_on_secret_stack};
 pub use stats::process_stats;

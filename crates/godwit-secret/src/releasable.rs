@@ -1,8 +1,14 @@
-//! What a closure that was shown a secret, or that runs on a secret stack, may return.
+//! What a closure that was shown a secret, or that runs on a secret stack, may return, and what it may write
+//! into.
 //!
 //! Vectors, strings, arrays, boxes, maps and numbers are containers of bytes, which may be those of the
 //! secret, so none of them is [`Releasable`]. What may be returned tells one of a few things (`bool`), or is
 //! an error, or lies in locked memory itself. The rest has to be called what it is: [`Declassified`].
+//!
+//! A closure that is shown a secret is `Fn` and `Sync`, so that it captures nothing that it could write to:
+//! no `&mut`, `Cell` or `RefCell`. What it writes into it is given as an argument, which is `Releasable` as
+//! well, or is called [`Unprotected`]. Neither bound knows what is shared between threads (locks, atomics,
+//! channels), statics, and files: the register has the first three, by their names.
 
 use std::cmp::Ordering;
 use std::convert::Infallible;
@@ -25,12 +31,11 @@ use crate::{
 /// `io::Error`. So each implementation has a row in the register of `docs/memory-policy.md`, with a hash of
 /// the type, and each use of [`Declassified`] has one too.
 ///
-/// It is a bound on what is returned. What a closure writes into something that it captures, no bound sees:
-/// for that the register has a hash of each function that reveals.
+/// It is a bound on what is returned and on what is given to write into.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` could hold bytes of a secret in ordinary memory",
-    label = "a closure that was shown a secret returns it",
-    note = "return a secret type; or, if it is no secret, `Declassified`, with a row in docs/memory-policy.md"
+    label = "a closure that was shown a secret returns it, or writes into it",
+    note = "use a secret type; or say `Declassified` of a result that is no secret, or `Unprotected` of memory to write into, with a row in docs/memory-policy.md"
 )]
 pub trait Releasable {}
 
@@ -42,6 +47,15 @@ pub trait Releasable {}
 pub struct Declassified<T>(pub T);
 
 impl<T> Releasable for Declassified<T> {}
+
+/// Memory outside of the arena that a closure writes into which is shown a secret: a text that is public, a
+/// file's buffer, the state of a cipher on a stack that is wiped.
+///
+/// Whoever calls the closure says so, once for each such place, and the register has a row with the reason.
+#[derive(Debug)]
+pub struct Unprotected<T>(pub T);
+
+impl<T> Releasable for Unprotected<T> {}
 
 impl Releasable for () {}
 impl Releasable for bool {}
@@ -63,5 +77,7 @@ impl Releasable for RandomError {}
 // And not `io::Error`, which boxes what anybody puts into it.
 impl Releasable for io::ErrorKind {}
 
+impl<T: Releasable + ?Sized> Releasable for &mut T {}
+impl<T: Releasable, U: Releasable> Releasable for (T, U) {}
 impl<T: Releasable> Releasable for Option<T> {}
 impl<T: Releasable, E: Releasable> Releasable for Result<T, E> {}

@@ -27,7 +27,7 @@ use std::sync::OnceLock;
 use crate::bytes::SecretBytes;
 use crate::error::LockError;
 use crate::random::RandomError;
-use crate::releasable::Declassified;
+use crate::releasable::{Declassified, Unprotected};
 
 mod encodings;
 mod memory;
@@ -323,10 +323,12 @@ impl<'a> Search<'a> {
 
     /// Searches `count` bytes that were read from `address` on, and the `kept` ones in front of them.
     fn look(&mut self, mapping: &Mapping<'_>, address: u64, kept: usize, count: usize) -> usize {
-        let Self { patterns, window, overlap, proof, proven, findings, .. } = self;
-        let (start, end) = (*overlap - kept, *overlap + count);
-        let keep = (kept + count).min(*overlap);
-        window.expose_secret_mut(|window| {
+        let Self { patterns, window, proven, findings, .. } = self;
+        let (overlap, proof) = (self.overlap, self.proof);
+        let (start, end) = (overlap - kept, overlap + count);
+        let keep = (kept + count).min(overlap);
+        window.expose_secret_mut_into(Unprotected((proven, findings)), |window, told| {
+            let (proven, findings) = told.0;
             let bytes = &window[start..end];
             patterns.search(bytes, |offset, index, run| {
                 let (needle, form) = patterns.form(index);
@@ -346,7 +348,7 @@ impl<'a> Search<'a> {
                     findings.push((run.len(), finding));
                 }
             });
-            window.copy_within(end - keep..end, *overlap - keep);
+            window.copy_within(end - keep..end, overlap - keep);
         });
         keep
     }

@@ -34,10 +34,21 @@ impl<'a> SecretSlice<'a> {
         self.bytes.get(range).map(Self::new)
     }
 
-    /// Shows the bytes to `f`. What `f` copies elsewhere is no longer protected.
+    /// Shows the bytes to `f`, which changes nothing that it captures.
     #[inline]
-    pub fn expose_secret<R: Releasable>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+    pub fn expose_secret<R: Releasable>(&self, f: impl Fn(&[u8]) -> R + Sync) -> R {
         f(self.bytes)
+    }
+
+    /// The same, with a place `to` that `f` writes into: another secret, or
+    /// [`Unprotected`](crate::Unprotected).
+    #[inline]
+    pub fn expose_secret_into<D: Releasable, R: Releasable>(
+        &self,
+        to: D,
+        f: impl Fn(&[u8], D) -> R + Sync,
+    ) -> R {
+        f(self.bytes, to)
     }
 
     pub(crate) fn bare_bytes(&self) -> &'a [u8] {

@@ -115,9 +115,9 @@ impl SecretStream {
         SecretSlice::new(self.stream.unread())
     }
 
-    /// Shows the bytes from the cursor to the end to `f`, which may change them (decryption in place).
-    /// What `f` copies elsewhere is no longer protected.
-    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl FnOnce(&mut [u8]) -> R) -> R {
+    /// Shows the bytes from the cursor to the end to `f`, which may change them (decryption in
+    /// place), and nothing that it captures.
+    pub fn expose_secret_mut<R: Releasable>(&mut self, f: impl Fn(&mut [u8]) -> R + Sync) -> R {
         let position = self.position();
         f(&mut self.stream.as_mut_slice()[position..])
     }

@@ -95,10 +95,21 @@ impl SecretString {
         self.text().get(range).map(|part| SecretSlice::new(part.as_bytes()))
     }
 
-    /// Shows the text to `f`. What `f` copies elsewhere is no longer protected.
+    /// Shows the text to `f`, which changes nothing that it captures.
     #[inline]
-    pub fn expose_secret<R: Releasable>(&self, f: impl FnOnce(&str) -> R) -> R {
+    pub fn expose_secret<R: Releasable>(&self, f: impl Fn(&str) -> R + Sync) -> R {
         f(self.text())
+    }
+
+    /// The same, with a place `to` that `f` writes into: another secret, or
+    /// [`Unprotected`](crate::Unprotected).
+    #[inline]
+    pub fn expose_secret_into<D: Releasable, R: Releasable>(
+        &self,
+        to: D,
+        f: impl Fn(&str, D) -> R + Sync,
+    ) -> R {
+        f(self.text(), to)
     }
 
     pub(crate) fn bare_bytes(&self) -> &[u8] {

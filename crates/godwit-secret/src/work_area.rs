@@ -72,8 +72,8 @@ impl<T: Copy> fmt::Debug for WorkArea<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SecretArray;
     use crate::residue::{Needle, scan};
+    use crate::{SecretArray, Unprotected};
 
     #[test]
     fn it_is_protected_while_it_lives_and_nowhere_then() {
@@ -84,7 +84,8 @@ mod tests {
         assert!(area.locked() > 0);
         let values = area.as_mut();
         assert_eq!((values.len(), values[19_999]), (20_000, [0; 1024]));
-        secret.expose_secret(|bytes| values[7][100..132].copy_from_slice(bytes));
+        let place = Unprotected(&mut values[7]);
+        secret.expose_secret_into(place, |bytes, place| place.0[100..132].copy_from_slice(bytes));
         let found = scan(&needle).expect("a scan").findings;
         // With the secret itself.
         assert_eq!(found.len(), 2, "{found:?}");

@@ -6,8 +6,9 @@
 //! that revealing functions would take says no more than such a signature does, and would stand in every
 //! call.
 //!
-//! What a closure returns is `Releasable` or is called `Declassified`, so that the types see to containers; a
-//! bare key can still be returned by a function whose closure wrote it to a variable outside.
+//! What a closure returns, and what it writes into, is `Releasable` or is called `Declassified` or
+//! `Unprotected`, so that the types see to containers. What types do not see, because it is shared, has a
+//! row of its own (`shared`).
 
 use std::collections::BTreeSet;
 
@@ -15,9 +16,11 @@ use quote::ToTokens;
 use syn::Signature;
 
 /// What shows the bytes of a secret type, and the ways out of the process.
-const ROOTS: [&str; 6] = [
+const ROOTS: [&str; 8] = [
     "expose_secret",
+    "expose_secret_into",
     "expose_secret_mut",
+    "expose_secret_mut_into",
     "bare_bytes",
     "use_key",
     "write_secret_to",

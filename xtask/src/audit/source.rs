@@ -9,11 +9,12 @@ use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, Block, ImplItemFn, Item, ItemFn, ItemImpl, ItemMod, ItemTrait, Macro, Signature,
-    TraitItemFn, Type, UseName, UseRename,
+    Attribute, Block, ImplItemFn, Item, ItemFn, ItemImpl, ItemMod, ItemStatic, ItemTrait, Macro,
+    Signature, TraitItemFn, Type, UseName, UseRename,
 };
 
 use super::revealing::{self, Function, plain};
+use super::shared;
 use super::{Kind, Place, Uses};
 
 /// The uses below `root`: in the crates, their tests and tools.
@@ -41,7 +42,7 @@ pub(super) fn of_files(files: &[(String, String)]) -> io::Result<Uses> {
     }
     only_tests.retain(|module| !others.contains(module));
     let mut read = Vec::new();
-    let mut functions = Vec::new();
+    let (mut functions, mut statics) = (Vec::new(), BTreeSet::new());
     for (path, text) in files {
         let stem = path.trim_end_matches(".rs");
         let tests = only_tests.iter().any(|test: &String| {
@@ -56,7 +57,7 @@ pub(super) fn of_files(files: &[(String, String)]) -> io::Result<Uses> {
                     let message = format!("{path}: source from another file is not read");
                     return Err(io::Error::new(io::ErrorKind::InvalidData, message));
                 }
-                let mut collector = Collector { functions: &mut functions };
+                let mut collector = Collector { functions: &mut functions, statics: &mut statics };
                 collector.visit_file(&file);
             }
             read.push((path, file));
@@ -72,6 +73,7 @@ pub(super) fn of_files(files: &[(String, String)]) -> io::Result<Uses> {
             owner: None,
             function: Vec::new(),
             revealing: &revealing,
+            statics: &statics,
             uses: &mut uses,
         };
         visitor.visit_file(file);
@@ -177,9 +179,10 @@ impl<'ast> Visit<'ast> for Elsewhere {
     }
 }
 
-/// Collects functions.
+/// Collects functions, and statics that can be written to.
 struct Collector<'a> {
     functions: &'a mut Vec<Function>,
+    statics: &'a mut BTreeSet<String>,
 }
 
 impl Collector<'_> {
@@ -219,6 +222,19 @@ impl<'ast> Visit<'ast> for Collector<'_> {
     fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
         self.add(&function.attrs, &function.sig, function.block.to_token_stream());
         visit::visit_impl_item_fn(self, function);
+    }
+
+    fn visit_item_static(&mut self, item: &'ast ItemStatic) {
+        if shared::is_writable(item) && !for_tests(&item.attrs) {
+            self.statics.insert(plain(&item.ident.to_string()));
+        }
+        visit::visit_item_static(self, item);
+    }
+
+    fn visit_macro(&mut self, macro_call: &'ast Macro) {
+        if macro_call.path.segments.last().is_some_and(|last| last.ident == "thread_local") {
+            shared::of_threads(macro_call.tokens.clone(), self.statics);
+        }
     }
 
     fn visit_trait_item_fn(&mut self, function: &'ast TraitItemFn) {
@@ -281,6 +297,8 @@ struct Visitor<'a> {
     /// Name and tokens of each function around.
     function: Vec<(String, String)>,
     revealing: &'a BTreeSet<String>,
+    /// Those that can be written to.
+    statics: &'a BTreeSet<String>,
     uses: &'a mut Uses,
 }
 
@@ -337,6 +355,15 @@ impl Visitor<'_> {
             Some(owner) => format!("{owner}::{name}"),
             None => name.to_string(),
         };
+        if self.is_source && self.function.is_empty() {
+            let mut identifiers = BTreeSet::new();
+            identifiers_of(tokens.clone(), &mut identifiers);
+            if !identifiers.is_disjoint(self.revealing) {
+                for _ in 0..shared::times_in(tokens.clone(), self.statics) {
+                    self.count(Kind::Shared, &name, &tokens.to_string());
+                }
+            }
+        }
         self.function.push((name, tokens.to_string()));
         visit(self);
         self.function.pop();
@@ -404,7 +431,8 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
 
     // That a name is imported lets nothing out, but as another name it would not be found.
     fn visit_use_name(&mut self, name: &'ast UseName) {
-        if Kind::of(&plain(&name.ident.to_string()), self.revealing) != Some(Kind::Declassified) {
+        let kind = Kind::of(&plain(&name.ident.to_string()), self.revealing);
+        if !matches!(kind, Some(Kind::Declassified | Kind::Unprotected)) {
             visit::visit_use_name(self, name);
         }
     }

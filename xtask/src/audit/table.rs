@@ -46,12 +46,13 @@ fn row(line: &str) -> Result<Row, &'static str> {
 }
 
 /// What is in a plain stream, or declassified, cannot be a secret; what is revealed, or in locked memory, is
-/// one. A type that may be returned may hold either.
+/// one. A type that may be returned, or memory that may be written to, may hold either.
 fn check_class(kind: Kind, class: &str) -> Result<(), &'static str> {
     match (kind, class) {
         (Kind::DataStream, "public" | "private" | "mechanism") => Ok(()),
         (Kind::SecretStream | Kind::Reveal, "secret" | "mechanism") => Ok(()),
         (Kind::Declassified, "public" | "private" | "mechanism") => Ok(()),
+        (Kind::Unprotected | Kind::Shared, "public" | "private" | "secret" | "mechanism") => Ok(()),
         (Kind::Releasable, "public" | "private" | "secret" | "mechanism") => Ok(()),
         (Kind::Declassified, "secret") => Err("what is declassified may not be secret"),
         (Kind::DataStream, "secret") => Err("what goes through DataStream may not be secret"),

@@ -26,7 +26,7 @@ pub(crate) fn stretch(
     rounds: u32,
 ) -> Result<(SecretArray<32>, SecretArray<16>), LockError> {
     let (mut key, mut vector) = (SecretArray::zeroed()?, SecretArray::zeroed()?);
-    passphrase.expose_secret(|text| {
+    passphrase.expose_secret_into((&mut key, &mut vector), |text, (key, vector)| {
         let mut hash = Sha512::new().chain_update(text).chain_update(salt).finalize();
         for _ in 1..rounds {
             hash = Sha512::digest(hash);

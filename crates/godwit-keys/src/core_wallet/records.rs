@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bitcoin::PublicKey;
-use godwit_secret::SecretArray;
+use godwit_secret::{Releasable, SecretArray};
 use godwit_stream::{DecodeError, SpanReader};
 use sha2::{Digest, Sha256};
 
@@ -72,6 +72,8 @@ pub(crate) struct Records {
     /// Descriptor and public key of each private key.
     pub(crate) owners: Vec<(DescriptorId, PublicKey)>,
 }
+
+impl Releasable for Records {}
 
 /// Whether a record is one that [`Records::add`] reads, by the beginning of its key.
 pub(crate) fn is_wanted(key: &[u8]) -> bool {

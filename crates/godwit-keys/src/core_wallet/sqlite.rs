@@ -142,17 +142,15 @@ impl Database {
             .checked_sub(1)
             .ok_or(DatabaseError::Damaged { page: number, what: "page in two places" })?;
         let offset = u64::from(number - 1) * self.page_size as u64;
-        let mut outcome = Ok(());
-        let page = SecretBytes::from_fn_in_place(self.page_size, |bytes| {
-            outcome = self.file.read_exact_at(bytes, offset);
-        })?;
-        match outcome {
-            Ok(()) => Ok(page),
+        let mut page = SecretBytes::from_fn_in_place(self.page_size, |_| {})?;
+        page.expose_secret_mut(|bytes| match self.file.read_exact_at(bytes, offset) {
+            Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(DatabaseError::Truncated)
             }
             Err(error) => Err(DatabaseError::Read(error)),
-        }
+        })?;
+        Ok(page)
     }
 }
 

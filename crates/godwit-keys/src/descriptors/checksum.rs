@@ -42,7 +42,7 @@ pub(crate) fn checksum(text: &[u8]) -> Result<[u8; LENGTH], usize> {
 /// Runs on a secret stack.
 pub(crate) fn append_to_secret(text: &mut SecretBytes) -> Result<bool, LockError> {
     let mut sum = SecretArray::<LENGTH>::zeroed()?;
-    let has_one = text.expose_secret(|text| match checksum(text) {
+    let has_one = text.expose_secret_into(&mut sum, |text, sum| match checksum(text) {
         Ok(computed) => {
             sum.expose_secret_mut(|sum| *sum = computed);
             true

@@ -198,11 +198,11 @@ fn what_is_no_origin_is_not_copied() {
     use godwit_secret::residue::{Needle, scan};
 
     let random = SecretBytes::random(64).expect("memory");
-    let text = SecretBytes::from_fn_in_place(66, |text| {
-        random.expose_secret(|random| {
+    let text = random.expose_secret(|random| {
+        SecretBytes::from_fn_in_place(66, |text| {
             text[1..65].iter_mut().zip(random).for_each(|(to, byte)| *to = b'g' + byte % 16);
-        });
-        (text[0], text[65]) = (b'[', b']');
+            (text[0], text[65]) = (b'[', b']');
+        })
     });
     let needle = Needle::new("between brackets", text.as_ref().expect("memory"));
     let parsed = ExtendedPrivateKey::parse_with_origin(SecretSlice::from(&text.expect("memory")));

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use godwit_secret::{Releasable, SecretBytes};
+use godwit_secret::{Declassified, Releasable, SecretBytes};
 
 /// Most bytes of a key's text; Tor's has 99.
 pub const MAX_ONION_KEY: usize = 200;
@@ -35,17 +35,17 @@ impl OnionKey {
     ///
     /// It is something else.
     pub fn parse(mut text: SecretBytes) -> Result<Self, BadOnionKey> {
-        let mut length = 0;
-        let is_key = text.expose_secret(|text| {
+        let length = text.expose_secret(|text| {
             let key = text.trim_ascii_end();
-            length = key.len();
+            let length = key.len();
             let of_base64 =
                 |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
             let encoded = key.strip_prefix(KIND).filter(|_| length <= MAX_ONION_KEY);
-            encoded.is_some_and(|key| !key.is_empty() && key.iter().all(of_base64))
+            let is_key = encoded.is_some_and(|key| !key.is_empty() && key.iter().all(of_base64));
+            is_key.then_some(Declassified(length))
         });
-        text.truncate(length);
-        if is_key { Ok(Self(text)) } else { Err(BadOnionKey) }
+        text.truncate(length.ok_or(BadOnionKey)?.0);
+        Ok(Self(text))
     }
 
     /// The text, without an end of a line.

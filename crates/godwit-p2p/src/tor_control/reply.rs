@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use data_encoding::HEXLOWER_PERMISSIVE;
-use godwit_secret::SecretBytes;
+use godwit_secret::{Releasable, SecretBytes};
 
 use super::pairs::value_of;
 use super::safe_cookie::Challenge;
@@ -49,6 +49,8 @@ pub(super) enum Answer {
     /// There was no command.
     Unasked,
 }
+
+impl Releasable for Answer {}
 
 impl Answer {
     pub(super) fn protocol_info() -> Self {
@@ -133,6 +135,8 @@ pub(super) struct Reply {
     /// Of the last line, once that is there.
     code: Option<u16>,
 }
+
+impl Releasable for Reply {}
 
 impl Reply {
     /// Takes a line without its end, and tells `answer` what is in it.

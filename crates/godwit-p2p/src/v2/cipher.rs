@@ -8,7 +8,7 @@
 
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
-use godwit_secret::{Declassified, Releasable, SecretArray, SecretBox, cleanse};
+use godwit_secret::{Declassified, Releasable, SecretArray, SecretBox, Unprotected, cleanse};
 use subtle::ConstantTimeEq;
 
 use super::mac::{Mac, TAG_SIZE};
@@ -94,7 +94,9 @@ impl LengthCipher {
         // One keystream runs through all lengths of a key and into the next key.
         let from = |packet: u32| LENGTH_SIZE as u64 * u64::from(packet);
         let at = from(self.counter.packet);
-        self.key.expose_secret(|key| stream_of_key(key, nonce, at).apply_keystream(length));
+        self.key.expose_secret_into(Unprotected(length), |key, length| {
+            stream_of_key(key, nonce, at).apply_keystream(length.0);
+        });
         if self.counter.advance() {
             replace(&mut self.key, nonce, from(REKEY_INTERVAL));
             self.counter.next_epoch();
@@ -123,20 +125,31 @@ impl PacketKey {
         nonce(self.counter.packet, self.counter.epoch)
     }
 
-    /// Shows the one-time key of the next packet's tag.
-    pub(super) fn expose_tag_key<R: Releasable>(&self, f: impl FnOnce(&[u8; 32]) -> R) -> R {
-        let mut tag_key = [0; 32];
-        self.key.expose_secret(|key| {
+    /// Shows the one-time key of the next packet's tag to `f`, which writes into `to`.
+    pub(super) fn expose_tag_key<D: Releasable, R: Releasable>(
+        &self,
+        to: D,
+        f: impl Fn(&[u8; 32], D) -> R + Sync,
+    ) -> R {
+        self.key.expose_secret_into(to, |key, to| {
+            let mut tag_key = [0; 32];
             stream_of_key(key, self.nonce(), 0).apply_keystream(&mut tag_key);
-        });
-        let result = f(&tag_key);
-        cleanse(&mut tag_key);
-        result
+            let result = f(&tag_key, to);
+            cleanse(&mut tag_key);
+            result
+        })
     }
 
-    /// Gives `f` the keystream of the next packet from its byte `at` on.
-    fn expose_stream<R: Releasable>(&self, at: u64, f: impl FnOnce(&mut ChaCha20) -> R) -> R {
-        self.key.expose_secret(|key| f(&mut stream_of_key(key, self.nonce(), FIRST_BLOCK + at)))
+    /// Gives `f`, which writes into `to`, the keystream of the next packet from its byte `at` on.
+    fn expose_stream<D: Releasable, R: Releasable>(
+        &self,
+        at: u64,
+        to: D,
+        f: impl Fn(&mut ChaCha20, D) -> R + Sync,
+    ) -> R {
+        self.key.expose_secret_into(to, |key, to| {
+            f(&mut stream_of_key(key, self.nonce(), FIRST_BLOCK + at), to)
+        })
     }
 
     fn advance(&mut self) {
@@ -161,9 +174,10 @@ impl Sealer {
 
     /// Encrypts the next packet, which consists of these parts, in place, and returns its tag.
     pub(super) fn seal(&mut self, parts: [&mut [u8]; 2], additional: &[u8]) -> [u8; TAG_SIZE] {
-        let tag = self.0.expose_tag_key(|key| {
+        let tag = self.0.expose_tag_key(Unprotected(parts), |key, parts| {
             let mut mac = Mac::new(key, additional);
-            self.0.expose_stream(0, |cipher| {
+            self.0.expose_stream(0, (parts, Unprotected(&mut mac)), |cipher, (parts, mac)| {
+                let (parts, mac) = (parts.0, mac.0);
                 for step in parts.into_iter().flat_map(|part| part.chunks_mut(STEP)) {
                     cipher.apply_keystream(step);
                     mac.update(step);
@@ -206,8 +220,8 @@ impl Opener {
     /// Begins the next packet.
     pub(super) fn begin(&mut self, additional: &[u8]) {
         self.opened = 0;
-        self.key.expose_tag_key(|key| {
-            self.mac.expose_secret_mut(|mac| *mac = Mac::new(key, additional));
+        self.key.expose_tag_key(&mut self.mac, |key, mac| {
+            mac.expose_secret_mut(|mac| *mac = Mac::new(key, additional));
         });
     }
 
@@ -216,8 +230,9 @@ impl Opener {
     pub(super) fn open(&mut self, bytes: &mut [u8]) {
         let at = self.opened;
         self.opened += bytes.len() as u64;
-        self.key.expose_stream(at, |cipher| {
-            self.mac.expose_secret_mut(|mac| {
+        self.key.expose_stream(at, (&mut self.mac, Unprotected(bytes)), |cipher, (mac, bytes)| {
+            mac.expose_secret_mut_into((Unprotected(cipher), bytes), |mac, (cipher, bytes)| {
+                let (cipher, bytes) = (cipher.0, bytes.0);
                 for step in bytes.chunks_mut(STEP) {
                     mac.update(step);
                     cipher.apply_keystream(step);

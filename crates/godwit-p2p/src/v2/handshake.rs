@@ -5,7 +5,9 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use godwit_secret::{Declassified, LockError, SecretArray, SecretBox, between_steps, cleanse};
+use godwit_secret::{
+    Declassified, LockError, Releasable, SecretArray, SecretBox, between_steps, cleanse,
+};
 use hkdf::Hkdf;
 use secp256k1::ellswift::{ElligatorSwift, ElligatorSwiftParty};
 use secp256k1::{Secp256k1, SecretKey, VerifyOnly};
@@ -98,6 +100,8 @@ struct Keys {
     mac: SecretBox<Mac>,
 }
 
+impl Releasable for Keys {}
+
 impl Keys {
     fn zeroed() -> Result<Self, LockError> {
         Ok(Self {
@@ -146,7 +150,7 @@ impl Handshake {
 
     pub(super) fn derive(self, theirs: &[u8; PUBLIC_KEY_SIZE]) -> Session {
         let Self { key, public, initiator, magic, keys } = self;
-        key.expose_secret(|key| {
+        key.expose_secret_into(keys, |key, keys| {
             let mut shared = shared_secret(key, public, *theirs, initiator);
             let hkdf = Hkdf::<Sha256>::new(Some(&[SALT, &magic].concat()), &shared);
             cleanse(&mut shared);

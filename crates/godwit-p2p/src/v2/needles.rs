@@ -26,7 +26,8 @@ impl Session {
 }
 
 fn tag_key(name: &str, key: &PacketKey) -> Result<Needle, NeedleError> {
-    let copy = key.expose_tag_key(|key| SecretArray::<32>::from_fn_in_place(|copy| *copy = *key));
+    let copy =
+        key.expose_tag_key((), |key, ()| SecretArray::<32>::from_fn_in_place(|copy| *copy = *key));
     Needle::new(name, &copy.map_err(RandomError::Memory)?)
 }
 

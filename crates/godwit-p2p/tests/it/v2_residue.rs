@@ -35,7 +35,7 @@ fn pool() -> BufferPool {
     BufferPool::new(PoolLimits { buffers: 2, buffer_bytes: 1 << 20, total_bytes: 2 << 20 })
 }
 
-pub(crate) fn secret(fill: impl FnOnce(&mut [u8; 32])) -> Secret {
+pub(crate) fn secret(fill: impl Fn(&mut [u8; 32]) + Sync) -> Secret {
     Secret::from_fn_in_place(fill).expect("locked memory")
 }
 
@@ -99,9 +99,11 @@ pub(crate) fn keystream(key: &Secret, packet: u32, epoch: u64, from: u64) -> Sec
     nonce[..4].copy_from_slice(&packet.to_le_bytes());
     nonce[4..].copy_from_slice(&epoch.to_le_bytes());
     key.expose_secret(|key| {
-        let mut cipher = ChaCha20::new(key.into(), &nonce.into());
-        cipher.seek(from);
-        secret(|bytes| cipher.apply_keystream(bytes))
+        secret(|bytes| {
+            let mut cipher = ChaCha20::new(key.into(), &nonce.into());
+            cipher.seek(from);
+            cipher.apply_keystream(bytes);
+        })
     })
 }
 

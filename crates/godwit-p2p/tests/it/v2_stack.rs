@@ -57,15 +57,15 @@ fn below_what_resting_needs(job: impl FnOnce()) {
 /// it: nothing that is computed on the way gives it away.
 fn tag_needle(name: &str, key: &Secret, packet: u32) -> Needle {
     let whole = keystream(key, packet, 0, 0);
-    let half = SecretArray::<16>::from_fn_in_place(|half| {
-        whole.expose_secret(|whole| half.copy_from_slice(&whole[16..]));
+    let half = whole.expose_secret(|whole| {
+        SecretArray::<16>::from_fn_in_place(|half| half.copy_from_slice(&whole[16..]))
     });
-    let spread = secret(|spread| {
-        whole.expose_secret(|whole| {
+    let spread = whole.expose_secret(|whole| {
+        secret(|spread| {
             for (to, from) in spread.chunks_exact_mut(8).zip(whole[16..].chunks_exact(4)) {
                 to[..4].copy_from_slice(from);
             }
-        });
+        })
     });
     Needle::new(&format!("tag of {name} {packet}"), &half.expect("locked memory"))
         .and_then(|needle| needle.form("spread", &spread))

@@ -23,6 +23,9 @@ pub(super) struct Scratch<T: Copy> {
     len: usize,
 }
 
+// SAFETY: it owns its values, as a vector does, and a shared reference to it only reads them.
+unsafe impl<T: Copy + Sync> Sync for Scratch<T> {}
+
 impl<T: Copy> Scratch<T> {
     /// Pages are taken from the system as they are filled.
     pub(super) fn with_capacity(capacity: usize) -> io::Result<Self> {

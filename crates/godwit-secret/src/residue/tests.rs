@@ -106,7 +106,9 @@ fn what_lies_across_two_reads_is_found_once() {
     let mut places = Vec::new();
     for place in [0, 1, STEP - 40, STEP - 39, STEP - 1, STEP, 3 * STEP - 20] {
         let mut content = vec![0xeeu8; 3 * STEP + 20];
-        secret.expose_secret(|bytes| content[place..place + 40].copy_from_slice(bytes));
+        secret.expose_secret_into(Unprotected(&mut content), |bytes, content| {
+            content.0[place..place + 40].copy_from_slice(bytes);
+        });
         fs::write(&path, &content).expect("a temporary file");
         let report = scan_file(&path, &needle).expect("a scan");
         assert_eq!(report.searched, content.len() as u64);
@@ -176,8 +178,8 @@ fn a_leak_is_found_when_it_was_freed_cut_padded_or_moved() {
     for pad in [0x36, 0x5c] {
         let padded = left_by(|secret| {
             let mut block = vec![pad; 128];
-            secret.expose_secret(|bytes| {
-                block.iter_mut().zip(bytes).for_each(|(to, byte)| *to ^= byte);
+            secret.expose_secret_into(Unprotected(&mut block), |bytes, block| {
+                block.0.iter_mut().zip(bytes).for_each(|(to, byte)| *to ^= byte);
             });
             black_box(Box::leak(block.into_boxed_slice()));
         });
@@ -186,7 +188,9 @@ fn a_leak_is_found_when_it_was_freed_cut_padded_or_moved() {
     }
     let moved = left_by(|secret| {
         let mut text = String::new();
-        secret.expose_secret(|bytes| bytes.iter().for_each(|byte| text += &format!("{byte:02x}")));
+        secret.expose_secret_into(Unprotected(&mut text), |bytes, text| {
+            bytes.iter().for_each(|byte| *text.0 += &format!("{byte:02x}"));
+        });
         // Grown out of its place, and gone from the new one.
         let neighbour = black_box(vec![0u8; 64]);
         text.reserve(5000);
@@ -210,7 +214,7 @@ fn what_everybody_knows_of_a_form_is_no_find() {
     let known = secret(48);
     let needle = || Needle::raw("key", &secret(8)).expect("memory");
     let found = |needle: Needle, range: Range<usize>| {
-        let mut leak = known.expose_secret(|bytes| Declassified(cut_out(bytes, range))).0;
+        let mut leak = known.expose_secret(|bytes| Declassified(cut_out(bytes, range.clone()))).0;
         let report = scan(&[needle]).expect("a scan");
         // Or the next search finds it where it was freed.
         cleanse(black_box(&mut leak));

@@ -7,8 +7,8 @@ use std::ptr;
 
 use godwit_secret::residue::{self, Finding, Needle, Report};
 use godwit_secret::{
-    Declassified, Hardened, SecretArray, SecretBytes, SecretStream, SecretString, harden_process,
-    run_on_secret_stack,
+    Declassified, Hardened, SecretArray, SecretBytes, SecretStream, SecretString, Unprotected,
+    harden_process, run_on_secret_stack,
 };
 
 use crate::child;
@@ -35,7 +35,8 @@ fn it_finds_a_secret_in_heap_stack_and_a_librarys_buffer() {
         wipe(heap);
 
         let mut stack = [0u8; 32];
-        secret.expose_secret(|bytes| stack.copy_from_slice(bytes));
+        let place = Unprotected(&mut stack);
+        secret.expose_secret_into(place, |bytes, place| place.0.copy_from_slice(bytes));
         black_box(&mut stack);
         let report = residue::scan(&needles).expect("a scan");
         assert_eq!(at(&report, stack.as_ptr()).len(), 1, "{report:?}");

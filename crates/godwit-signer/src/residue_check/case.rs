@@ -103,11 +103,13 @@ impl<'a> Invention<'a> {
     fn next(&mut self) -> Result<SecretArray<32>, CheckError> {
         self.count += 1;
         Ok(run_on_secret_stack(|| {
-            let mut engine = sha256::Hash::engine();
-            self.seed.expose_secret(|seed| engine.input(seed));
-            engine.input(&self.count.to_le_bytes());
-            let hash = sha256::Hash::from_engine(engine).to_byte_array();
-            SecretArray::from_fn_in_place(|secret| *secret = hash)
+            self.seed.expose_secret(|seed| {
+                let mut engine = sha256::Hash::engine();
+                engine.input(seed);
+                engine.input(&self.count.to_le_bytes());
+                let hash = sha256::Hash::from_engine(engine).to_byte_array();
+                SecretArray::from_fn_in_place(|secret| *secret = hash)
+            })
         })??)
     }
 }

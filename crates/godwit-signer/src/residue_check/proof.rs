@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::io::{BufWriter, Write};
 
 use godwit_secret::residue::{self, Needle};
-use godwit_secret::{Declassified, SecretArray, cleanse};
+use godwit_secret::{Declassified, SecretArray, Unprotected, cleanse};
 
 use super::CheckError;
 use super::leak::Leak;
@@ -62,7 +62,8 @@ fn on_heap(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckEr
 
 fn on_stack(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckError> {
     let mut stack = [0u8; 32];
-    secret.expose_secret(|bytes| stack.copy_from_slice(bytes));
+    let place = Unprotected(&mut stack);
+    secret.expose_secret_into(place, |bytes, place| place.0.copy_from_slice(bytes));
     let found = is_found_at(needles, black_box(&stack));
     cleanse(&mut stack);
     found
@@ -71,9 +72,10 @@ fn on_stack(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckE
 fn in_buffer(secret: &SecretArray<32>, needles: &[Needle]) -> Result<bool, CheckError> {
     // The writer's buffer keeps its copy until it is flushed, and until something else takes its place.
     let mut writer = BufWriter::new(Vec::with_capacity(HEX_DIGITS * 2));
-    let mut write =
-        |bytes: &[u8; 32]| bytes.iter().try_for_each(|byte| write!(writer, "{byte:02x}"));
-    secret.expose_secret(|bytes| Declassified(write(bytes))).0?;
+    let written = secret.expose_secret_into(Unprotected(&mut writer), |bytes, writer| {
+        Declassified(bytes.iter().try_for_each(|byte| write!(writer.0, "{byte:02x}")))
+    });
+    written.0?;
     let found = is_found_at(needles, writer.buffer());
     writer.flush()?;
     writer.write_all(&[0; HEX_DIGITS])?;

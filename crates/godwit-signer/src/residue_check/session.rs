@@ -93,20 +93,24 @@ fn shared_secret(
     let secret = secret.ok_or_else(|| case.unexpected())??;
     let mut needles = vec![Needle::new("shared secret", &secret)?];
     let key = run_on_secret_stack(|| {
-        let mut engine = HmacEngine::<sha256::Hash>::new(&[SALT, &MAGIC].concat());
-        secret.expose_secret(|secret| engine.input(secret));
-        let key = Hmac::from_engine(engine).to_byte_array();
-        SecretArray::<32>::from_fn_in_place(|copy| *copy = key)
+        secret.expose_secret(|secret| {
+            let mut engine = HmacEngine::<sha256::Hash>::new(&[SALT, &MAGIC].concat());
+            engine.input(secret);
+            let key = Hmac::from_engine(engine).to_byte_array();
+            SecretArray::<32>::from_fn_in_place(|copy| *copy = key)
+        })
     })??;
     needles.push(Needle::new("key of HKDF", &key)?);
     for pad in [0x36, 0x5c] {
         let state = run_on_secret_stack(|| {
-            let mut block = [pad; sha256::HashEngine::BLOCK_SIZE];
-            key.expose_secret(|key| block.iter_mut().zip(key).for_each(|(to, byte)| *to ^= byte));
-            let mut engine = sha256::Hash::engine();
-            engine.input(&block);
-            let state = engine.midstate().to_byte_array();
-            SecretArray::<32>::from_fn_in_place(|copy| *copy = state)
+            key.expose_secret(|key| {
+                let mut block = [pad; sha256::HashEngine::BLOCK_SIZE];
+                block.iter_mut().zip(key).for_each(|(to, byte)| *to ^= byte);
+                let mut engine = sha256::Hash::engine();
+                engine.input(&block);
+                let state = engine.midstate().to_byte_array();
+                SecretArray::<32>::from_fn_in_place(|copy| *copy = state)
+            })
         })??;
         needles.push(Needle::new("state of HKDF", &state)?);
     }

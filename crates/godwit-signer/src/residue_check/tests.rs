@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use godwit_keys::{ExtendedPrivateKey, Mnemonic, PrivateKey};
 use godwit_secret::residue::Needle;
-use godwit_secret::{Declassified, SecretBytes};
+use godwit_secret::{Declassified, SecretBytes, Unprotected};
 
 use super::leak::Leak;
 use super::*;
@@ -54,7 +54,9 @@ fn leaking_when_done(case: &mut Case<'_, '_>) -> Result<(), CheckError> {
     case.unlocked()?;
     // With room for it, so that it leaves nothing where it was before it grew.
     let mut text = String::with_capacity(256);
-    number.expose_secret(|number| write!(text, "{number:?}")).expect("there is room");
+    let written = number
+        .expose_secret_into(Unprotected(&mut text), |number, text| write!(text.0, "{number:?}"));
+    written.expect("there is room");
     leak(text);
     Ok(())
 }

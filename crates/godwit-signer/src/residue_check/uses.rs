@@ -114,7 +114,7 @@ pub(super) fn import_descriptor(case: &mut Case<'_, '_>) -> Result<(), CheckErro
     let internal = text_of(&StoredKey::Extended { key: root(case)?, origin: None })?;
     let leaf = text_of(&StoredKey::Extended { key: root(case)?, origin: None })?;
     let mut descriptor = around("tr(", &internal, "/86h/1h/0h/<0;1>/*,pk(")?;
-    leaf.expose_secret(|leaf| descriptor.push_str(leaf))?;
+    leaf.expose_secret_into(&mut descriptor, |leaf, descriptor| descriptor.push_str(leaf))?;
     descriptor.push_str("/86h/1h/0h/<0;1>/*))")?;
     // Between the keys, which have needles of their own, it says nothing that its public form does not.
     case.plant(Needle::whole("private descriptor", &descriptor)?);
@@ -331,7 +331,7 @@ pub(super) fn around(
 ) -> Result<SecretString, CheckError> {
     let mut text = SecretString::with_capacity(before.len() + key.len() + after.len())?;
     text.push_str(before)?;
-    key.expose_secret(|key| text.push_str(key))?;
+    key.expose_secret_into(&mut text, |key, text| text.push_str(key))?;
     text.push_str(after)?;
     Ok(text)
 }

@@ -307,9 +307,11 @@ impl Service {
     }
 }
 
-fn send(mut stream: &TcpStream, command: &SecretBytes) -> io::Result<()> {
-    let sent =
-        command.expose_secret(|command| stream.write_all(command).map_err(|error| error.kind()));
+fn send(stream: &TcpStream, command: &SecretBytes) -> io::Result<()> {
+    let sent = command.expose_secret(|command| {
+        let mut stream = stream;
+        stream.write_all(command).map_err(|error| error.kind())
+    });
     sent.map_err(io::Error::from)
 }
 

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
+use godwit_secret::Unprotected;
 use proptest::prelude::*;
 use rusqlite::{Connection, params};
 use tempfile::TempDir;
@@ -34,17 +35,22 @@ fn write(folder: &TempDir, page_size: u32, rows: &Rows) -> PathBuf {
 fn read(path: &Path, wanted: &dyn Fn(&[u8]) -> bool) -> Result<Rows, DatabaseError> {
     let mut database = Database::open(path)?;
     let roots = database.roots("main")?;
-    let mut rows = Rows::new();
-    database.rows(roots, wanted, &mut |row: &[u8]| {
-        match columns(row).as_deref() {
-            Some([Column::Bytes(key), Column::Bytes(value)]) => {
-                rows.push((key.to_vec(), value.to_vec()));
+    let mut rows = Unprotected(Rows::new());
+    database.rows(
+        roots,
+        wanted,
+        &mut rows,
+        &|row, Unprotected(rows): &mut Unprotected<Rows>| {
+            match columns(row).as_deref() {
+                Some([Column::Bytes(key), Column::Bytes(value)]) => {
+                    rows.push((key.to_vec(), value.to_vec()));
+                }
+                _ => return Err(DatabaseError::Damaged { page: 0, what: "row" }),
             }
-            _ => return Err(DatabaseError::Damaged { page: 0, what: "row" }),
-        }
-        Ok(())
-    })?;
-    Ok(rows)
+            Ok(())
+        },
+    )?;
+    Ok(rows.0)
 }
 
 fn folder() -> TempDir {

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use godwit_secret::{Releasable, SecretBytes};
+use godwit_secret::{Declassified, Releasable, SecretBytes, Unprotected};
 
 use super::record::{first_bytes, varint};
 use super::{Column, Database, DatabaseError, HEADER_SIZE, Roots, columns};
@@ -59,15 +59,21 @@ impl<'a> Layout<'a> {
 }
 
 /// What a walk through a table does with its rows.
-struct Walk<'a, E> {
+struct Walk<'a, S, E> {
     /// Whether a row is read, by the beginning of its first column.
     wanted: &'a dyn Fn(&[u8]) -> bool,
     /// What is done with a row that is.
-    row: &'a mut dyn FnMut(&[u8]) -> Result<(), E>,
+    row: &'a dyn Fn(&[u8], &mut S) -> Result<(), E>,
+    /// Where that is put.
+    rows: &'a mut S,
     /// Rows are ordered by their numbers.
     last: Option<i64>,
     keys: Keys,
 }
+
+impl<S: Releasable, E> Releasable for Walk<'_, S, E> {}
+
+impl Releasable for Database {}
 
 /// How many keys a tree has, and the sum of their hashes, which does not depend on their order.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -91,21 +97,21 @@ impl Database {
     /// Where a table, and the index of its primary key, begin.
     pub(crate) fn roots(&mut self, table: &str) -> Result<Roots, DatabaseError> {
         let index = format!("sqlite_autoindex_{table}_1");
-        let (mut table_root, mut index_root) = (None, None);
-        self.table(1, &|_| true, &mut |row: &[u8]| {
+        let mut roots = Unprotected((None, None));
+        self.table(1, &|_| true, &mut roots, &|row, Unprotected((table_root, index_root))| {
             let columns = columns(row).ok_or(damaged(1, "schema"))?;
             if let [Column::Bytes(kind), Column::Bytes(name), _, Column::Integer(root), _] =
                 columns[..]
             {
                 if kind == b"table" && name == table.as_bytes() {
-                    table_root = u32::try_from(root).ok();
+                    *table_root = u32::try_from(root).ok();
                 } else if kind == b"index" && name == index.as_bytes() {
-                    index_root = u32::try_from(root).ok();
+                    *index_root = u32::try_from(root).ok();
                 }
             }
             Ok::<(), DatabaseError>(())
         })?;
-        match (table_root, index_root) {
+        match roots.0 {
             (Some(table), Some(index)) => Ok(Roots { table, index }),
             _ => Err(DatabaseError::NoTable),
         }
@@ -113,13 +119,14 @@ impl Database {
 
     /// Calls `row` with each row whose first column begins as `wanted`, in locked memory. The index must
     /// have the same keys as the table, so that no row is missing because of a damaged page.
-    pub(crate) fn rows<E: From<DatabaseError> + Releasable>(
+    pub(crate) fn rows<S: Releasable, E: From<DatabaseError> + Releasable>(
         &mut self,
         roots: Roots,
         wanted: &dyn Fn(&[u8]) -> bool,
-        row: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+        rows: &mut S,
+        row: &dyn Fn(&[u8], &mut S) -> Result<(), E>,
     ) -> Result<(), E> {
-        let keys = self.table(roots.table, wanted, row)?;
+        let keys = self.table(roots.table, wanted, rows, row)?;
         let mut entries = Keys::default();
         self.unread = self.pages;
         self.index(roots.index, 0, &mut entries)?;
@@ -129,52 +136,53 @@ impl Database {
         Ok(())
     }
 
-    fn table<E: From<DatabaseError> + Releasable>(
+    fn table<S: Releasable, E: From<DatabaseError> + Releasable>(
         &mut self,
         root: u32,
         wanted: &dyn Fn(&[u8]) -> bool,
-        row: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+        rows: &mut S,
+        row: &dyn Fn(&[u8], &mut S) -> Result<(), E>,
     ) -> Result<Keys, E> {
         self.unread = self.pages;
-        let mut walk = Walk { wanted, row, last: None, keys: Keys::default() };
+        let mut walk = Walk { wanted, row, rows, last: None, keys: Keys::default() };
         self.table_page(root, 0, &mut walk)?;
         Ok(walk.keys)
     }
 
-    fn table_page<E: From<DatabaseError> + Releasable>(
+    fn table_page<S: Releasable, E: From<DatabaseError> + Releasable>(
         &mut self,
         number: u32,
         depth: usize,
-        walk: &mut Walk<'_, E>,
+        walk: &mut Walk<'_, S, E>,
     ) -> Result<(), E> {
         let page = self.tree_page(number, depth)?;
-        page.expose_secret(|bytes| {
-            let layout = Layout::parse(bytes, self.usable, number);
+        page.expose_secret_into((self, walk), |bytes, (database, walk)| {
+            let layout = Layout::parse(bytes, database.usable, number);
             let layout = layout.ok_or(damaged(number, "header"))?;
             for cell in layout.cells() {
                 let cell = cell.ok_or(damaged(number, "cell"))?;
                 match layout.kind {
-                    TABLE_LEAF => self.table_cell(number, cell, walk)?,
+                    TABLE_LEAF => database.table_cell(number, cell, walk)?,
                     TABLE_INTERIOR => {
                         let child = cell.first_chunk().ok_or(damaged(number, "cell"))?;
-                        self.table_page(u32::from_be_bytes(*child), depth + 1, walk)?;
+                        database.table_page(u32::from_be_bytes(*child), depth + 1, walk)?;
                     }
                     _ => break,
                 }
             }
             match layout.kind {
                 TABLE_LEAF => Ok(()),
-                TABLE_INTERIOR => self.table_page(layout.right, depth + 1, walk),
+                TABLE_INTERIOR => database.table_page(layout.right, depth + 1, walk),
                 _ => Err(damaged(number, "kind").into()),
             }
         })
     }
 
-    fn table_cell<E: From<DatabaseError> + Releasable>(
+    fn table_cell<S: Releasable, E: From<DatabaseError> + Releasable>(
         &mut self,
         number: u32,
         cell: &[u8],
-        walk: &mut Walk<'_, E>,
+        walk: &mut Walk<'_, S, E>,
     ) -> Result<(), E> {
         let wrong = || damaged(number, "cell");
         let (size, rest) = varint(cell).ok_or_else(wrong)?;
@@ -191,14 +199,14 @@ impl Database {
             return Ok(());
         }
         if size == local as u64 {
-            return (walk.row)(beginning);
+            return (walk.row)(beginning, walk.rows);
         }
         if size > MAX_ROW_SIZE as u64 {
             return Err(DatabaseError::RowSize { size }.into());
         }
         let next = rest.first_chunk().ok_or_else(wrong)?;
         let row = self.overflow(beginning, size as usize, u32::from_be_bytes(*next))?;
-        row.expose_secret(|row| (walk.row)(row))
+        row.expose_secret_into(walk, |row, walk| (walk.row)(row, walk.rows))
     }
 
     /// A row of `size` bytes that goes on in a chain of pages.
@@ -214,11 +222,13 @@ impl Database {
         while row.len() < size {
             let number = next;
             let count = (size - row.len()).min(self.usable - 4);
-            self.page(number)?.expose_secret(|page| {
+            let page = self.page(number)?;
+            let pointer = page.expose_secret_into(&mut row, |page, row| {
+                row.extend_from_slice(&page[4..4 + count])?;
                 let pointer = page.first_chunk().expect("a page has 512 bytes or more");
-                next = u32::from_be_bytes(*pointer);
-                row.extend_from_slice(&page[4..4 + count])
+                Ok::<_, DatabaseError>(Declassified(u32::from_be_bytes(*pointer)))
             })?;
+            next = pointer.0;
         }
         if next != 0 { Err(damaged(next, "place in a chain")) } else { Ok(row) }
     }
@@ -231,8 +241,9 @@ impl Database {
         entries: &mut Keys,
     ) -> Result<(), DatabaseError> {
         let page = self.tree_page(number, depth)?;
-        page.expose_secret(|bytes| {
-            let layout = Layout::parse(bytes, self.usable, number);
+        page.expose_secret_into((self, Unprotected(entries)), |bytes, (database, entries)| {
+            let Unprotected(entries) = entries;
+            let layout = Layout::parse(bytes, database.usable, number);
             let layout = layout.ok_or(damaged(number, "header"))?;
             let interior = match layout.kind {
                 INDEX_LEAF => false,
@@ -244,17 +255,17 @@ impl Database {
                 let Some(mut cell) = cell else { return Err(wrong) };
                 if interior {
                     let Some((child, entry)) = cell.split_first_chunk() else { return Err(wrong) };
-                    self.index(u32::from_be_bytes(*child), depth + 1, entries)?;
+                    database.index(u32::from_be_bytes(*child), depth + 1, entries)?;
                     cell = entry;
                 }
                 let Some((size, rest)) = varint(cell) else { return Err(wrong) };
-                let most = (self.usable - 12) * 64 / 255 - 23;
-                let Some(beginning) = rest.get(..local_size(size, self.usable, most)) else {
+                let most = (database.usable - 12) * 64 / 255 - 23;
+                let Some(beginning) = rest.get(..local_size(size, database.usable, most)) else {
                     return Err(wrong);
                 };
                 entries.add(beginning);
             }
-            if interior { self.index(layout.right, depth + 1, entries) } else { Ok(()) }
+            if interior { database.index(layout.right, depth + 1, entries) } else { Ok(()) }
         })
     }
 

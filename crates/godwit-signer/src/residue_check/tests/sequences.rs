@@ -118,7 +118,7 @@ fn import_what_is_none(
     let text = text_of(&invented_root(case)?)?;
     let end = rng.between(20, text.len() as u64 - 1) as usize;
     let mut cut = SecretString::with_capacity(end)?;
-    text.expose_secret(|text| cut.push_str(&text[..end]))?;
+    text.expose_secret_into(&mut cut, |text, cut| cut.push_str(&text[..end]))?;
     match file.insert(&cut) {
         Err(CheckError::Command(_)) => Ok(()),
         _ => Err(case.unexpected()),

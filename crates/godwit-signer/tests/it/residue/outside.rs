@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio, exit};
 
 use godwit_secret::residue::{Finding, Needle, ScanError, scan_file, scan_other};
-use godwit_secret::{Declassified, SecretArray, SecretBytes, SecretString};
+use godwit_secret::{
+    Declassified, SecretArray, SecretBytes, SecretSlice, SecretString, Unprotected,
+};
 use godwit_signer::residue_check::{CheckError, Observer, use_invented_keys, use_wallet};
 use godwit_sim::programs::UnprivilegedPlace;
 use rustix::process::Signal;
@@ -179,8 +181,12 @@ fn search(test: &str) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut searched = command.spawn().expect("the test binary starts");
     let mut input = searched.stdin.take().expect("a pipe");
-    seed.expose_secret(|seed| Declassified(input.write_all(seed))).0.expect("it is read");
-    marker.expose_secret(|marker| Declassified(input.write_all(marker))).0.expect("it is read");
+    for secret in [SecretSlice::from(&seed), SecretSlice::from(&marker)] {
+        let written = secret.expose_secret_into(Unprotected(&mut input), |secret, input| {
+            Declassified(input.0.write_all(secret))
+        });
+        written.0.expect("it is read");
+    }
     let output = BufReader::new(searched.stdout.take().expect("a pipe"));
     let mut passphrases = File::from(input.as_fd().try_clone_to_owned().expect("it is open"));
     let mut searching = Searching {
@@ -201,10 +207,11 @@ fn search(test: &str) {
     let mut passphrase = || {
         let size = u8::try_from(passphrase.len()).expect("it is short");
         passphrases.write_all(&[size]).expect("it is read");
-        passphrase
-            .expose_secret(|bytes| Declassified(passphrases.write_all(bytes)))
-            .0
-            .expect("it is read");
+        let passphrases = Unprotected(&mut passphrases);
+        let written = passphrase.expose_secret_into(passphrases, |bytes, passphrases| {
+            Declassified(passphrases.0.write_all(bytes))
+        });
+        written.0.expect("it is read");
         as_passphrase(SecretBytes::copy_of(&passphrase).expect("locked memory"))
     };
     let last = searching.last.0;

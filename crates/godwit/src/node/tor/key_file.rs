@@ -89,10 +89,10 @@ impl KeyFile {
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::open(&beside, flags, Mode::from_raw_mode(0o600))
             .map_err(|errno| self.failed(errno))?;
-        let mut file = File::from(file);
+        let file = File::from(file);
         let written = key
             .secret()
-            .expose_secret(|key| file.write_all(key).map_err(|error| error.kind()))
+            .expose_secret(|key| (&file).write_all(key).map_err(|error| error.kind()))
             .map_err(io::Error::from)
             .and_then(|()| file.sync_all())
             .and_then(|()| fs::rename(&beside, &self.path))

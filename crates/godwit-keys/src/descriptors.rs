@@ -12,6 +12,7 @@
 //! Sources: Bitcoin Core, `script/descriptor.cpp` (`ToNormalizedString`); BIP380 to 389.
 
 pub(crate) mod checksum;
+mod disclosed;
 mod error;
 pub(crate) mod join;
 pub(crate) mod key_expression;

@@ -75,6 +75,13 @@ pub enum DescriptorError {
         /// In its line.
         position: usize,
     },
+    /// A number that is the private key of a public one in the text.
+    PrivateNumber {
+        /// Of those that are not empty, from 1.
+        line: usize,
+        /// In it.
+        position: usize,
+    },
     /// The same extended key as before, under another origin.
     TwoOrigins {
         /// Of the key.
@@ -139,6 +146,11 @@ impl fmt::Display for DescriptorError {
                 f,
                 "what stands at character {position} is no public key, and may be a private one, which is no \
                  longer a secret if it lies in a file; keys import takes descriptors with private keys"
+            ),
+            Self::PrivateNumber { line, position } => write!(
+                f,
+                "the number at character {position} of descriptor {line} is the private key of a public key \
+                 that is there too: it is no longer a secret if it lies in a file"
             ),
             Self::TwoOrigins { position } => write!(
                 f,

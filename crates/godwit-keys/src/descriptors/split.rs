@@ -167,7 +167,7 @@ fn private_key(position: usize, error: KeyError) -> DescriptorError {
 }
 
 /// Text of a public key, or of what stands between keys.
-fn public_string(text: SecretSlice<'_>) -> String {
+pub(super) fn public_string(text: SecretSlice<'_>) -> String {
     text.expose_secret(|bytes| Declassified(bytes.iter().copied().map(char::from).collect())).0
 }
 

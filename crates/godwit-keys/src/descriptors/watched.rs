@@ -8,6 +8,7 @@ use std::ops::Range;
 use bitcoin::NetworkKind;
 use godwit_secret::{Declassified, SecretSlice, SecretString, run_on_secret_stack};
 
+use super::disclosed::refuse_private_numbers;
 use super::key_expression::{KeyExpression, KeyKind};
 use super::policy::descriptor_of;
 use super::scan::scan;
@@ -70,7 +71,10 @@ pub(super) fn public_text(text: SecretSlice<'_>) -> Result<String, DescriptorErr
             template.expose_secret(check_template)?;
             keys.iter().try_for_each(|line| check_key(*line))?;
         }
-        lines => lines.iter().try_for_each(|line| check_descriptor(*line))?,
+        lines => {
+            lines.iter().try_for_each(|line| check_descriptor(*line))?;
+            refuse_private_numbers(lines)?;
+        }
     }
     // Every character of it was looked at.
     let public = text.expose_secret(|bytes| match str::from_utf8(bytes) {

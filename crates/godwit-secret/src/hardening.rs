@@ -8,6 +8,8 @@ use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
 
 use crate::error::unlocked_secrets_allowed;
 
@@ -106,6 +108,38 @@ pub fn harden_process() -> Result<Hardened, HardeningError> {
     }
 }
 
+/// Has the process's signals handled by its other threads, for as long as this one lives: a handler here
+/// would put the registers, and with them parts of a key, on this thread's stack, perhaps behind what is
+/// wiped of it after each operation. Threads that are started from here take none either.
+///
+/// Signals for a fault of the thread itself stay as they are: a process whose thread blocks these ends
+/// without a word.
+pub fn leave_signals_to_other_threads() -> io::Result<()> {
+    const OF_FAULTS: [libc::c_int; 7] = [
+        libc::SIGABRT,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGSEGV,
+        libc::SIGSYS,
+        libc::SIGTRAP,
+    ];
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigfillset` initialises the set, and the others take an initialised one; the calls differ
+    // in nothing else from ones with integers.
+    let error = unsafe {
+        libc::sigfillset(set.as_mut_ptr());
+        for signal in OF_FAULTS {
+            libc::sigdelset(set.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut())
+    };
+    match error {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
 fn forbid_core_dumps() -> Result<(), HardeningError> {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel reads one `rlimit`.
@@ -167,6 +201,30 @@ mod tests {
         assert_eq!(tracer_in("TracerPid:\t71\n"), Err(HardeningError::Traced { pid: 71 }));
         for status in ["", "Pid:\t1\n", "TracerPid:\t\n", "TracerPid:\tx\n"] {
             assert_eq!(tracer_in(status), Err(HardeningError::TracerUnknown));
+        }
+    }
+
+    /// The signals that this thread blocks, a bit each, from 1.
+    fn blocked() -> u64 {
+        let status = fs::read_to_string("/proc/thread-self/status").expect("of this thread");
+        let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        u64::from_str_radix(line.expect("a line").trim(), 16).expect("hexadecimal digits")
+    }
+
+    #[test]
+    fn a_thread_leaves_all_signals_but_its_own_faults_to_others() {
+        let has = |set: u64, signal: libc::c_int| set >> (signal - 1) & 1 == 1;
+        let thread = std::thread::spawn(|| {
+            leave_signals_to_other_threads().expect("the system allows it");
+            (blocked(), std::thread::spawn(blocked).join().expect("a thread"))
+        });
+        let (own, below) = thread.join().expect("a thread");
+        assert_eq!(own, below);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1] {
+            assert!(has(own, signal) && !has(blocked(), signal), "{signal}");
+        }
+        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGILL, libc::SIGFPE] {
+            assert!(!has(own, signal), "{signal}");
         }
     }
 

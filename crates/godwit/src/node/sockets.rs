@@ -29,7 +29,7 @@ use godwit_p2p::{
     Command, ConnectFailure, NetAddress, NetCommand, NetEvent, PeerId, SEND_PAUSE, SocketId,
     Target, TokenBucket, Transport,
 };
-use godwit_secret::run_on_secret_stack;
+use godwit_secret::{leave_signals_to_other_threads, run_on_secret_stack};
 use godwit_stream::{BufferPool, PooledStream};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -165,6 +165,9 @@ impl Drop for Sockets {
 /// node started, there are no keys: connections are not encrypted.
 fn run(mut network: Network) {
     if network.config.encrypted {
+        if let Err(error) = leave_signals_to_other_threads() {
+            log::warn!("The sockets' thread handles signals beside its keys: {error}");
+        }
         let mut given = Some(network);
         let error = match run_on_secret_stack(|| given.take().map(Network::run)) {
             Ok(_) => return,

@@ -357,3 +357,48 @@ fn a_node_whose_sockets_do_not_keep_up_has_no_room() {
     net.until("they are taken", |_| sockets.has_room());
     assert_eq!(sockets.backlog.load(Ordering::Relaxed), 0);
 }
+
+/// A handler would put registers with parts of keys behind what is wiped of the thread's stack.
+#[test]
+fn a_thread_with_keys_handles_no_signal() {
+    if let Err(error) = check_locked_memory() {
+        godwit_testdata::skip(&format!("no locked memory: {error}"));
+        return;
+    }
+    let limits = PoolLimits { buffers: 1, buffer_bytes: 1 << 20, total_bytes: 1 << 20 };
+    let config = SocketsConfig {
+        magic: MAGIC,
+        pool: BufferPool::new(limits),
+        proxies: Proxies::default(),
+        session: [9; 8],
+        max_download_rate: None,
+        encrypted: true,
+    };
+    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let listeners = bind(&[any.into()]).expect("a free port");
+    let address = listeners[0].socket.local_addr().expect("it is bound");
+    let (sockets, mut inbox) = Sockets::start(config, listeners).expect("a thread");
+    // It runs when it accepts.
+    let _caller = net::TcpStream::connect(address).expect("it listens");
+    let end = Instant::now() + Duration::from_secs(60);
+    while inbox.take().is_none() {
+        assert!(Instant::now() < end, "not in a minute: a connection");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let mut seen = 0;
+    for task in std::fs::read_dir("/proc/self/task").expect("threads") {
+        let path = task.expect("a thread").path();
+        let of = |name: &str| std::fs::read_to_string(path.join(name)).unwrap_or_default();
+        if of("comm").trim() == "godwit-net" {
+            let status = of("status");
+            let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+            let blocked = u64::from_str_radix(blocked.expect("a line").trim(), 16);
+            let blocked = blocked.expect("hexadecimal digits");
+            // SIGINT and SIGTERM.
+            assert_eq!((blocked >> 1 & 1, blocked >> 14 & 1), (1, 1), "{blocked:x}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 1);
+    drop(sockets);
+}

@@ -377,7 +377,7 @@ fn a_thread_with_keys_handles_no_signal() {
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     let listeners = bind(&[any.into()]).expect("a free port");
     let address = listeners[0].socket.local_addr().expect("it is bound");
-    let (sockets, mut inbox) = Sockets::start(config, listeners).expect("a thread");
+    let (sockets, inbox) = Sockets::start(config, listeners).expect("a thread");
     // It runs when it accepts.
     let _caller = net::TcpStream::connect(address).expect("it listens");
     let end = Instant::now() + Duration::from_secs(60);

@@ -58,12 +58,15 @@ impl<'a> Layout<'a> {
     }
 }
 
+/// Reads a row, and puts what it says into the `S`.
+type ReadRow<'a, S, E> = dyn Fn(&[u8], &mut S) -> Result<(), E> + 'a;
+
 /// What a walk through a table does with its rows.
 struct Walk<'a, S, E> {
     /// Whether a row is read, by the beginning of its first column.
     wanted: &'a dyn Fn(&[u8]) -> bool,
     /// What is done with a row that is.
-    row: &'a dyn Fn(&[u8], &mut S) -> Result<(), E>,
+    row: &'a ReadRow<'a, S, E>,
     /// Where that is put.
     rows: &'a mut S,
     /// Rows are ordered by their numbers.
@@ -124,7 +127,7 @@ impl Database {
         roots: Roots,
         wanted: &dyn Fn(&[u8]) -> bool,
         rows: &mut S,
-        row: &dyn Fn(&[u8], &mut S) -> Result<(), E>,
+        row: &ReadRow<'_, S, E>,
     ) -> Result<(), E> {
         let keys = self.table(roots.table, wanted, rows, row)?;
         let mut entries = Keys::default();
@@ -141,7 +144,7 @@ impl Database {
         root: u32,
         wanted: &dyn Fn(&[u8]) -> bool,
         rows: &mut S,
-        row: &dyn Fn(&[u8], &mut S) -> Result<(), E>,
+        row: &ReadRow<'_, S, E>,
     ) -> Result<Keys, E> {
         self.unread = self.pages;
         let mut walk = Walk { wanted, row, rows, last: None, keys: Keys::default() };

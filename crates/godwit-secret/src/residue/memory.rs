@@ -244,9 +244,10 @@ mod tests {
         let page =
             unsafe { libc::mmap(ptr::null_mut(), 4096, access, flags, program.as_raw_fd(), 0) };
         assert_ne!(page, libc::MAP_FAILED);
-        secret.expose_secret(|bytes| {
+        secret.expose_secret_into(crate::Unprotected(page), |bytes, page| {
+            let page = page.0.cast::<u8>();
             // SAFETY: the page is larger, and writable; nothing else points into it.
-            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), page.cast::<u8>().add(100), 32) };
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), page.add(100), 32) };
         });
         // SAFETY: the page from above, which is not written to any more.
         assert_eq!(unsafe { libc::mprotect(page, 4096, libc::PROT_READ) }, 0);

@@ -1,7 +1,7 @@
 //! What writing coins early costs: imports with `-flushinterval` and without, in turns.
 //!
-//! A node writes coins while it syncs, so that a power cut has little applied again. How often it does so follows
-//! from measured rates; with `-flushinterval` the time between two writes is given, so that their
+//! A node writes coins while it syncs, so that a power cut has little applied again. How often it does so
+//! follows from measured rates; with `-flushinterval` the time between two writes is given, so that their
 //! cost can be told.
 
 use std::ffi::OsString;

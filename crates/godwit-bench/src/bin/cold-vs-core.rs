@@ -1,4 +1,4 @@
-//! `cold-vs-core`: blocks whose coins are not in memory, on the same set of coins with the same limit of memory.
+//! `cold-vs-core`: blocks whose coins are not in memory, on the same coins with the same limit of memory.
 
 use std::process::ExitCode;
 

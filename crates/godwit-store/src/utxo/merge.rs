@@ -51,8 +51,8 @@ impl Source {
 pub(super) struct MergeScan {
     /// Newest first.
     sources: Vec<Source>,
-    /// Key of the entry that each of them stands on; `None` behind the last. Beside each other they are in one
-    /// or two cache lines, and most comparisons end with them.
+    /// Key of the entry that each of them stands on; `None` behind the last. Beside each other they are in
+    /// one or two cache lines, and most comparisons end with them.
     keys: Vec<Option<u64>>,
     /// The entry under the cursor and the newest source that stands on it.
     head: Option<((u64, OutPoint), usize)>,

@@ -31,6 +31,12 @@ pub(super) struct Draft {
     pub(super) minimum_chain_work: Option<Work>,
     pub(super) signet_challenge: Option<Vec<u8>>,
     pub(super) activation_heights: Vec<(Deployment, u32)>,
+    pub(super) tests: TestsDraft,
+}
+
+/// What `-test` names.
+#[derive(Clone, Copy, Default)]
+pub(super) struct TestsDraft {
     pub(super) bip94: bool,
     pub(super) bip34: bool,
 }

@@ -212,8 +212,8 @@ fn params(network: Network, draft: &Draft) -> Params {
     for (deployment, height) in &draft.activation_heights {
         params.set_activation_height(*deployment, *height);
     }
-    params.enforce_bip94 |= draft.bip94;
-    if draft.bip34 {
+    params.enforce_bip94 |= draft.tests.bip94;
+    if draft.tests.bip34 {
         // The block that every chain of regtest has stands in for main's 227,931.
         (params.bip34_height, params.bip34_hash) = (0, Some(params.genesis_hash));
     }

@@ -301,8 +301,8 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
              speeds. Only on regtest. May be given several times.",
             |draft, text| {
                 match text.to_str()? {
-                    "bip94" => draft.bip94 = true,
-                    "bip34" => draft.bip34 = true,
+                    "bip94" => draft.tests.bip94 = true,
+                    "bip34" => draft.tests.bip34 = true,
                     _ => return None,
                 }
                 Some(())

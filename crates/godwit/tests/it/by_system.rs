@@ -58,6 +58,10 @@ fn the_operator_sees_the_systems_of_peers_and_which_map_tells_them() {
     };
     assert_eq!(system("101.3.0.1:77"), Some(3.into()));
     assert_eq!(system("9.9.9.9:77"), None);
+    // Lines go into the log behind what an answer tells of.
+    wait_until("the log tells of both", || {
+        running.log().0.matches(" peer connected: ").count() >= 2
+    });
     let log = running.log().0.to_owned();
     assert!(log.contains(" (59 bytes) from disk"), "{log}");
     assert!(log.contains("Using asmap version "), "{log}");

@@ -189,9 +189,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         probes: false,
     };
     let work = WorkDir::beside(&summary, "cold-vs-core")?;
-    let [godwit, bitcoind] = make_bases(arguments, &programs, &work)?;
     let nothing = work.file("nothing.dat");
     File::create(&nothing).map_err(|error| Failure::File(nothing.clone(), error))?;
+    let [godwit, bitcoind] = make_bases(arguments, &programs, &work, &nothing)?;
     let disk = Disk::under(&Node::network_dir(&godwit).join(Node::Godwit.utxo_dir()))?;
     let mut report = Report {
         machine: Machine::here(),
@@ -227,11 +227,12 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Makes the set of coins: godwit's directory, and that of bitcoind from a copy of it, since a directory that
-/// was handed over is of no more use to godwit.
+/// was handed over is of no more use to godwit. LevelDB puts its tables in order before they are measured.
 fn make_bases(
     arguments: &Arguments,
     programs: &Programs,
     work: &WorkDir,
+    nothing: &Path,
 ) -> Result<[PathBuf; 2], Failure> {
     let godwit = work.fresh("base-godwit")?;
     let settings = NodeSettings { datadir: &godwit, dbcache: BASE_DBCACHE, assumevalid: "0" };
@@ -243,6 +244,9 @@ fn make_bases(
     command.args(["hand-over", "-chain=regtest"]).arg(option("datadir", &handed));
     finish(command.arg(option("to", &bitcoind)), &handed)?;
     datadir::remove(&handed)?;
+    let settings = NodeSettings { datadir: &bitcoind, dbcache: BASE_DBCACHE, assumevalid: "0" };
+    let mut command = programs.import(Node::Bitcoind, &settings, nothing);
+    finish(command.arg("-forcecompactdb"), &bitcoind)?;
     Ok([godwit, bitcoind])
 }
 

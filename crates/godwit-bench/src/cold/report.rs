@@ -163,10 +163,10 @@ impl Report {
         }
         writeln!(
             out,
-            "godwit made the set, and bitcoind's directory is what `godwit hand-over` makes of it. bitcoind is that of \
+            "godwit made the set, and bitcoind's directory is what `godwit hand-over` makes of it, compacted (`-forcecompactdb`). bitcoind is that of \
              `tools/build-rival`, which does not look outputs up for BIP30, as godwit does not with `-test=bip34`; options \
              besides those of `make bench-import`: `{}`. The disk is measured by `O_DIRECT` reads of godwit's runs, for three seconds each, \
-             at the start of a round. Behind it may be a host that has the files in its memory.",
+             at the start of a round; its read-ahead is Linux's own, 128 KiB. Behind it may be a host that has the files in its memory.",
             self.options.join(" ")
         )
     }

@@ -11,7 +11,7 @@ use bitcoin::secp256k1::SecretKey;
 use godwit_secret::{Declassified, SecretSlice};
 
 use super::DescriptorError;
-use super::key_expression::{KeyExpression, KeyKind, Wildcard};
+use super::key_expression::{KeyExpression, KeyKind, Wildcard, hex};
 use super::scan::scan;
 use super::split::public_string;
 use crate::guarded::curve;
@@ -74,7 +74,7 @@ pub(super) fn refuse_private_numbers(lines: &[SecretSlice<'_>]) -> Result<(), De
 
 fn suspects_of(line: usize, text: &[u8]) -> Vec<Suspect> {
     let suspect = |place: Range<usize>| {
-        let key = SecretKey::from_slice(&number(&text[place.clone()])?).ok()?;
+        let key = SecretKey::from_slice(&hex::<32>(&text[place.clone()])?).ok()?;
         let x = key.x_only_public_key(curve()).0.serialize();
         Some(Suspect { line, position: place.start + 1, x })
     };
@@ -93,19 +93,10 @@ fn numbers_in(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
         .filter(|word| word.len() == DIGITS && text[word.clone()].iter().all(u8::is_ascii_hexdigit))
 }
 
-fn number(digits: &[u8]) -> Option<[u8; 32]> {
-    let value = |digit: u8| char::from(digit).to_digit(16);
-    let mut number = [0; 32];
-    for (byte, pair) in number.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = (value(pair[0])? << 4 | value(pair[1])?) as u8;
-    }
-    Some(number)
-}
-
 /// The x coordinate of a public key in hex, in any of its three forms.
 fn x_of(digits: &[u8]) -> Option<[u8; 32]> {
     let x = if digits.len() == DIGITS { digits } else { digits.get(2..2 + DIGITS)? };
-    number(x)
+    hex(x)
 }
 
 /// The x coordinates of an extended key: its own, those on its paths, and the first ones behind.

@@ -172,17 +172,23 @@ fn kind_of(key: &[u8]) -> KeyKind {
 pub(crate) fn parse_origin(text: &[u8], range: Range<usize>) -> Option<Origin> {
     let steps = split(text, range, b'/');
     let digits = &text[steps[0].clone()];
-    if digits.len() != 8 || steps.len() > MAX_STEPS + 1 {
+    if steps.len() > MAX_STEPS + 1 {
         return None;
     }
-    let mut fingerprint = [0; 4];
-    for (byte, pair) in fingerprint.iter_mut().zip(digits.chunks(2)) {
-        let digit = |c: u8| char::from(c).to_digit(16).map(|digit| digit as u8);
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
+    let fingerprint = hex(digits)?;
     let path =
         steps[1..].iter().map(|step| parse_step(&text[step.clone()])).collect::<Option<_>>()?;
     Some(Origin { fingerprint, path })
+}
+
+/// The bytes of exactly so many hex digits.
+pub(super) fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let value = |digit: u8| char::from(digit).to_digit(16).map(|digit| digit as u8);
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = value(pair[0])? << 4 | value(pair[1])?;
+    }
+    (digits.len() == 2 * N).then_some(bytes)
 }
 
 /// The paths behind a key, and how they end.

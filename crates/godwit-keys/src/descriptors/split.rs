@@ -9,7 +9,7 @@ use godwit_secret::{Declassified, Releasable, SecretSlice};
 
 use super::DescriptorError;
 use super::checksum;
-use super::key_expression::{KeyExpression, KeyKind, Origin, Wildcard, public_text};
+use super::key_expression::{KeyExpression, KeyKind, Origin, Wildcard, hex, public_text};
 use super::scan::scan;
 use crate::wif::parse_wif;
 use crate::{ExtendedPrivateKey, KeyError, PrivateKey, StoredKey};
@@ -151,12 +151,7 @@ pub(super) fn is_public(digits: &[u8], x_only: bool) -> bool {
 
 /// Whether a point of the curve has this coordinate: every second number of a private key is none.
 fn is_x_coordinate(digits: &[u8]) -> bool {
-    let value = |digit: u8| char::from(digit).to_digit(16).expect("it is hex") as u8;
-    let mut coordinate = [0; 32];
-    for (byte, pair) in coordinate.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = value(pair[0]) << 4 | value(pair[1]);
-    }
-    XOnlyPublicKey::from_slice(&coordinate).is_ok()
+    hex::<32>(digits).is_some_and(|x| XOnlyPublicKey::from_slice(&x).is_ok())
 }
 
 fn private_key(position: usize, error: KeyError) -> DescriptorError {

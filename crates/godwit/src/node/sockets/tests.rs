@@ -26,19 +26,23 @@ struct Stepped {
     seen: VecDeque<NetEvent>,
 }
 
-fn start(encrypted: bool) -> Stepped {
-    let poll = Poll::new().expect("a poll");
-    let waker = Arc::new(Waker::new(poll.registry(), WAKER).expect("a waker"));
-    let (outbox, inbox) = channel(Arc::clone(&waker), InboxLimits::PRODUCT);
+fn config(encrypted: bool) -> SocketsConfig {
     let limits = PoolLimits { buffers: 1, buffer_bytes: 1 << 20, total_bytes: 1 << 20 };
-    let config = SocketsConfig {
+    SocketsConfig {
         magic: MAGIC,
         pool: BufferPool::new(limits),
         proxies: Proxies::default(),
         session: [9; 8],
         max_download_rate: None,
         encrypted,
-    };
+    }
+}
+
+fn start(encrypted: bool) -> Stepped {
+    let poll = Poll::new().expect("a poll");
+    let waker = Arc::new(Waker::new(poll.registry(), WAKER).expect("a waker"));
+    let (outbox, inbox) = channel(Arc::clone(&waker), InboxLimits::PRODUCT);
+    let config = config(encrypted);
     let (commands, receiver) = unbounded();
     let receiver = Commands { receiver, backlog: Arc::new(AtomicUsize::new(0)) };
     let mut network = Network::new(poll, config, receiver, outbox);
@@ -365,15 +369,7 @@ fn a_thread_with_keys_handles_no_signal() {
         godwit_testdata::skip(&format!("no locked memory: {error}"));
         return;
     }
-    let limits = PoolLimits { buffers: 1, buffer_bytes: 1 << 20, total_bytes: 1 << 20 };
-    let config = SocketsConfig {
-        magic: MAGIC,
-        pool: BufferPool::new(limits),
-        proxies: Proxies::default(),
-        session: [9; 8],
-        max_download_rate: None,
-        encrypted: true,
-    };
+    let config = config(true);
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     let listeners = bind(&[any.into()]).expect("a free port");
     let address = listeners[0].socket.local_addr().expect("it is bound");

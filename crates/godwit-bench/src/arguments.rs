@@ -1,7 +1,9 @@
 //! The command lines of the programs.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use crate::case::Case;
 
@@ -45,43 +47,74 @@ impl Arguments {
     /// Parses `-name=value` arguments; one or two dashes. `all` are the program's cases. `None` for
     /// anything that [`USAGE`] does not say.
     pub fn parse(all: &[Case], arguments: impl Iterator<Item = OsString>) -> Option<Self> {
-        let (mut chain, mut godwit, mut bitcoind, mut rival, mut out) =
-            (None, None, None, None, None);
-        let mut bitcoind_options = Vec::new();
-        let (mut rounds, mut cases) = (DEFAULT_ROUNDS, all.to_vec());
-        for argument in arguments {
-            let (name, value) = split(&argument)?;
-            let path = || (!value.is_empty()).then(|| PathBuf::from(value));
-            match name {
-                "chain" => chain = Some(path()?),
-                "godwit" => godwit = Some(path()?),
-                "bitcoind" => bitcoind = Some(path()?),
-                "rival" => rival = Some(path()?),
-                "bitcoind-options" => {
-                    bitcoind_options = value.to_str()?.split(',').map(str::to_owned).collect();
-                    if !bitcoind_options.iter().all(|word| split(OsStr::new(word)).is_some()) {
-                        return None;
-                    }
-                }
-                "out" => out = Some(path()?),
-                "rounds" => rounds = value.to_str()?.parse().ok().filter(|rounds| *rounds > 0)?,
-                "cases" => {
-                    let by_name = |name| all.iter().find(|case| case.name == name).copied();
-                    cases = value.to_str()?.split(',').map(by_name).collect::<Option<_>>()?;
-                }
-                _ => return None,
+        let mut words = Words::of(arguments)?;
+        let cases = match words.text("cases")? {
+            None => all.to_vec(),
+            Some(names) => {
+                let by_name = |name| all.iter().find(|case| case.name == name).copied();
+                names.split(',').map(by_name).collect::<Option<_>>()?
             }
-        }
-        Some(Self {
-            chain: chain?,
-            godwit: godwit?,
-            bitcoind: bitcoind?,
-            rival: rival?,
-            bitcoind_options,
-            out: out?,
-            rounds,
+        };
+        let arguments = Self {
+            chain: words.path("chain")?,
+            godwit: words.path("godwit")?,
+            bitcoind: words.path("bitcoind")?,
+            rival: words.path("rival")?,
+            bitcoind_options: words.bitcoind_options()?,
+            out: words.path("out")?,
+            rounds: words.number("rounds", DEFAULT_ROUNDS)?,
             cases,
-        })
+        };
+        words.are_used().then_some(arguments)
+    }
+}
+
+/// `-name=value` arguments by name; one or two dashes, and the last one of a name counts. What takes one out
+/// answers `None` where it is not what it should be.
+pub(crate) struct Words(BTreeMap<String, OsString>);
+
+impl Words {
+    pub(crate) fn of(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
+        let pair = |argument: OsString| {
+            split(&argument).map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
+        arguments.map(pair).collect::<Option<_>>().map(Self)
+    }
+
+    /// One that has to be there.
+    pub(crate) fn path(&mut self, name: &str) -> Option<PathBuf> {
+        self.0.remove(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+    }
+
+    /// One above zero.
+    pub(crate) fn number<N: FromStr + PartialOrd + Default>(
+        &mut self,
+        name: &str,
+        default: N,
+    ) -> Option<N> {
+        match self.text(name)? {
+            None => Some(default),
+            Some(text) => text.parse().ok().filter(|number| *number > N::default()),
+        }
+    }
+
+    /// `-bitcoind-options=-A=B,-C=D`; none unless they are given.
+    pub(crate) fn bitcoind_options(&mut self) -> Option<Vec<String>> {
+        let Some(text) = self.text("bitcoind-options")? else { return Some(vec![]) };
+        let options: Vec<String> = text.split(',').map(str::to_owned).collect();
+        options.iter().all(|word| split(OsStr::new(word)).is_some()).then_some(options)
+    }
+
+    fn text(&mut self, name: &str) -> Option<Option<String>> {
+        self.0
+            .remove(name)
+            .map(|value| value.into_string().ok())
+            .map_or(Some(None), |text| text.map(Some))
+    }
+
+    /// Whether none is left.
+    pub(crate) fn are_used(self) -> bool {
+        self.0.is_empty()
     }
 }
 

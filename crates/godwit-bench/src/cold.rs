@@ -10,20 +10,22 @@ mod disk;
 mod group;
 mod report;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::split;
+use crate::arguments::Words;
 use crate::datadir::{self, WorkDir};
+use crate::exit_code;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::measured::{Measured, measure};
 use crate::node::{Node, UtxoSet};
 use crate::programs::{NodeSettings, Programs, finish, last_words, option};
+use crate::rounds::in_turn;
 use copy::copy_datadir;
 use disk::{Disk, Queue, Rate};
 use group::Group;
@@ -64,23 +66,36 @@ struct ColdChain {
     spend_bytes: u64,
 }
 
-/// One import of the blocks.
+impl ColdChain {
+    fn ends_with(&self, set: &UtxoSet) -> bool {
+        (set.height, &set.bestblock) == (self.end_height, &self.end)
+    }
+}
+
+/// One import.
 #[derive(Clone, Debug, Serialize)]
-struct Run {
+struct Import {
     #[serde(flatten)]
     measured: Measured,
-    /// Seconds from start to exit with a file that has no blocks.
-    idle_seconds: f64,
     /// Most bytes of the control group.
     group_peak: u64,
     /// What the disk did meanwhile.
     queue: Queue,
 }
 
+/// One import of the blocks.
+#[derive(Clone, Debug, Serialize)]
+struct Run {
+    #[serde(flatten)]
+    import: Import,
+    /// Seconds from start to exit with a file that has no blocks.
+    idle_seconds: f64,
+}
+
 impl Run {
     /// Seconds that the blocks took.
     fn seconds(&self) -> f64 {
-        (self.measured.seconds - self.idle_seconds).max(f64::MIN_POSITIVE)
+        (self.import.measured.seconds - self.idle_seconds).max(f64::MIN_POSITIVE)
     }
 }
 
@@ -109,41 +124,18 @@ struct Arguments {
 impl Arguments {
     /// `None` for anything that [`USAGE`] does not say.
     fn parse(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
-        let [mut chain, mut godwit, mut bitcoind, mut out] = [const { None }; 4];
-        let (mut rounds, mut memory, mut dbcache) =
-            (DEFAULT_ROUNDS as u64, DEFAULT_MEMORY, DEFAULT_DBCACHE);
-        let mut bitcoind_options = vec![];
-        for argument in arguments {
-            let (name, value) = split(&argument)?;
-            let path = || (!value.is_empty()).then(|| PathBuf::from(value));
-            let number = || value.to_str()?.parse().ok().filter(|number| *number > 0);
-            match name {
-                "chain" => chain = Some(path()?),
-                "godwit" => godwit = Some(path()?),
-                "bitcoind" => bitcoind = Some(path()?),
-                "out" => out = Some(path()?),
-                "rounds" => rounds = number()?,
-                "memory" => memory = number()?,
-                "dbcache" => dbcache = number()?,
-                "bitcoind-options" => {
-                    bitcoind_options = value.to_str()?.split(',').map(str::to_owned).collect();
-                    if !bitcoind_options.iter().all(|word| split(OsStr::new(word)).is_some()) {
-                        return None;
-                    }
-                }
-                _ => return None,
-            }
-        }
-        Some(Self {
-            chain: chain?,
-            godwit: godwit?,
-            bitcoind: bitcoind?,
-            out: out?,
-            rounds: usize::try_from(rounds).ok()?,
-            memory,
-            dbcache,
-            bitcoind_options,
-        })
+        let mut words = Words::of(arguments)?;
+        let arguments = Self {
+            chain: words.path("chain")?,
+            godwit: words.path("godwit")?,
+            bitcoind: words.path("bitcoind")?,
+            out: words.path("out")?,
+            rounds: words.number("rounds", DEFAULT_ROUNDS)?,
+            memory: words.number("memory", DEFAULT_MEMORY)?,
+            dbcache: words.number("dbcache", DEFAULT_DBCACHE)?,
+            bitcoind_options: words.bitcoind_options()?,
+        };
+        words.are_used().then_some(arguments)
     }
 }
 
@@ -153,18 +145,13 @@ pub fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("cold-vs-core: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("cold-vs-core", run(&arguments))
 }
 
 /// What all runs share.
 struct Stand<'a> {
     arguments: &'a Arguments,
+    chain: &'a ColdChain,
     programs: Programs,
     work: &'a WorkDir,
     disk: Disk,
@@ -203,11 +190,12 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             datadir::DiskUse::of(Node::Godwit, &godwit)?.utxo,
             datadir::DiskUse::of(Node::Bitcoind, &bitcoind)?.utxo,
         ],
-        chain,
+        chain: chain.clone(),
         set: None,
         rounds: vec![],
     };
-    let stand = Stand { arguments, programs, work: &work, disk, godwit, bitcoind, nothing };
+    let stand =
+        Stand { arguments, chain: &chain, programs, work: &work, disk, godwit, bitcoind, nothing };
     for n in 0..arguments.rounds {
         let (round, set) = stand.run_round(n)?;
         report.set = report.set.or(set);
@@ -251,24 +239,16 @@ fn make_bases(
 }
 
 impl Stand<'_> {
-    /// The programs alternate in going first.
     fn run_round(&self, n: usize) -> Result<(Round, Option<UtxoSet>), Failure> {
         let disk = [self.disk.rate(1)?, self.disk.rate(64)?];
-        let first = if n.is_multiple_of(2) { Node::Godwit } else { Node::Bitcoind };
-        let run = |node| self.run_one(node, n == 0);
-        let ((godwit, ours), (bitcoind, theirs)) = match first {
-            Node::Godwit => {
-                let godwit = run(Node::Godwit)?;
-                (godwit, run(Node::Bitcoind)?)
-            }
-            Node::Bitcoind => {
-                let bitcoind = run(Node::Bitcoind)?;
-                (run(Node::Godwit)?, bitcoind)
-            }
-        };
+        let (first, (godwit, ours), (bitcoind, theirs)) =
+            in_turn(n, |node| self.run_one(node, n == 0))?;
         let set = match ours.zip(theirs) {
             Some((ours, theirs)) if ours != theirs => {
                 return Err(Failure::Disagree(Box::new((ours, theirs))));
+            }
+            Some((ours, _)) if !self.chain.ends_with(&ours) => {
+                return Err(Failure::NotTheChain(Box::new(ours)));
             }
             sets => sets.map(|(ours, _)| ours),
         };
@@ -277,11 +257,10 @@ impl Stand<'_> {
 
     /// `look`: whether the coins are looked at afterwards.
     fn run_one(&self, node: Node, look: bool) -> Result<(Run, Option<UtxoSet>), Failure> {
-        let idle = self.import(node, &self.nothing, false)?.0;
+        let (idle, _) = self.import(node, &self.nothing, false)?;
         let spends = self.arguments.chain.join("spends.dat");
-        let (mut run, set) = self.import(node, &spends, look)?;
-        run.idle_seconds = idle.measured.seconds;
-        Ok((run, set))
+        let (import, set) = self.import(node, &spends, look)?;
+        Ok((Run { import, idle_seconds: idle.measured.seconds }, set))
     }
 
     fn import(
@@ -289,7 +268,7 @@ impl Stand<'_> {
         node: Node,
         blocks: &Path,
         look: bool,
-    ) -> Result<(Run, Option<UtxoSet>), Failure> {
+    ) -> Result<(Import, Option<UtxoSet>), Failure> {
         let base = match node {
             Node::Godwit => &self.godwit,
             Node::Bitcoind => &self.bitcoind,
@@ -317,13 +296,36 @@ impl Stand<'_> {
         let set = look.then(|| self.programs.utxo_set(node, &datadir)).transpose()?;
         datadir::remove(&datadir)?;
         self.work.sync()?;
-        Ok((Run { measured, idle_seconds: 0.0, group_peak, queue }, set))
+        Ok((Import { measured, group_peak, queue }, set))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chain_ends_with_its_last_block() {
+        let chain = ColdChain {
+            coins: 1,
+            height: 1,
+            spends: 1,
+            end_height: 9,
+            end: "aa".into(),
+            spend_bytes: 1,
+        };
+        let ends = |height, bestblock: &str| {
+            chain.ends_with(&UtxoSet {
+                height,
+                bestblock: bestblock.into(),
+                txouts: 1,
+                bogosize: 1,
+                muhash: "bb".into(),
+                total_amount: 1.into(),
+            })
+        };
+        assert_eq!([ends(9, "aa"), ends(8, "aa"), ends(9, "ab")], [true, false, false]);
+    }
 
     #[test]
     fn paths_and_what_has_a_default() {

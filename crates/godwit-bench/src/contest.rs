@@ -17,7 +17,7 @@ use crate::node::{Node, UtxoSet};
 use crate::node_log::LogFacts;
 use crate::programs::{NodeSettings, Programs, last_words};
 use crate::report::Report;
-use crate::rounds::{CaseResult, Ratio, Round, Run};
+use crate::rounds::{CaseResult, Ratio, Round, Run, in_turn};
 use crate::servers::Servers;
 
 /// `-dbcache` in MiB for making the servers' chain, which is not measured.
@@ -98,6 +98,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) assumevalid: &'a str,
     /// `-prune` in MiB, for a sync.
     pub(crate) prune: Option<u64>,
+    /// `-flushinterval` in seconds, of a godwit.
+    pub(crate) flush_interval: Option<u64>,
     pub(crate) servers: Option<&'a Servers>,
     /// Where a godwit that counts its wipes writes them.
     pub(crate) wipes: Option<&'a Path>,
@@ -116,17 +118,21 @@ impl Contest<'_> {
         Ok(datadir)
     }
 
-    fn run_case(&self, case: &Case, servers: Option<&Servers>) -> Result<CaseResult, Failure> {
-        let dbcache = case.dbcache(self.chain.txouts);
-        let assumevalid = if case.scripts { "0" } else { &self.chain.last_busy_block };
-        let terms = Terms {
+    /// What the imports of a case share.
+    pub(crate) fn terms(&self, case: &Case) -> Terms<'_> {
+        Terms {
             scripts: case.scripts,
-            dbcache,
-            assumevalid,
+            dbcache: case.dbcache(self.chain.txouts),
+            assumevalid: if case.scripts { "0" } else { &self.chain.last_busy_block },
             prune: None,
-            servers,
+            flush_interval: None,
+            servers: None,
             wipes: None,
-        };
+        }
+    }
+
+    fn run_case(&self, case: &Case, servers: Option<&Servers>) -> Result<CaseResult, Failure> {
+        let terms = Terms { servers, ..self.terms(case) };
         let mut rounds = Vec::new();
         let mut set = None;
         for n in 0..self.rounds {
@@ -146,7 +152,7 @@ impl Contest<'_> {
         let ratio = Ratio::of(&rounds, |measured| measured.seconds).expect("there is a round");
         let processor = Ratio::of(&rounds, Measured::processor_seconds).expect("there is a round");
         let set = set.expect("the first round looks");
-        let assumevalid = assumevalid.to_owned();
+        let (dbcache, assumevalid) = (terms.dbcache, terms.assumevalid.to_owned());
         let bitcoind_options = self.programs.bitcoind_options.clone();
         let case = *case;
         Ok(CaseResult {
@@ -161,22 +167,8 @@ impl Contest<'_> {
         })
     }
 
-    /// The programs alternate in going first: what the first leaves behind for the second, in the
-    /// processor or on the disk, then cancels out.
     fn run_round(&self, n: usize, terms: Terms<'_>) -> Result<(Round, Option<UtxoSet>), Failure> {
-        let look = n == 0;
-        let run = |node| self.run_one(node, terms, look);
-        let first = if n.is_multiple_of(2) { Node::Godwit } else { Node::Bitcoind };
-        let (godwit, bitcoind) = match first {
-            Node::Godwit => {
-                let godwit = run(Node::Godwit)?;
-                (godwit, run(Node::Bitcoind)?)
-            }
-            Node::Bitcoind => {
-                let bitcoind = run(Node::Bitcoind)?;
-                (run(Node::Godwit)?, bitcoind)
-            }
-        };
+        let (first, godwit, bitcoind) = in_turn(n, |node| self.run_one(node, terms, n == 0))?;
         let set = match (godwit.1, bitcoind.1) {
             (Some(ours), Some(theirs)) if ours != theirs => {
                 return Err(Failure::Disagree(Box::new((ours, theirs))));
@@ -208,7 +200,8 @@ impl Contest<'_> {
     /// One run, and the data directory that it leaves. Whether it ran scripts where it should is for the
     /// caller to look up in its log.
     pub(crate) fn run_kept(&self, node: Node, terms: Terms<'_>) -> Result<(Run, PathBuf), Failure> {
-        let Terms { scripts: _, dbcache, assumevalid, prune, servers, wipes } = terms;
+        let Terms { scripts: _, dbcache, assumevalid, prune, flush_interval, servers, wipes } =
+            terms;
         let datadir = self.work.fresh(&node.to_string())?;
         let settings = NodeSettings { datadir: &datadir, dbcache, assumevalid };
         let mut command = match servers {
@@ -218,6 +211,7 @@ impl Contest<'_> {
             }
         };
         command.args(prune.map(|mib| format!("-prune={mib}")));
+        command.args(flush_interval.map(|seconds| format!("-flushinterval={seconds}")));
         command.envs(wipes.map(|path| ("GODWIT_WIPES", path)));
         let before = servers.map(Servers::processor_seconds).transpose()?;
         let mut measured = self.finish(node, &datadir, command)?;

@@ -20,6 +20,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::exit_code;
 use crate::failure::Failure;
 use arguments::{Arguments, USAGE};
 use results::Report;
@@ -35,13 +36,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Arguments::Streams(streams) => streams::run(streams),
         Arguments::Draw { journals, out } => draw(journals, out),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("core-policies: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("core-policies", done)
 }
 
 /// Writes the report of all journals in a directory.

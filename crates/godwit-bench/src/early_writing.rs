@@ -11,20 +11,20 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::arguments::split;
+use crate::arguments::Words;
 use crate::case::Case;
 use crate::chain_summary::ChainSummary;
-use crate::contest::{Contest, log_of};
+use crate::contest::{Contest, Terms};
 use crate::datadir::{self, WorkDir};
+use crate::exit_code;
 use crate::failure::Failure;
 use crate::interval::Interval;
 use crate::machine::Machine;
-use crate::measured::Measured;
 use crate::node::Node;
-use crate::node_log::LogFacts;
-use crate::programs::{NodeSettings, Programs};
+use crate::programs::Programs;
 use crate::report_files::{write_json, write_text};
 use crate::rotation::{balanced_rounds, williams};
+use crate::rounds::Run;
 use crate::spread::Spread;
 use crate::targets::times;
 
@@ -58,31 +58,16 @@ struct Arguments {
 
 impl Arguments {
     fn parse(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
-        let (mut chain, mut godwit, mut out) = (None, None, None);
-        let (mut rounds, mut interval) = (DEFAULT_ROUNDS, DEFAULT_INTERVAL);
-        for argument in arguments {
-            let (name, value) = split(&argument)?;
-            let path = || (!value.is_empty()).then(|| PathBuf::from(value));
-            match name {
-                "chain" => chain = Some(path()?),
-                "godwit" => godwit = Some(path()?),
-                "out" => out = Some(path()?),
-                "rounds" => rounds = value.to_str()?.parse().ok().filter(|rounds| *rounds > 0)?,
-                "interval" => {
-                    interval = value.to_str()?.parse().ok().filter(|seconds| *seconds > 0)?;
-                }
-                _ => return None,
-            }
-        }
-        Some(Self { chain: chain?, godwit: godwit?, out: out?, rounds, interval })
+        let mut words = Words::of(arguments)?;
+        let arguments = Self {
+            chain: words.path("chain")?,
+            godwit: words.path("godwit")?,
+            out: words.path("out")?,
+            rounds: words.number("rounds", DEFAULT_ROUNDS)?,
+            interval: words.number("interval", DEFAULT_INTERVAL)?,
+        };
+        words.are_used().then_some(arguments)
     }
-}
-
-/// One import.
-#[derive(Clone, Debug, Serialize)]
-struct Run {
-    measured: Measured,
-    log: LogFacts,
 }
 
 /// The imports of a case, round by round.
@@ -109,13 +94,7 @@ pub fn main() -> ExitCode {
         eprintln!("usage: early-writing {USAGE}");
         return ExitCode::from(2);
     };
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("early-writing: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("early-writing", run(&arguments))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -150,48 +129,27 @@ fn run_case(
     target: f64,
     interval: u64,
 ) -> Result<CaseRuns, Failure> {
-    import(contest, &case, Some(interval), true)?;
+    let import = |flush_interval, look| {
+        let terms = Terms { flush_interval, ..contest.terms(&case) };
+        contest.run_one(Node::Godwit, terms, look)
+    };
+    if let (_, Some(set)) = import(Some(interval), true)?
+        && !contest.chain.describes(&set)
+    {
+        return Err(Failure::NotTheChain(Box::new(set)));
+    }
     let mut runs = CaseRuns { case, target, without: vec![], with: vec![] };
     let rounds = balanced_rounds(2, contest.rounds);
     for (round, order) in williams(2).iter().cycle().take(rounds).enumerate() {
         for number in order {
             match number {
-                0 => runs.without.push(import(contest, &case, None, false)?),
-                _ => runs.with.push(import(contest, &case, Some(interval), false)?),
+                0 => runs.without.push(import(None, false)?.0),
+                _ => runs.with.push(import(Some(interval), false)?.0),
             }
         }
         println!("{} {}/{rounds}", case.name, round + 1);
     }
     Ok(runs)
-}
-
-fn import(
-    contest: &Contest<'_>,
-    case: &Case,
-    interval: Option<u64>,
-    look: bool,
-) -> Result<Run, Failure> {
-    let Contest { file, programs, chain, work, .. } = contest;
-    let datadir = work.fresh("godwit")?;
-    let assumevalid = if case.scripts { "0" } else { &chain.last_busy_block };
-    let dbcache = case.dbcache(chain.txouts);
-    let settings = NodeSettings { datadir: &datadir, dbcache, assumevalid };
-    let mut command = programs.import(Node::Godwit, &settings, file);
-    command.args(interval.map(|seconds| format!("-flushinterval={seconds}")));
-    let measured = contest.finish(Node::Godwit, &datadir, command)?;
-    let log = LogFacts::read(&log_of(&datadir))?;
-    if !chain.ran_scripts(case.scripts, &log) {
-        return Err(Failure::Scripts(Node::Godwit, log_of(&datadir)));
-    }
-    if look {
-        let set = programs.utxo_set(Node::Godwit, &datadir)?;
-        if !chain.describes(&set) {
-            return Err(Failure::NotTheChain(Box::new(set)));
-        }
-    }
-    datadir::remove(&datadir)?;
-    work.sync()?;
-    Ok(Run { measured, log })
 }
 
 impl CaseRuns {
@@ -247,8 +205,7 @@ impl Report {
             for (name, runs_of) in [("none", &runs.without), (&format!("{interval} s"), &runs.with)]
             {
                 let over = |digits, value: fn(&Run) -> f64| {
-                    Spread::of(runs_of.iter().map(value))
-                        .map_or_else(String::new, |spread| spread.with_range(digits))
+                    Spread::text_of(runs_of.iter().map(value), digits)
                 };
                 writeln!(
                     out,
@@ -276,6 +233,9 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datadir::DiskUse;
+    use crate::measured::Measured;
+    use crate::node_log::LogFacts;
 
     fn run(seconds: f64, flushes: u64) -> Run {
         let measured = Measured {
@@ -287,7 +247,8 @@ mod tests {
             others_seconds: 0.0,
         };
         let log = LogFacts { flushes, flushed_bytes: flushes << 20, ..LogFacts::default() };
-        Run { measured, log }
+        let (sync_seconds, server_seconds, disk) = (0.0, None, DiskUse::default());
+        Run { measured, sync_seconds, server_seconds, disk, log }
     }
 
     fn runs(with: f64, writes: u64, rounds: usize) -> CaseRuns {

@@ -22,6 +22,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::exit_code;
 use crate::failure::Failure;
 use arguments::{Arguments, refusal};
 use results::Results;
@@ -41,13 +42,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Arguments::Draw(out) => draw(out),
         Arguments::CoreWipes(count) => core_wipes::run(count),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("ibd-policies: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("ibd-policies", done)
 }
 
 /// Draws page and pictures from the JSON that lies in `out`.

@@ -63,6 +63,7 @@ pub mod workloads;
 use std::process::ExitCode;
 
 use arguments::{Arguments, USAGE};
+use failure::Failure;
 use intake::Intake;
 
 /// What the programs do.
@@ -73,7 +74,12 @@ pub fn main(intake: Intake) -> ExitCode {
         eprintln!("usage: {program} {USAGE} {}.", names.join(", "));
         return ExitCode::from(2);
     };
-    match contest::run(intake, &arguments) {
+    exit_code(program, contest::run(intake, &arguments))
+}
+
+/// Says why a program has no result, and the code that it ends with.
+fn exit_code(program: &str, done: Result<(), Failure>) -> ExitCode {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{program}: {failure}");

@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::arguments::split;
+use crate::arguments::Words;
 use crate::chain_summary::ChainSummary;
 use crate::contest::Contest;
 use crate::datadir::{self, WorkDir};
+use crate::exit_code;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::measured::{Measured, measure, processor_seconds};
@@ -95,20 +96,14 @@ struct Arguments {
 impl Arguments {
     /// `None` for anything that [`USAGE`] does not say.
     fn parse(arguments: impl Iterator<Item = OsString>) -> Option<Self> {
-        let (mut chain, mut godwit, mut out) = (None, None, None);
-        let mut rounds = DEFAULT_ROUNDS;
-        for argument in arguments {
-            let (name, value) = split(&argument)?;
-            let path = || (!value.is_empty()).then(|| PathBuf::from(value));
-            match name {
-                "chain" => chain = Some(path()?),
-                "godwit" => godwit = Some(path()?),
-                "out" => out = Some(path()?),
-                "rounds" => rounds = value.to_str()?.parse().ok().filter(|rounds| *rounds > 0)?,
-                _ => return None,
-            }
-        }
-        Some(Self { chain: chain?, godwit: godwit?, out: out?, rounds })
+        let mut words = Words::of(arguments)?;
+        let arguments = Self {
+            chain: words.path("chain")?,
+            godwit: words.path("godwit")?,
+            out: words.path("out")?,
+            rounds: words.number("rounds", DEFAULT_ROUNDS)?,
+        };
+        words.are_used().then_some(arguments)
     }
 }
 
@@ -118,13 +113,7 @@ pub fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("rpc-load: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("rpc-load", run(&arguments))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {

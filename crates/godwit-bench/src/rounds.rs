@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::case::Case;
 use crate::datadir::DiskUse;
+use crate::failure::Failure;
 use crate::interval::Interval;
 use crate::measured::Measured;
 use crate::node::{Node, UtxoSet};
@@ -35,6 +36,21 @@ pub struct Round {
     pub godwit: Run,
     /// `bitcoind`'s.
     pub bitcoind: Run,
+}
+
+/// Runs each program once in round `n`, from 0: who goes first, then what godwit's run and bitcoind's gave. They
+/// alternate in going first: what the first leaves behind for the second, in the processor or on the disk,
+/// then cancels out.
+pub(crate) fn in_turn<T>(
+    n: usize,
+    mut run: impl FnMut(Node) -> Result<T, Failure>,
+) -> Result<(Node, T, T), Failure> {
+    if n.is_multiple_of(2) {
+        let godwit = run(Node::Godwit)?;
+        return Ok((Node::Godwit, godwit, run(Node::Bitcoind)?));
+    }
+    let bitcoind = run(Node::Bitcoind)?;
+    Ok((Node::Bitcoind, run(Node::Godwit)?, bitcoind))
 }
 
 /// `bitcoind`'s figure over godwit's in the same round.

@@ -9,8 +9,9 @@ use serde::Serialize;
 use crate::arguments::Arguments;
 use crate::case::Case;
 use crate::chain_summary::ChainSummary;
-use crate::contest::{Contest, Terms};
+use crate::contest::Contest;
 use crate::datadir::{self, WorkDir};
+use crate::exit_code;
 use crate::failure::Failure;
 use crate::interval::Interval;
 use crate::machine::Machine;
@@ -73,13 +74,7 @@ pub fn main() -> ExitCode {
     if !names_cases {
         arguments.cases = CASES.to_vec();
     }
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("core-settings: {failure}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("core-settings", run(&arguments))
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -115,15 +110,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn run_case(contest: &Contest<'_>, case: &Case, rounds: usize) -> Result<CaseSettings, Failure> {
     let chain = contest.chain;
     let dbcache = case.dbcache(chain.txouts);
-    let assumevalid = if case.scripts { "0" } else { &chain.last_busy_block };
-    let terms = Terms {
-        scripts: case.scripts,
-        dbcache,
-        assumevalid,
-        prune: None,
-        servers: None,
-        wipes: None,
-    };
+    let terms = contest.terms(case);
     let peak = |node| Ok(contest.run_one(node, terms, false)?.0.measured.peak_memory);
     let (ours, theirs) = (peak(Node::Godwit)?, peak(Node::Bitcoind)?);
     let mut settings: Vec<Tried> = TRIED
@@ -185,8 +172,7 @@ impl Report {
         for CaseSettings { case, settings, .. } in &self.cases {
             for setting in settings {
                 let over = |value: fn(&Measured) -> f64| {
-                    Spread::of(setting.runs.iter().map(value))
-                        .map_or_else(String::new, |spread| spread.with_range(1))
+                    Spread::text_of(setting.runs.iter().map(value), 1)
                 };
                 writeln!(
                     out,

@@ -27,6 +27,11 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
+    /// As [`Self::with_range`]; nothing of nothing.
+    pub fn text_of(numbers: impl IntoIterator<Item = f64>, digits: usize) -> String {
+        Self::of(numbers).map_or_else(String::new, |spread| spread.with_range(digits))
+    }
+
     /// As in `20.7 (20.1–21.4)`.
     pub fn with_range(self, digits: usize) -> String {
         let Self { median, min, max } = self;

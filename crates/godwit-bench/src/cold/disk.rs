@@ -243,8 +243,10 @@ mod tests {
         fs::write(dir.path().join("other"), b"").unwrap();
         let disk = Disk::under(dir.path()).unwrap();
         assert_eq!(disk.files.len(), 1);
-        // A file system in memory has no disk.
-        let Ok(rate) = disk.rate(2) else { return };
-        assert!(rate.reads_per_second > 0.0);
+        match disk.rate(2) {
+            Ok(rate) => assert!(rate.reads_per_second > 0.0),
+            // A file system in memory has no way around its page cache.
+            Err(error) => godwit_testdata::skip(&format!("no O_DIRECT here: {error}")),
+        }
     }
 }

@@ -90,15 +90,16 @@ impl Report {
         )?;
         for (number, threads) in [(0, "one after the other"), (1, "64 threads")] {
             let rates = self.rounds.iter().map(|round| round.disk[number].reads_per_second);
-            writeln!(out, "| {threads} | {} |", range(rates, 0))?;
+            writeln!(out, "| {threads} | {} |", Spread::text_of(rates, 0))?;
         }
         out.write_char('\n')
     }
 
     fn write_programs(&self, out: &mut String) -> fmt::Result {
         let row = |out: &mut String, name: &str, digits: usize, value: &dyn Fn(&Run) -> f64| {
-            let [ours, theirs] = [Node::Godwit, Node::Bitcoind]
-                .map(|node| range(self.rounds.iter().map(|round| value(round.by(node))), digits));
+            let [ours, theirs] = [Node::Godwit, Node::Bitcoind].map(|node| {
+                Spread::text_of(self.rounds.iter().map(|round| value(round.by(node))), digits)
+            });
             writeln!(out, "| {name} | {ours} | {theirs} |")
         };
         writeln!(out, "| | godwit | bitcoind |\n| --- | --- | --- |")?;
@@ -106,17 +107,21 @@ impl Report {
         row(out, "s for the blocks", 1, &Run::seconds)?;
         row(out, "coins a second", 0, &|run| spends / run.seconds())?;
         row(out, "s without blocks, start to exit", 1, &|run| run.idle_seconds)?;
-        row(out, "processor s", 1, &|run| run.measured.processor_seconds())?;
-        row(out, "reads of the disk", 0, &|run| run.queue.reads as f64)?;
-        row(out, "reads for a coin", 2, &|run| run.queue.reads as f64 / spends)?;
-        row(out, "MiB read", 0, &|run| run.queue.read_bytes as f64 / MIB)?;
-        row(out, "reads a second, median tenth of a second", 0, &|run| run.queue.median_rate)?;
-        row(out, "reads a second, nine tenths are above", 0, &|run| run.queue.low_rate)?;
-        row(out, "reads in flight while there are any", 1, &|run| run.queue.in_flight)?;
-        row(out, "ms for a read", 2, &|run| run.queue.read_milliseconds)?;
-        row(out, "MiB written", 0, &|run| run.measured.written as f64 / MIB)?;
-        row(out, "most MiB of the process", 0, &|run| run.measured.peak_memory as f64 / MIB)?;
-        row(out, "most MiB of the group", 0, &|run| run.group_peak as f64 / MIB)?;
+        row(out, "processor s", 1, &|run| run.import.measured.processor_seconds())?;
+        row(out, "reads of the disk", 0, &|run| run.import.queue.reads as f64)?;
+        row(out, "reads for a coin", 2, &|run| run.import.queue.reads as f64 / spends)?;
+        row(out, "MiB read", 0, &|run| run.import.queue.read_bytes as f64 / MIB)?;
+        row(out, "reads a second, median tenth of a second", 0, &|run| {
+            run.import.queue.median_rate
+        })?;
+        row(out, "reads a second, nine tenths are above", 0, &|run| run.import.queue.low_rate)?;
+        row(out, "reads in flight while there are any", 1, &|run| run.import.queue.in_flight)?;
+        row(out, "ms for a read", 2, &|run| run.import.queue.read_milliseconds)?;
+        row(out, "MiB written", 0, &|run| run.import.measured.written as f64 / MIB)?;
+        row(out, "most MiB of the process", 0, &|run| {
+            run.import.measured.peak_memory as f64 / MIB
+        })?;
+        row(out, "most MiB of the group", 0, &|run| run.import.group_peak as f64 / MIB)?;
         writeln!(
             out,
             "\nMedians over {} rounds (least–most). *For the blocks* is the time from start to exit less that of the same start with a file \
@@ -135,7 +140,7 @@ impl Report {
             let ratios: Vec<f64> = self.rounds.iter().map(value).collect();
             let (measured, met) = match Interval::of_ratios(&ratios) {
                 Some(ratio) => (times(ratio), verdict(ratio, target)),
-                None => (range(ratios, 2) + ", too few rounds", ""),
+                None => (Spread::text_of(ratios, 2) + ", too few rounds", ""),
             };
             writeln!(out, "| {name} | {target} | {measured} | {met} |")
         };
@@ -155,7 +160,7 @@ impl Report {
     fn write_end(&self, out: &mut String) -> fmt::Result {
         let cores = self.machine.cores;
         let runs = self.rounds.iter().flat_map(|round| [&round.godwit, &round.bitcoind]);
-        if let Some(shares) = Spread::of(runs.map(|run| run.measured.others_share(cores))) {
+        if let Some(shares) = Spread::of(runs.map(|run| run.import.measured.others_share(cores))) {
             writeln!(out, "{}\n", quiet::verdict(shares, "a run"))?;
         }
         if let Some(set) = &self.set {
@@ -172,12 +177,9 @@ impl Report {
     }
 }
 
-fn range(numbers: impl IntoIterator<Item = f64>, digits: usize) -> String {
-    Spread::of(numbers).map_or_else(|| "–".to_owned(), |spread| spread.with_range(digits))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::Import;
     use super::super::disk::{Queue, Rate};
     use super::*;
     use crate::measured::Measured;
@@ -192,7 +194,8 @@ mod tests {
             others_seconds: 0.0,
         };
         let queue = Queue { reads: 800_000, in_flight: 8.0, ..Queue::default() };
-        Run { measured, idle_seconds: 2.0, group_peak: 512 << 20, queue }
+        let import = Import { measured, group_peak: 512 << 20, queue };
+        Run { import, idle_seconds: 2.0 }
     }
 
     #[test]

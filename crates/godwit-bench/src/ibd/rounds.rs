@@ -106,6 +106,7 @@ pub(crate) fn terms<'a>(
         dbcache: case.cache.mib(chain.txouts),
         assumevalid: &chain.last_busy_block,
         prune: case.prune,
+        flush_interval: None,
         servers: servers.filter(|_| case.has_peer()),
         wipes: None,
     }

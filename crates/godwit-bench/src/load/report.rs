@@ -83,10 +83,7 @@ impl Report {
              | --- | --- | --- | --- | --- | --- | --- | --- |"
         )?;
         for (load, runs) in &self.runs {
-            let over = |value: fn(&Run) -> f64| {
-                Spread::of(runs.iter().map(value))
-                    .map_or_else(String::new, |spread| spread.with_range(1))
-            };
+            let over = |value: fn(&Run) -> f64| Spread::text_of(runs.iter().map(value), 1);
             writeln!(
                 out,
                 "| {} | {} | {} | {} | {} | {} | {} | {} |",

@@ -48,13 +48,9 @@ impl Arguments {
     /// anything that [`USAGE`] does not say.
     pub fn parse(all: &[Case], arguments: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = Words::of(arguments)?;
-        let cases = match words.text("cases")? {
-            None => all.to_vec(),
-            Some(names) => {
-                let by_name = |name| all.iter().find(|case| case.name == name).copied();
-                names.split(',').map(by_name).collect::<Option<_>>()?
-            }
-        };
+        let by_name = |name: &str| all.iter().find(|case| case.name == name).copied();
+        let cases =
+            words.read("cases", all.to_vec(), |names| names.split(',').map(by_name).collect())?;
         let arguments = Self {
             chain: words.path("chain")?,
             godwit: words.path("godwit")?,
@@ -92,24 +88,25 @@ impl Words {
         name: &str,
         default: N,
     ) -> Option<N> {
-        match self.text(name)? {
-            None => Some(default),
-            Some(text) => text.parse().ok().filter(|number| *number > N::default()),
-        }
+        self.read(name, default, |text| text.parse().ok().filter(|number| *number > N::default()))
     }
 
     /// `-bitcoind-options=-A=B,-C=D`; none unless they are given.
     pub(crate) fn bitcoind_options(&mut self) -> Option<Vec<String>> {
-        let Some(text) = self.text("bitcoind-options")? else { return Some(vec![]) };
-        let options: Vec<String> = text.split(',').map(str::to_owned).collect();
-        options.iter().all(|word| split(OsStr::new(word)).is_some()).then_some(options)
+        self.read("bitcoind-options", vec![], |text| {
+            let is_option = |word: &&str| split(OsStr::new(word)).is_some();
+            text.split(',').map(|word| Some(word).filter(is_option).map(str::to_owned)).collect()
+        })
     }
 
-    fn text(&mut self, name: &str) -> Option<Option<String>> {
-        self.0
-            .remove(name)
-            .map(|value| value.into_string().ok())
-            .map_or(Some(None), |text| text.map(Some))
+    /// What `of_text` makes of one that is text, or the default where it is not given.
+    pub(crate) fn read<T>(
+        &mut self,
+        name: &str,
+        default: T,
+        of_text: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        self.0.remove(name).map_or(Some(default), |value| of_text(value.to_str()?))
     }
 
     /// Whether none is left.

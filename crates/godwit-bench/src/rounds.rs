@@ -38,9 +38,9 @@ pub struct Round {
     pub bitcoind: Run,
 }
 
-/// Runs each program once in round `n`, from 0: who goes first, then what godwit's run and bitcoind's gave. They
-/// alternate in going first: what the first leaves behind for the second, in the processor or on the disk,
-/// then cancels out.
+/// Runs each program once in round `n`, from 0: who goes first, then what godwit's run and bitcoind's gave.
+/// They alternate in going first: what the first leaves behind for the second, in the processor or on the
+/// disk, then cancels out.
 pub(crate) fn in_turn<T>(
     n: usize,
     mut run: impl FnMut(Node) -> Result<T, Failure>,

@@ -208,11 +208,14 @@ impl Store {
         let mut batch = self.db.batch()?;
         batch.put(&COMMIT_NUMBER, ONLY, &next.commit)?;
         batch.put_all(&FILE_ENDS, uncommitted.iter().map(|file| (*file, &files[file])))?;
-        let key = |hash: &BlockHash, record: &BlockRecord| BlockKey {
-            height: record.height,
-            hash: *hash,
-        };
-        batch.put_all(&BLOCK_INDEX, commit.blocks.iter().map(|(h, r)| (key(h, r), r)))?;
+        // Each page is touched once so, however many records and branches there are. In the order in which they
+        // changed, pages that had left the database's cache were read and written again for one record each.
+        let mut blocks: Vec<_> = commit.blocks.iter().collect();
+        blocks.sort_unstable_by_key(|(hash, record)| (record.height, *hash));
+        let entries = blocks
+            .iter()
+            .map(|(hash, record)| (BlockKey { height: record.height, hash: *hash }, record));
+        batch.put_all(&BLOCK_INDEX, entries)?;
         if let Some(tip) = &commit.verified_tip {
             batch.put(&VERIFIED_TIP, ONLY, tip)?;
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_fault_disk::{Counted, FaultDisk, Survival};
 use godwit_primitives::Coin;
 
 use super::*;
@@ -377,6 +377,35 @@ fn the_tail_begins_in_the_last_file_with_committed_blocks() {
     drop(store);
     let (_, recovered) = open(&fault).unwrap();
     assert_eq!(recovered, [RecoveredBlock { position: appended, header: header(99) }]);
+}
+
+/// Reads and writes of a commit of 20,000 records of branches on top of 100,000, in that order of them.
+fn operations_of_many_branches(reorder: impl FnOnce(&mut Vec<(BlockHash, BlockRecord)>)) -> u64 {
+    let fault = FaultDisk::new();
+    let (store, _) = open(&fault).unwrap();
+    let branches = |numbers: std::ops::Range<u32>| -> Vec<_> {
+        let entry = |n| {
+            let record = record(n, 1 + n % 80);
+            (record.header.block_hash(), record)
+        };
+        numbers.map(entry).collect()
+    };
+    store.commit(Commit { blocks: branches(0..100_000), ..Commit::default() }).unwrap();
+    let mut blocks = branches(100_000..120_000);
+    reorder(&mut blocks);
+    let count = || fault.count(Counted::Reads) + fault.count(Counted::Writes);
+    let before = count();
+    store.commit(Commit { blocks, ..Commit::default() }).unwrap();
+    count() - before
+}
+
+/// A peer that mines branches at no cost, as one can on regtest, gives records that lie all over the database.
+#[test]
+fn a_commit_of_many_branches_costs_the_same_in_whatever_order_they_came() {
+    let in_order = operations_of_many_branches(|blocks| {
+        blocks.sort_by_key(|(hash, record)| (record.height, *hash));
+    });
+    assert_eq!(operations_of_many_branches(|_| {}), in_order);
 }
 
 #[test]

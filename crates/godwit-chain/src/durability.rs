@@ -419,15 +419,15 @@ impl Durability {
         let State { env, index, replay, now, appended: bytes, .. } = state;
         let appended = env.store.take_appended();
         let pruned = self.pruning.prune(env, index, *replay);
-        let blocks = index.take_changes();
+        let blocks = index.take_some_changes(*replay, self.pace.most_headers());
         let coins = utxo.as_ref().map_or(self.durable.coins, |utxo| utxo.tip);
-        let headers = index.tree().len() as u32;
+        let headers = index.tree().first_dirty(self.durable.headers);
         self.committing = Some(Durable { headers, verified, coins, appended: *bytes });
         let (verified_tip, scrub) = (Some(verified), self.scrub.take_place(index));
         let (history, closed) = self.history.begin(&mut self.pruning).unzip();
+        self.pace.begin(*now, blocks.len());
         let commit = Commit { appended, blocks, pruned, verified_tip, utxo, history, scrub };
         self.wanted = false;
-        self.pace.begin(*now);
         self.pushed = *bytes;
         let env = env.clone();
         self.job_sender.run(Priority::Urgent, "commit", move || {

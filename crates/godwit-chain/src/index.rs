@@ -486,7 +486,7 @@ impl BlockIndex {
         }
     }
 
-    /// How many [`Self::take_changes`] would give.
+    /// How many [`take_changes`](Self::take_changes) would give.
     pub(crate) fn changes(&self) -> usize {
         self.tree.changes()
     }
@@ -494,11 +494,27 @@ impl BlockIndex {
     /// The entries of the block index that changed since the last call.
     pub(crate) fn take_changes(&mut self) -> Vec<(BlockHash, BlockRecord)> {
         let dirty = self.tree.take_dirty();
+        self.entries(&dirty)
+    }
+
+    /// As [`take_changes`](Self::take_changes), with `most` of those that are mere headers and not below the tip
+    /// or `replay`.
+    pub(crate) fn take_some_changes(
+        &mut self,
+        replay: Option<NodeId>,
+        most: usize,
+    ) -> Vec<(BlockHash, BlockRecord)> {
+        let tips = [self.tip, replay.unwrap_or(self.tip)];
+        let dirty = self.tree.take_some_dirty(&tips, most);
+        self.entries(&dirty)
+    }
+
+    fn entries(&self, ids: &[NodeId]) -> Vec<(BlockHash, BlockRecord)> {
         let entry = |id: &NodeId| {
             let node = self.tree.node(*id);
             (node.hash, record(&node))
         };
-        dirty.iter().map(entry).collect()
+        ids.iter().map(entry).collect()
     }
 }
 

@@ -280,6 +280,42 @@ impl HeaderTree {
         std::mem::take(&mut self.dirty)
     }
 
+    /// As [`take_dirty`](Self::take_dirty), but of those that are mere headers only `most`, the first that
+    /// came: the others stay for the next call. New blocks, `tips` and their ancestors do not stay, so that
+    /// nothing is taken before its ancestors.
+    pub fn take_some_dirty(&mut self, tips: &[NodeId], most: usize) -> Vec<NodeId> {
+        if self.dirty.len() <= most {
+            return self.take_dirty();
+        }
+        let mut taken = Vec::new();
+        let is_block = |id: &NodeId| self.node(*id).tx_count > 0;
+        let blocks: Vec<NodeId> = self.dirty.iter().copied().filter(is_block).collect();
+        for id in blocks.iter().chain(tips) {
+            let mut next = Some(*id);
+            while let Some(id) = next.filter(|id| self.nodes.get(*id).is_dirty()) {
+                self.nodes.get_mut(id).clear_dirty();
+                taken.push(id);
+                next = self.nodes.get(id).parent();
+            }
+        }
+        let mut headers = std::mem::take(&mut self.dirty);
+        headers.retain(|id| self.nodes.get(*id).is_dirty());
+        // A parent comes before its children.
+        headers.sort_unstable();
+        self.dirty = headers.split_off(most.min(headers.len()));
+        for id in &headers {
+            self.nodes.get_mut(*id).clear_dirty();
+        }
+        taken.extend(headers);
+        taken
+    }
+
+    /// The first node at `index` or behind it that the last call left; behind all nodes where there is none.
+    pub fn first_dirty(&self, index: u32) -> u32 {
+        let left = self.dirty.iter().map(|id| id.index()).filter(|left| *left >= index);
+        left.min().unwrap_or(self.nodes.len() as u32)
+    }
+
     /// Adds a header that keeps every header rule. Returns the node it already has, if any.
     pub fn insert(&mut self, header: BlockHeader, hash: BlockHash, parent: NodeId) -> NodeId {
         self.restore(header, hash, parent, |_| {}).expect("nothing is known of its block")

@@ -10,6 +10,12 @@
 //! Where a commit takes longer than [`SLOW_COMMIT_SECONDS`], no block is accepted while one is under way,
 //! and the next one begins the sooner: what is accepted then waits for the interval and one commit. More
 //! than that cannot be promised of a disk that takes a minute for a commit.
+//!
+//! Headers are taken in at any rate, since an announcement that was not looked at is lost. On a network
+//! where they cost nothing a peer can give more of them than a slow disk writes. Each commit would take longer
+//! than the one before, and no block would be accepted beside it. So a commit holds only as many records of
+//! mere headers as the disk has written in time ([`Pace::most_headers`]); the rest of them, which can be
+//! asked for again, waits in memory.
 
 use std::time::Duration;
 
@@ -23,11 +29,17 @@ const CHECKPOINT_SECONDS: u64 = 20;
 /// While a commit that takes longer is under way, nothing is taken in.
 const SLOW_COMMIT_SECONDS: u64 = 20;
 
+/// A commit that takes longer than this has the next one hold fewer headers.
+const HEADERS_SECONDS: u64 = SLOW_COMMIT_SECONDS / 2;
+
+/// Headers that any commit may hold: two operations of 20 ms for each take as long.
+const FEWEST_HEADERS: usize = 256;
+
 /// Seconds that are left for what is not counted: jobs that wait for a thread, turns of the chain.
 const SPARE_SECONDS: u64 = 10;
 
 /// Times of commits, in seconds since 1970 by a clock that may be set.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
     /// When the first thing was seen that no commit holds yet.
     waiting_since: Option<i64>,
@@ -35,6 +47,16 @@ pub(super) struct Pace {
     began: Option<i64>,
     /// What the last one took, in seconds.
     last_took: u64,
+    /// Records of the block index in the one that is under way.
+    records: usize,
+    most_headers: usize,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        let (waiting_since, began, last_took, records) = (None, None, 0, 0);
+        Self { waiting_since, began, last_took, records, most_headers: usize::MAX }
+    }
 }
 
 impl Pace {
@@ -45,12 +67,24 @@ impl Pace {
         }
     }
 
-    pub(super) fn begin(&mut self, now: i64) {
-        (self.began, self.waiting_since) = (Some(now), None);
+    /// A commit begins that holds so many records of the block index.
+    pub(super) fn begin(&mut self, now: i64, records: usize) {
+        (self.began, self.waiting_since, self.records) = (Some(now), None, records);
     }
 
     pub(super) fn end(&mut self, took: Duration) {
         (self.began, self.last_took) = (None, took.as_secs());
+        self.most_headers = if self.last_took > HEADERS_SECONDS {
+            let in_time = self.records as u64 * HEADERS_SECONDS / self.last_took;
+            self.most_headers.min(in_time as usize).max(FEWEST_HEADERS)
+        } else {
+            self.most_headers.saturating_mul(2)
+        };
+    }
+
+    /// Records of mere headers that the next commit may hold.
+    pub(super) fn most_headers(&self) -> usize {
+        self.most_headers
     }
 
     /// A clock that was set back also ends the interval, which would otherwise last until the clock has
@@ -90,7 +124,7 @@ mod tests {
             assert_eq!(pace.is_due(1_000 + after), due, "{after}");
             assert_eq!(pace.is_due(1_000 - after), due, "-{after}");
         }
-        pace.begin(1_020);
+        pace.begin(1_020, 0);
         assert!(!pace.is_due(10_000), "the commit holds it");
         let mut pace = Pace::default();
         pace.note(true, i64::MIN);
@@ -101,19 +135,38 @@ mod tests {
     fn blocks_wait_for_a_slow_commit_and_for_every_one_behind_a_slow_one() {
         let mut pace = Pace::default();
         assert!(pace.takes_blocks(0));
-        pace.begin(1_000);
+        pace.begin(1_000, 0);
         let slow = SLOW_COMMIT_SECONDS as i64;
         assert!(pace.takes_blocks(1_000 + slow) && !pace.takes_blocks(1_001 + slow));
         pace.end(Duration::from_secs(SLOW_COMMIT_SECONDS));
-        pace.begin(2_000);
+        pace.begin(2_000, 0);
         assert!(pace.takes_blocks(2_000));
         pace.end(Duration::from_secs(SLOW_COMMIT_SECONDS + 1));
         assert!(pace.takes_blocks(2_500), "none is under way");
-        pace.begin(3_000);
+        pace.begin(3_000, 0);
         assert!(!pace.takes_blocks(3_000));
         pace.end(Duration::ZERO);
-        pace.begin(4_000);
+        pace.begin(4_000, 0);
         assert!(pace.takes_blocks(4_000), "the last one was fast again");
+    }
+
+    #[test]
+    fn a_commit_holds_as_many_headers_as_a_slow_disk_writes_in_time_and_then_twice_as_many_each_time()
+     {
+        let mut pace = Pace::default();
+        let mut commit = |records, seconds| {
+            pace.begin(1_000, records);
+            pace.end(Duration::from_secs(seconds));
+            pace.most_headers()
+        };
+        assert_eq!(commit(1_000_000, HEADERS_SECONDS), usize::MAX);
+        assert_eq!(commit(100_000, 10 * HEADERS_SECONDS), 10_000);
+        assert_eq!(commit(10_000, HEADERS_SECONDS), 20_000);
+        assert_eq!(commit(20_000, 4 * HEADERS_SECONDS), 5_000);
+        // Of blocks, or of a disk that stalled.
+        assert_eq!(commit(80_000, 2 * HEADERS_SECONDS), 5_000, "no more than before");
+        assert_eq!(commit(3, 60), FEWEST_HEADERS);
+        assert_eq!(commit(3, 1), 2 * FEWEST_HEADERS);
     }
 
     /// The worst there is, a second at a time: commits take so long, and something is noted in every second
@@ -129,7 +182,7 @@ mod tests {
                 longest = longest.max(late.unwrap_or(0));
             }
             if pace.began.is_none() && pace.is_due(now) {
-                pace.begin(now);
+                pace.begin(now, 0);
                 held = std::mem::take(&mut waiting);
             }
             if pace.takes_blocks(now) {

@@ -131,6 +131,10 @@ impl Packed {
         was
     }
 
+    pub(super) fn is_dirty(&self) -> bool {
+        self.len_and_flags & DIRTY != 0
+    }
+
     pub(super) fn clear_dirty(&mut self) {
         self.len_and_flags &= !DIRTY;
     }

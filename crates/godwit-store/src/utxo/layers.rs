@@ -42,7 +42,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
-use godwit_primitives::{Coin, OutPoint};
+use godwit_primitives::{Coin, CoinView, OutPoint};
 use godwit_stream::DecodeError;
 
 use super::compressed::CompressedCoins;
@@ -267,9 +267,11 @@ impl Layers {
         is_over: &dyn Fn() -> bool,
     ) -> Result<usize, StoreError> {
         self.resolve(keys, open, self.clean(), Trust::Memory, is_over, &mut |n, entry| {
-            // What is no coin is told here, where a damaged file is.
-            if entry.coin()?.is_some() {
-                out.set(n as usize, entry.coin_bytes());
+            let coin = entry.coin_bytes();
+            if !coin.is_empty() {
+                // What is no coin is told here, where a damaged file is.
+                CoinView::from_compressed(coin)?;
+                out.set(n as usize, coin);
             }
             Ok(())
         })
@@ -332,7 +334,7 @@ impl Layers {
         is_over: &dyn Fn() -> bool,
         found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
     ) -> Result<usize, StoreError> {
-        open.sort_unstable_by_key(|n| keys[*n as usize].key);
+        sort_by_key(keys, open);
         for table in self.flushing.iter().chain(&flushed) {
             open.retain(|n| match table.get(&keys[*n as usize]) {
                 Some(entry) => {
@@ -450,6 +452,14 @@ impl Layers {
     }
 }
 
+/// Sorts numbers of keys by as much of these as orders the blocks of a run.
+fn sort_by_key(keys: &[HashedOutPoint], open: &mut [u32]) {
+    let mut by_key: Vec<u64> =
+        open.iter().map(|n| keys[*n as usize].key & !u64::from(u32::MAX) | u64::from(*n)).collect();
+    by_key.sort_unstable();
+    open.iter_mut().zip(by_key).for_each(|(n, keyed)| *n = keyed as u32);
+}
+
 /// The numbers of all of some keys.
 fn all(keys: &[HashedOutPoint]) -> Vec<u32> {
     (0..keys.len() as u32).collect()
@@ -496,7 +506,7 @@ impl Scan {
     #[allow(clippy::should_implement_trait)] // An iterator could not lend its buffer.
     pub fn next(&mut self) -> Result<Option<CoinEntry<'_>>, StoreError> {
         Ok(self.next_keyed()?.map(|keyed| CoinEntry {
-            outpoint: keyed.outpoint,
+            outpoint: keyed.outpoint(),
             compressed: keyed.entry.coin_bytes(),
         }))
     }

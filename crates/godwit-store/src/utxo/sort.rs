@@ -209,8 +209,8 @@ impl Merged {
         let (mut sources, mut heads) = (Vec::new(), BinaryHeap::new());
         for segment in segments {
             let source = SegmentCursor::new(segment, context.hasher, BUFFER)?;
-            if let Some((_, outpoint)) = source.head() {
-                heads.push(Reverse((order.key(&outpoint), sources.len())));
+            if let Some(keyed) = source.current() {
+                heads.push(Reverse((order.key(&keyed.outpoint()), sources.len())));
             }
             sources.push(source);
         }
@@ -223,8 +223,8 @@ impl Merged {
             self.begun = true;
         } else if let Some(Reverse((_, n))) = self.heads.pop() {
             self.sources[n].advance()?;
-            if let Some((_, outpoint)) = self.sources[n].head() {
-                self.heads.push(Reverse((self.order.key(&outpoint), n)));
+            if let Some(keyed) = self.sources[n].current() {
+                self.heads.push(Reverse((self.order.key(&keyed.outpoint()), n)));
             }
         }
         Ok(!self.heads.is_empty())
@@ -232,7 +232,7 @@ impl Merged {
 
     fn current(&self) -> Option<(OutPoint, Entry<'_>)> {
         let Reverse((_, n)) = self.heads.peek()?;
-        self.sources[*n].current().map(|keyed| (keyed.outpoint, keyed.entry))
+        self.sources[*n].current().map(|keyed| (keyed.outpoint(), keyed.entry))
     }
 }
 
@@ -289,7 +289,7 @@ fn sorted_batches(
     let (mut batch, mut segments) = (Batch::new(memory), Vec::new());
     while let Some(keyed) = scan.next_keyed()? {
         looks.check().map_err(|_| StoreError::Stopped)?;
-        batch.push(order.key(&keyed.outpoint), keyed.entry);
+        batch.push(order.key(&keyed.outpoint()), keyed.entry);
         if batch.is_full() {
             segments.extend(batch.write(scratch)?);
         }

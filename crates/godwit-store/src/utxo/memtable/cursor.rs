@@ -13,8 +13,14 @@ const BATCH: usize = 64;
 /// An entry with its place in the order of keys.
 pub(in crate::utxo) struct KeyedEntry<'a> {
     pub(in crate::utxo) key: u64,
-    pub(in crate::utxo) outpoint: OutPoint,
     pub(in crate::utxo) entry: Entry<'a>,
+}
+
+impl KeyedEntry<'_> {
+    /// The outpoint, which the key is the hash of.
+    pub(in crate::utxo) fn outpoint(&self) -> OutPoint {
+        self.entry.outpoint().expect("it was decoded for the key")
+    }
 }
 
 /// A position in an immutable memtable.
@@ -32,10 +38,10 @@ pub(in crate::utxo) struct MemtableCursor {
 }
 
 impl MemtableCursor {
-    /// Key and outpoint of the current entry; `None` behind the last.
+    /// Key of the current entry; `None` behind the last.
     #[inline]
-    pub(in crate::utxo) fn head(&self) -> Option<(u64, OutPoint)> {
-        self.batch.get(self.current).map(|(key, outpoint, _)| (*key, *outpoint))
+    pub(in crate::utxo) fn key(&self) -> Option<u64> {
+        self.batch.get(self.current).map(|(key, ..)| *key)
     }
 }
 
@@ -71,8 +77,8 @@ impl Memtable {
     /// The entry under the cursor; `None` behind the last.
     #[inline]
     pub(in crate::utxo) fn current(&self, cursor: &MemtableCursor) -> Option<KeyedEntry<'_>> {
-        let (key, outpoint, offset) = *cursor.batch.get(cursor.current)?;
-        Some(KeyedEntry { key, outpoint, entry: entry_at(&self.arena, offset) })
+        let (key, _, offset) = *cursor.batch.get(cursor.current)?;
+        Some(KeyedEntry { key, entry: entry_at(&self.arena, offset) })
     }
 
     /// Moves the cursor to the next entry.

@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::format::{BLOCK, BlockKind, BlockRef, Footer, RunId, blocks_of, open_block, view_block};
+use super::format::{
+    BLOCK, BLOCK_HEADER, BlockKind, BlockRef, Footer, RunId, blocks_of, open_block, view_block,
+};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
 
@@ -26,18 +28,25 @@ pub(crate) struct RunFile {
 #[derive(Default)]
 pub(crate) struct Blocks {
     first: u32,
-    bytes: Vec<u8>,
+    count: u32,
+    /// Theirs come first. It keeps the length of the longest read: what is read over was zeroed once.
+    memory: Vec<u8>,
 }
 
 impl Blocks {
-    fn make_room(&mut self, numbers: &Range<u32>) {
-        self.first = numbers.start;
-        self.bytes.resize(numbers.len() * BLOCK, 0);
+    /// Makes room for other blocks; their bytes are still to be read.
+    fn make_room(&mut self, numbers: &Range<u32>) -> &mut [u8] {
+        let len = numbers.len() * BLOCK;
+        (self.first, self.count) = (numbers.start, numbers.len() as u32);
+        if self.memory.len() < len {
+            self.memory.resize(len, 0);
+        }
+        &mut self.memory[..len]
     }
 
     /// Their numbers in the run.
     pub(crate) fn range(&self) -> Range<u32> {
-        self.first..self.first + (self.bytes.len() / BLOCK) as u32
+        self.first..self.first + self.count
     }
 
     /// Block `number` of the run.
@@ -47,7 +56,7 @@ impl Blocks {
     /// If it was not read.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> BlockRef<'_> {
-        let block = self.bytes.as_chunks().0.get((number - self.first) as usize);
+        let block = self.all().as_chunks().0.get((number - self.first) as usize);
         block.and_then(view_block).expect("the block was read and checked")
     }
 
@@ -57,8 +66,24 @@ impl Blocks {
     ///
     /// If it was not read.
     pub(crate) fn bytes(&self, number: u32) -> &[u8; BLOCK] {
-        let block = self.bytes.as_chunks().0.get((number - self.first) as usize);
+        let block = self.all().as_chunks().0.get((number - self.first) as usize);
         block.expect("the block was read and checked")
+    }
+
+    /// The bytes of all of them.
+    #[inline]
+    pub(crate) fn all(&self) -> &[u8] {
+        &self.memory[..self.count as usize * BLOCK]
+    }
+
+    /// Where in [`Self::all`] the payload of block `number` of the run is.
+    ///
+    /// # Panics
+    ///
+    /// If it was not read.
+    pub(crate) fn payload_of(&self, number: u32) -> Range<usize> {
+        let start = (number - self.first) as usize * BLOCK + BLOCK_HEADER;
+        start..start + self.get(number).payload.len()
     }
 
     /// All, in order.
@@ -125,10 +150,10 @@ impl RunFile {
         numbers: Range<u32>,
         into: &mut Blocks,
     ) -> Result<(), StoreError> {
-        into.make_room(&numbers);
-        match file.read_exact_at(u64::from(numbers.start) * BLOCK as u64, &mut into.bytes) {
+        let bytes = into.make_room(&numbers);
+        match file.read_exact_at(u64::from(numbers.start) * BLOCK as u64, bytes) {
             // Which of them cannot be read is found out block by block.
-            Err(error) if error.is_unreadable() => into.bytes.fill(0),
+            Err(error) if error.is_unreadable() => bytes.fill(0),
             other => other?,
         }
         self.check(numbers, into)
@@ -142,14 +167,13 @@ impl RunFile {
         numbers: Range<u32>,
         into: &mut Blocks,
     ) -> Result<bool, StoreError> {
-        into.make_room(&numbers);
         let offset = u64::from(numbers.start) * BLOCK as u64;
-        match file.read_or_fetch_at(offset, &mut into.bytes) {
+        match file.read_or_fetch_at(offset, into.make_room(&numbers)) {
             Ok(true) => self.check(numbers, into).map(|()| true),
             // Bytes that cannot be read are repaired by the read that waits.
             Err(error) if !error.is_unreadable() => Err(error),
             Ok(false) | Err(_) => {
-                into.bytes.clear();
+                into.count = 0;
                 Ok(false)
             }
         }
@@ -157,7 +181,7 @@ impl RunFile {
 
     /// Repairs what is not as it was written.
     fn check(&self, numbers: Range<u32>, blocks: &mut Blocks) -> Result<(), StoreError> {
-        for (number, block) in numbers.zip(blocks.bytes.as_chunks_mut().0) {
+        for (number, block) in numbers.zip(blocks.memory.as_chunks_mut().0) {
             if open_block(block, self.id, number).is_none() {
                 self.repair(number, block)?;
             }

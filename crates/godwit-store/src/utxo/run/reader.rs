@@ -3,8 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use godwit_primitives::OutPoint;
-
 use super::file::Blocks;
 use super::format::{BLOCK, BlockKind};
 use super::segment::Segment;
@@ -22,18 +20,21 @@ pub(crate) struct SegmentCursor {
     buffer: Blocks,
     /// Number of the next block to open, within the segment.
     next_block: u32,
-    /// What is left of the payload of the block opened last, as a range of it.
-    rest: Range<usize>,
-    /// The last long entry, put together.
+    /// The entries of the block opened last, in order; none behind the last block. They are listed, and their
+    /// keys computed, in one loop: the processor then works on several at once, which it could not with a
+    /// merge's unforeseeable jumps between them.
+    entries: Vec<Place>,
+    /// Which of them is the current one.
+    current: usize,
+    /// The last entry, if it is a long one, put together.
     long: Vec<u8>,
-    head: Option<Head>,
 }
 
-struct Head {
+/// Where an entry is in the buffer, or in the long entry's bytes.
+struct Place {
     key: u64,
-    outpoint: OutPoint,
-    /// Where in the payload; `None`: in `long`.
-    place: Option<Range<usize>>,
+    start: u32,
+    len: u32,
 }
 
 impl SegmentCursor {
@@ -50,48 +51,35 @@ impl SegmentCursor {
             read_ahead,
             buffer: Blocks::default(),
             next_block: 0,
-            rest: 0..0,
+            entries: Vec::new(),
+            current: 0,
             long: Vec::new(),
-            head: None,
         };
-        cursor.advance()?;
+        cursor.open_next()?;
         Ok(cursor)
     }
 
-    /// Key and outpoint of the current entry; `None` behind the last.
+    /// Key of the current entry; `None` behind the last.
     #[inline]
-    pub(crate) fn head(&self) -> Option<(u64, OutPoint)> {
-        self.head.as_ref().map(|head| (head.key, head.outpoint))
+    pub(crate) fn key(&self) -> Option<u64> {
+        self.entries.get(self.current).map(|place| place.key)
     }
 
     /// The current entry; `None` behind the last.
+    #[inline]
     pub(crate) fn current(&self) -> Option<KeyedEntry<'_>> {
-        let head = self.head.as_ref()?;
-        let bytes = head.place.clone().map_or(&self.long[..], |place| &self.payload()[place]);
-        let entry = Entry::first_of(bytes).expect("advance() has checked it");
-        Some(KeyedEntry { key: head.key, outpoint: head.outpoint, entry })
+        let Place { key, start, len } = *self.entries.get(self.current)?;
+        let bytes = if self.long.is_empty() { self.buffer.all() } else { &self.long };
+        let bytes = &bytes[start as usize..(start + len) as usize];
+        let entry = Entry::first_of(bytes).expect("it was listed as a whole one");
+        Some(KeyedEntry { key, entry })
     }
 
     /// Goes to the next entry.
+    #[inline]
     pub(crate) fn advance(&mut self) -> Result<(), StoreError> {
-        if self.rest.is_empty() && !self.open_next()? {
-            self.head = None;
-            return Ok(());
-        }
-        let place = match self.rest.is_empty() {
-            true => None,
-            false => Some(self.rest.clone()),
-        };
-        let bytes = place.clone().map_or(&self.long[..], |place| &self.payload()[place]);
-        let entry = Entry::first_of(bytes).ok_or_else(|| self.damaged(Damage::Format))?;
-        let outpoint = entry.outpoint().map_err(|error| self.damaged(Damage::Decode(error)))?;
-        let len = entry.bytes().len();
-        let place = place.map(|place| place.start..place.start + len);
-        if place.is_some() {
-            self.rest.start += len;
-        }
-        self.head = Some(Head { key: self.hasher.key(&outpoint), outpoint, place });
-        Ok(())
+        self.current += 1;
+        if self.current < self.entries.len() { Ok(()) } else { self.open_next() }
     }
 
     /// Number in the run of the block opened last.
@@ -99,34 +87,58 @@ impl SegmentCursor {
         self.segment.meta.first_block + self.next_block.saturating_sub(1)
     }
 
-    /// Payload of the block opened last.
-    #[inline]
-    fn payload(&self) -> &[u8] {
-        self.buffer.get(self.opened()).payload
-    }
-
     /// Damage in the block opened last.
     fn damaged(&self, damage: Damage) -> StoreError {
         self.segment.run.damaged(self.opened(), damage)
     }
 
-    /// Opens the next block of entries: then `rest` is its payload, or empty and `long` has its one
-    /// entry. `false` at the end of the segment.
-    fn open_next(&mut self) -> Result<bool, StoreError> {
+    /// Lists the entries in these bytes of the buffer, or the one of `long`.
+    fn list(&mut self, mut place: Range<usize>) -> Result<(), StoreError> {
+        let Self { hasher, buffer, entries, long, .. } = self;
+        let bytes = if long.is_empty() { buffer.all() } else { &long[..] };
+        let listed = loop {
+            if place.is_empty() {
+                break Ok(());
+            }
+            let Some(entry) = Entry::first_of(&bytes[place.clone()]) else {
+                break Err(Damage::Format);
+            };
+            let outpoint = match entry.outpoint() {
+                Ok(outpoint) => outpoint,
+                Err(error) => break Err(Damage::Decode(error)),
+            };
+            let len = entry.bytes().len();
+            let (key, start) = (hasher.key(&outpoint), place.start as u32);
+            entries.push(Place { key, start, len: len as u32 });
+            place.start += len;
+        };
+        listed.map_err(|damage| self.damaged(damage))
+    }
+
+    /// Opens the next block of entries and goes to its first; behind the last block there is none.
+    fn open_next(&mut self) -> Result<(), StoreError> {
+        self.entries.clear();
+        self.long.clear();
+        self.current = 0;
         if self.next_block == self.segment.meta.blocks {
-            return Ok(false);
+            return Ok(());
         }
         let (kind, span) = self.open_block()?;
-        let len = self.payload().len();
-        if kind != BlockKind::Entries || len == 0 {
+        let payload = self.buffer.payload_of(self.opened());
+        if kind != BlockKind::Entries || payload.is_empty() {
             return Err(self.damaged(Damage::Format));
         }
         if span == 1 {
-            self.rest = 0..len;
-            return Ok(true);
+            return self.list(payload);
         }
-        self.long.clear();
-        self.long.extend_from_slice(self.buffer.get(self.opened()).payload);
+        self.put_together(payload, span)?;
+        let entry = Entry::first_of(&self.long).ok_or_else(|| self.damaged(Damage::Format))?;
+        self.list(0..entry.bytes().len())
+    }
+
+    /// Puts together the entry that begins with `payload` and spans `span` blocks.
+    fn put_together(&mut self, payload: Range<usize>, span: u8) -> Result<(), StoreError> {
+        self.long.extend_from_slice(&self.buffer.all()[payload]);
         for _ in 1..span {
             if self.next_block == self.segment.meta.blocks {
                 return Err(self.damaged(Damage::Format));
@@ -137,7 +149,7 @@ impl SegmentCursor {
             }
             self.long.extend_from_slice(self.buffer.get(self.opened()).payload);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Opens block `next_block`, reading ahead when the buffer is used up. Returns its kind and the

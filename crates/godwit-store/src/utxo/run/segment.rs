@@ -44,13 +44,26 @@ impl BlockIndex {
     }
 
     /// The blocks that can hold `key`: most often one.
-    #[inline]
     fn candidates(&self, key: u64) -> Range<u32> {
-        let key = (key >> 32) as u32;
-        let end = self.keys.partition_point(|first| *first <= key);
+        self.candidates_from(&mut 0, key)
+    }
+
+    /// As [`Self::candidates`]. `from` is 0, or what it was set to for a lower key: the next key of many is
+    /// in one of the next few blocks.
+    #[inline]
+    fn candidates_from(&self, from: &mut usize, key: u64) -> Range<u32> {
+        let (key, keys) = ((key >> 32) as u32, &self.keys[..]);
+        let (mut low, mut step) = (*from, 1);
+        while keys.get(low + step - 1).is_some_and(|first| *first <= key) {
+            (low, step) = (low + step, 2 * step);
+        }
+        let high = keys.len().min(low + step - 1);
+        let end = low + keys[low..high].partition_point(|first| *first <= key);
+        *from = end;
         // A block whose first key has the same upper half may begin behind the key: the one before
         // it is a candidate too.
-        let start = self.keys[..end].partition_point(|first| *first < key).saturating_sub(1);
+        let equal = keys[..end].iter().rev().take_while(|first| **first == key).count();
+        let start = (end - equal).saturating_sub(1);
         (start as u32) << self.step..self.blocks.min((end as u32) << self.step)
     }
 
@@ -85,6 +98,30 @@ pub(crate) struct Segment {
 pub(crate) struct LookupScratch {
     blocks: Blocks,
     long: Vec<u8>,
+    ranges: Vec<Range<u32>>,
+}
+
+/// Blocks of a lookup that are read in one call at most, where they are neighbours: 64 KiB.
+const BLOCKS_AT_ONCE: usize = 16;
+
+/// The first of `ranges`, which rise, and what follows it without a gap, within [`BLOCKS_AT_ONCE`]; and how
+/// many ranges that is.
+fn neighbours(ranges: &[Range<u32>]) -> (Range<u32>, usize) {
+    let mut all = ranges[0].clone();
+    let mut count = 1;
+    for range in &ranges[1..] {
+        let together = all.start..all.end.max(range.end);
+        if range.start > all.end || *range != all && together.len() > BLOCKS_AT_ONCE {
+            break;
+        }
+        (all, count) = (together, count + 1);
+    }
+    (all, count)
+}
+
+/// The first of `ranges`, and how many are the same.
+fn equal(ranges: &[Range<u32>]) -> (Range<u32>, usize) {
+    (ranges[0].clone(), ranges.iter().take_while(|range| **range == ranges[0]).count())
 }
 
 /// What is known of a key without waiting for the disk.
@@ -186,10 +223,10 @@ impl Segment {
         found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), StoreError> {
         let file = self.run.open()?;
-        let mut read = 0..0;
+        let (mut from, mut read) = (0, 0..0);
         for n in wanted {
             let key = &keys[*n as usize];
-            let range = self.index.candidates(key.key);
+            let range = self.index.candidates_from(&mut from, key.key);
             if range != read {
                 read = range.clone();
                 self.read_blocks(&file, range.clone(), &mut scratch.blocks)?;
@@ -209,23 +246,39 @@ impl Segment {
         found: &mut impl FnMut(u32, AtHand<'_>) -> Result<(), DecodeError>,
     ) -> Result<usize, StoreError> {
         let file = self.run.open()?;
-        let (mut read, mut is_at_hand, mut pending) = (0..0, true, 0);
-        for n in wanted {
-            let key = &keys[*n as usize];
-            let range = self.index.candidates(key.key);
-            if range != read {
-                read = range.clone();
-                let numbers = self.in_run(&range);
-                let at_hand = self.run.read_or_fetch(&file, numbers, &mut scratch.blocks);
-                is_at_hand = at_hand.map_err(|error| self.name_coins(error))?;
-                pending += if is_at_hand { 0 } else { range.len() };
+        let (mut from, mut ranges) = (0, std::mem::take(&mut scratch.ranges));
+        ranges.clear();
+        ranges.extend(wanted.iter().map(|n| {
+            let key = keys[*n as usize].key;
+            self.index.candidates_from(&mut from, key)
+        }));
+        let (mut at, mut is_at_hand, mut pending) = (0, false, 0);
+        while let Some(rest) = ranges.get(at..).filter(|rest| !rest.is_empty()) {
+            // A call costs more than a block more. But what has to be waited for is read as it was asked
+            // for, key by key; so neighbours are only tried together while all is at hand.
+            let (read, count) = if is_at_hand { neighbours(rest) } else { equal(rest) };
+            let numbers = self.in_run(&read);
+            let at_hand = self.run.read_or_fetch(&file, numbers, &mut scratch.blocks);
+            let were_at_hand = is_at_hand;
+            is_at_hand = at_hand.map_err(|error| self.name_coins(error))?;
+            if !is_at_hand && were_at_hand && count > equal(rest).1 {
+                continue;
             }
-            if is_at_hand {
-                self.look_at(&file, key, range, scratch, |entry| found(*n, AtHand::Entry(entry)))?;
-            } else {
-                found(*n, AtHand::Pending).map_err(|error| self.undecodable(range.start, error))?;
+            pending += if is_at_hand { 0 } else { read.len() };
+            for (n, range) in wanted[at..].iter().zip(rest).take(count) {
+                if is_at_hand {
+                    let (key, range) = (&keys[*n as usize], range.clone());
+                    self.look_at(&file, key, range, scratch, |entry| {
+                        found(*n, AtHand::Entry(entry))
+                    })?;
+                } else {
+                    let pending = found(*n, AtHand::Pending);
+                    pending.map_err(|error| self.undecodable(range.start, error))?;
+                }
             }
+            at += count;
         }
+        scratch.ranges = ranges;
         Ok(pending)
     }
 
@@ -279,7 +332,7 @@ impl Segment {
         scratch: &mut LookupScratch,
         found: impl FnOnce(Entry<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), StoreError> {
-        let LookupScratch { blocks, long } = scratch;
+        let LookupScratch { blocks, long, .. } = scratch;
         let name = Name::new(&key.outpoint);
         for number in range {
             let absolute = self.meta.first_block + number;
@@ -327,6 +380,20 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn neighbours_are_read_together_up_to_a_limit_and_never_across_a_gap() {
+        let most = BLOCKS_AT_ONCE as u32;
+        let all = |range: Range<u32>| range.map(|n| n..n + 1).collect::<Vec<_>>();
+        assert_eq!(neighbours(&all(5..5 + most)), (5..5 + most, BLOCKS_AT_ONCE));
+        assert_eq!(neighbours(&all(5..6 + most)), (5..5 + most, BLOCKS_AT_ONCE));
+        assert_eq!(neighbours(&[1..2, 1..2, 2..3, 4..5]), (1..3, 3));
+        assert_eq!(neighbours(&[1..3, 2..3, 2..4]), (1..4, 3));
+        // One range is read whatever its length.
+        let long = 1..2 + most;
+        assert_eq!(neighbours(&[long.clone(), long.clone(), 2..4 + most]), (long, 2));
+        assert_eq!(equal(&[1..2, 1..2, 2..3]), (1..2, 2));
+    }
+
     proptest! {
         /// Against the naive reading: every block that some key with this upper half may be in.
         #[test]
@@ -334,12 +401,17 @@ mod tests {
             mut firsts in prop::collection::vec(0u64..40, 1..60),
             low in any::<u32>(),
             wanted in 0u64..42,
+            before in 0u64..42,
             thin in 0u32..4,
         ) {
             firsts.sort_unstable();
             let mut index = BlockIndex::new(firsts.iter().map(|key| *key as u32).collect());
             (0..thin).for_each(|_| index = index.thinned());
-            let range = index.candidates(wanted << 32 | u64::from(low));
+            let key = wanted << 32 | u64::from(low);
+            let range = index.candidates(key);
+            let mut from = 0;
+            index.candidates_from(&mut from, before.min(wanted) << 32);
+            prop_assert_eq!(index.candidates_from(&mut from, key), range.clone());
             for (number, first) in firsts.iter().enumerate() {
                 let next = firsts.get(number + 1).copied().unwrap_or(u64::MAX);
                 if *first <= wanted && wanted <= next {

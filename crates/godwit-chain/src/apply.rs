@@ -18,14 +18,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use godwit_consensus::{
     Reject, RejectReason, add_fee, check_coinbase_amount, check_tx_inputs, sequence_locks_met,
     sigop_cost, sigop_cost_within_limit,
 };
 use godwit_primitives::{Amount, Coin, CoinView, OutPoint, Params, ScriptFlags};
-use godwit_store::utxo::{CoinCode, CompressedCoins, EpochPin, KnownCoin, Probe, UtxoStore};
+use godwit_store::utxo::{
+    CoinCode, CompressedCoins, EpochPin, KnownCoin, Probe, UtxoStore, sealed_since,
+};
 
 use crate::structure::Structured;
 use crate::tree::NodeId;
@@ -58,11 +59,6 @@ pub(crate) struct Prefetched {
     pub(crate) written: Vec<Option<Coin>>,
     /// Whether an output exists below the memtable; empty where BIP30 does not ask.
     pub(crate) outputs_exist: Vec<bool>,
-    /// Time that the answers about outputs took.
-    pub(crate) probe_time: Duration,
-    /// Coins that were read from runs, and the time that the answers about coins took.
-    pub(crate) reads: usize,
-    pub(crate) read_time: Duration,
     /// Memory of the coins.
     pub(crate) memory: usize,
     /// The layers that gave the answers.
@@ -73,8 +69,27 @@ impl Prefetched {
     /// For a block of which no coin is below the memtable.
     pub(crate) fn nothing(pin: EpochPin) -> Self {
         let (coins, written) = (CompressedCoins::default(), Vec::new());
-        let (outputs_exist, probe_time, read_time) = (Vec::new(), Duration::ZERO, Duration::ZERO);
-        Self { coins, written, outputs_exist, probe_time, reads: 0, read_time, memory: 0, pin }
+        Self { coins, written, outputs_exist: Vec::new(), memory: 0, pin }
+    }
+
+    /// Brings what was found for a block, but not at a second look, up to the newest seal, so that no
+    /// memtable has to be kept for it. Where one that was sealed since is gone, nothing changes.
+    pub(crate) fn update(&mut self, utxo: &UtxoStore, block: &Structured, no_overwrite: bool) {
+        let Some(sealed) = sealed_since(utxo, &self.pin) else { return };
+        let Self { coins, outputs_exist, .. } = self;
+        if coins.is_empty() {
+            *coins = CompressedCoins::absent(block.spends().len());
+        }
+        sealed.for_each_change(block.spends(), |n, coin| match coin {
+            Some(coin) => coins.set(n, coin),
+            None => coins.forget(n),
+        });
+        if no_overwrite {
+            outputs_exist.resize(block.creates().len(), false);
+            sealed.for_each_change(block.creates(), |n, coin| outputs_exist[n] = coin.is_some());
+        }
+        self.pin = sealed.pin();
+        self.count_memory();
     }
 
     /// Counts the memory of the coins, once they are here.

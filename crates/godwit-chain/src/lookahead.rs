@@ -28,12 +28,15 @@ use crate::tree::{NodeId, Validity};
 
 /// Most inputs of the queued blocks, not counting the last block: those of about ten full blocks.
 /// Bounds the memory of their coins, whose scripts may have 10,000 bytes each.
-const AHEAD_INPUTS: u64 = 64 << 10;
+const AHEAD_INPUTS: usize = 64 << 10;
 
-/// Bytes of the coins store's memory for each of these inputs. With little memory the memtable is
-/// rotated every few blocks, and what was fetched too long before has to be fetched again: with 8
-/// MiB and ten blocks of look-ahead, that was so of nearly every answer.
-const CACHE_BYTES_PER_INPUT: u64 = 1024;
+/// Inputs of the blocks whose coins one job fetches, not counting the last block.
+const FETCH_INPUTS: usize = AHEAD_INPUTS / 2;
+
+/// Bytes of runs up to which blocks are gathered for one job, and that not at once: their coins are then so
+/// close to each other in the runs that many are read together. In larger runs each is read by itself, and
+/// several jobs are the sooner done. Tests have few coins.
+pub(crate) const GATHER_BELOW: u64 = if cfg!(test) { 512 << 10 } else { 256 << 20 };
 
 /// Bytes of a block per input, to guess the number of inputs of a block that is still being read.
 const TYPICAL_INPUT_BYTES: usize = 128;
@@ -55,22 +58,24 @@ struct Ahead {
 enum Stage {
     /// Being read back from its file.
     Loading,
+    /// Its coins will be fetched together with those of its neighbours.
+    Gathered(Arc<Structured>),
     /// Its coins are being fetched.
     Fetching(Arc<Structured>),
     /// Its coins are fetched; usable while their pin is covered.
     Ready(Arc<Structured>, Prefetched),
 }
 
-/// What a job found for the queued block with this token.
+/// What a job found for the queued blocks with these tokens.
 pub(crate) struct Answer {
-    token: u64,
+    tokens: Vec<u64>,
     found: Found,
 }
 
 enum Found {
     /// The block, read back; `None` when it is damaged.
     Block(Result<Option<Arc<Structured>>, StoreError>),
-    /// Its coins below the memtable, as far as there was time.
+    /// Their coins below the memtable, as far as there was time.
     Coins(Result<Box<Fetch>, StoreError>),
     /// More of them, at a second look.
     Search(Result<Box<Search>, StoreError>),
@@ -95,8 +100,6 @@ pub(crate) struct Lookahead {
     jobs: usize,
     /// Number of blocks whose coins were fetched again because their pin was no longer covered.
     refetched: u64,
-    /// Most inputs of the queued blocks, not counting the last block.
-    inputs_limit: usize,
     /// Most memory of the queued blocks and their coins, not counting the last block.
     bytes_limit: usize,
     /// Time that workers spent on BIP30 probes.
@@ -108,21 +111,14 @@ pub(crate) struct Lookahead {
 }
 
 impl Lookahead {
-    /// An empty look-ahead with at most `near_bytes` of blocks in memory, of which those in line take half,
-    /// beside a coins store of `cache_bytes`.
-    pub(crate) fn new(
-        env: &Environment,
-        near_bytes: usize,
-        cache_bytes: u64,
-        job_sender: JobSender<Answer>,
-    ) -> Self {
+    /// An empty look-ahead with at most `near_bytes` of blocks in memory, of which those in line take half.
+    pub(crate) fn new(env: &Environment, near_bytes: usize, job_sender: JobSender<Answer>) -> Self {
         Self {
             queue: VecDeque::new(),
             near: NearBlocks::new(near_bytes),
             next_token: 0,
             jobs: 0,
             refetched: 0,
-            inputs_limit: AHEAD_INPUTS.min(cache_bytes / CACHE_BYTES_PER_INPUT) as usize,
             bytes_limit: near_bytes / 2,
             probe_time: Duration::ZERO,
             reads: (0, Duration::ZERO),
@@ -172,7 +168,7 @@ impl Lookahead {
         let target_height = index.height(target);
         while self.queue.len() < AHEAD_BLOCKS
             && self.jobs < AHEAD_JOBS
-            && self.inputs(index) < self.inputs_limit
+            && self.inputs(index) < AHEAD_INPUTS
             && (self.queue.is_empty() || self.bytes(index) < self.bytes_limit)
         {
             let last = self.queue.back().map_or(applied, |ahead| ahead.id);
@@ -188,12 +184,63 @@ impl Lookahead {
             let token = self.next_token;
             let (again, near) = (doubted == Some(id), self.near.remove((height, id)));
             let stage = match near.filter(|_| !again) {
-                Some(block) => self.fetch(index, coins, (token, id), block),
+                Some(block) => Stage::Gathered(block),
                 None => self.load(index, token, id)?,
             };
             self.queue.push_back(Ahead { id, token, again, stage });
         }
+        self.update_ready(index, coins);
+        self.fetch_gathered(index, coins);
         Ok(())
+    }
+
+    /// Brings what was fetched up to the newest seal, while the memtables are in memory that were sealed
+    /// since: so none is kept for it, nor is it fetched again because memory was short.
+    fn update_ready(&mut self, index: &BlockIndex, coins: &UtxoStore) {
+        for Ahead { id, again, stage, .. } in &mut self.queue {
+            if let Stage::Ready(block, prefetched) = stage
+                && !*again
+            {
+                prefetched.update(coins, block, index.enforces_bip30(*id));
+            }
+        }
+    }
+
+    /// Has the coins of gathered blocks fetched, unless it is better to wait for more.
+    fn fetch_gathered(&mut self, index: &BlockIndex, coins: &UtxoStore) {
+        let gathered = |ahead: &Ahead| match &ahead.stage {
+            Stage::Gathered(block) => Some(block.spends().len()),
+            _ => None,
+        };
+        if !self.queue.iter().any(|ahead| gathered(ahead).is_some()) {
+            return;
+        }
+        let layers = coins.layers();
+        let limit = if layers.bytes() <= GATHER_BELOW { FETCH_INPUTS } else { 1 };
+        let is_next = self.queue.front().is_some_and(|ahead| gathered(ahead).is_some());
+        let inputs: usize = self.queue.iter().filter_map(gathered).sum();
+        if !is_next && inputs < limit && !layers.is_empty() {
+            return;
+        }
+        let mut at = 0;
+        while at < self.queue.len() && self.jobs < AHEAD_JOBS {
+            let mut fetch = Fetch::new(Arc::clone(&layers));
+            while at < self.queue.len() && (fetch.is_empty() || fetch.inputs() < limit) {
+                let Ahead { id, token, stage, .. } = &mut self.queue[at];
+                at += 1;
+                let Stage::Gathered(block) = stage else { continue };
+                let (block, bip30) = (Arc::clone(block), index.enforces_bip30(*id));
+                if layers.is_empty() || block.spends().is_empty() && !bip30 {
+                    *stage = Stage::Ready(block, Prefetched::nothing(layers.pin()));
+                    continue;
+                }
+                fetch.add(*token, Arc::clone(&block), bip30);
+                *stage = Stage::Fetching(block);
+            }
+            if !fetch.is_empty() {
+                self.fetch_on(fetch);
+            }
+        }
     }
 
     /// Takes the first block from the queue, if it is ready: memory and what was fetched for it
@@ -214,7 +261,7 @@ impl Lookahead {
             Stage::Ready(block, prefetched) => {
                 Some(Ready { id: front.id, block, prefetched, again: front.again })
             }
-            Stage::Loading | Stage::Fetching(_) => unreachable!("just seen"),
+            _ => unreachable!("just seen"),
         }
     }
 
@@ -229,15 +276,18 @@ impl Lookahead {
                 self.refetched += 1;
                 self.queue[at].stage = match again {
                     true => self.search(index, coins, (token, id), block),
-                    false => self.fetch(index, coins, (token, id), block),
+                    false => Stage::Gathered(block),
                 };
             }
         }
+        self.fetch_gathered(index, coins);
     }
 
     fn inputs(&self, index: &BlockIndex) -> usize {
         let inputs = |ahead: &Ahead| match &ahead.stage {
-            Stage::Fetching(block) | Stage::Ready(block, _) => block.spends().len(),
+            Stage::Gathered(block) | Stage::Fetching(block) | Stage::Ready(block, _) => {
+                block.spends().len()
+            }
             Stage::Loading => {
                 let position = index.node(ahead.id).position;
                 position.map_or(0, |position| position.len as usize / TYPICAL_INPUT_BYTES)
@@ -251,7 +301,7 @@ impl Lookahead {
     fn bytes(&self, index: &BlockIndex) -> usize {
         let charged = |block: &Structured| if block.holds_permit() { 0 } else { block.memory() };
         let bytes = |ahead: &Ahead| match &ahead.stage {
-            Stage::Fetching(block) => charged(block),
+            Stage::Gathered(block) | Stage::Fetching(block) => charged(block),
             Stage::Ready(block, prefetched) => charged(block) + prefetched.memory,
             Stage::Loading => {
                 let position = index.node(ahead.id).position;
@@ -281,37 +331,21 @@ impl Lookahead {
             let block = store.read_block(position).map(|bytes| {
                 Structured::from_own_file(bytes, hash, witnesses, &hasher).map(Arc::new)
             });
-            Answer { token, found: Found::Block(block) }
+            Answer { tokens: vec![token], found: Found::Block(block) }
         });
         Ok(Stage::Loading)
     }
 
-    fn fetch(
-        &mut self,
-        index: &BlockIndex,
-        coins: &UtxoStore,
-        (token, id): (u64, NodeId),
-        block: Arc<Structured>,
-    ) -> Stage {
-        let layers = coins.layers();
-        if layers.is_empty() {
-            return Stage::Ready(block, Prefetched::nothing(layers.pin()));
-        }
-        let fetch = Fetch::new(Arc::clone(&block), layers, index.enforces_bip30(id));
-        self.fetch_on(token, fetch);
-        Stage::Fetching(block)
-    }
-
-    fn fetch_on(&mut self, token: u64, fetch: Fetch) {
+    fn fetch_on(&mut self, fetch: Fetch) {
         self.jobs += 1;
         let env = self.env.clone();
         self.job_sender.run(Priority::Urgent, "prefetch", move || Answer {
-            token,
+            tokens: fetch.tokens(),
             found: Found::Coins(fetch.go_on(&env).map(Box::new)),
         });
     }
 
-    /// As [`Self::fetch`], without what memory holds of runs.
+    /// Has the coins of a block searched for, without what memory holds of runs.
     fn search(
         &mut self,
         index: &BlockIndex,
@@ -327,7 +361,7 @@ impl Lookahead {
     fn search_on(&mut self, token: u64, search: Search) {
         self.jobs += 1;
         self.job_sender.run(Priority::Urgent, "search", move || Answer {
-            token,
+            tokens: vec![token],
             found: Found::Search(search.go_on().map(Box::new)),
         });
     }
@@ -345,11 +379,12 @@ impl Lookahead {
         answer: Answer,
     ) -> Result<(), LookaheadError> {
         self.jobs -= 1;
-        let Answer { token, found } = answer;
-        let Some(at) = self.queue.iter().position(|ahead| ahead.token == token) else {
+        let Answer { tokens, found } = answer;
+        let place = |token: u64| self.queue.iter().position(|ahead| ahead.token == token);
+        let Some(at) = tokens.iter().find_map(|token| place(*token)) else {
             return found.stale();
         };
-        let Ahead { id, again, .. } = self.queue[at];
+        let Ahead { id, token, again, .. } = self.queue[at];
         match found {
             Found::Block(Err(error)) if error.is_rotten() => {
                 log::error!("A stored block cannot be read: {error}");
@@ -360,7 +395,7 @@ impl Lookahead {
                     block.map_err(LookaheadError::Store)?.ok_or(LookaheadError::Damaged(id))?;
                 self.queue[at].stage = match again {
                     true => self.search(index, coins, (token, id), block),
-                    false => self.fetch(index, coins, (token, id), block),
+                    false => Stage::Gathered(block),
                 };
             }
             Found::Search(search) => {
@@ -374,18 +409,26 @@ impl Lookahead {
             }
             Found::Coins(fetch) => {
                 let fetch = fetch.map_err(LookaheadError::Store)?;
-                if !fetch.is_done() {
-                    self.fetch_on(token, *fetch);
-                } else if let Stage::Fetching(block) = &self.queue[at].stage {
-                    let prefetched = fetch.into_found();
-                    self.probe_time += prefetched.probe_time;
-                    self.reads.0 += prefetched.reads;
-                    self.reads.1 += prefetched.read_time;
-                    self.queue[at].stage = Stage::Ready(Arc::clone(block), prefetched);
-                }
+                if fetch.is_done() { self.fetched_coins(*fetch) } else { self.fetch_on(*fetch) }
             }
         }
         Ok(())
+    }
+
+    /// The coins of blocks are fetched, of which some may have left the queue.
+    fn fetched_coins(&mut self, fetch: Fetch) {
+        let (found, costs) = fetch.into_found();
+        self.probe_time += costs.probe_time;
+        self.reads.0 += costs.reads;
+        self.reads.1 += costs.read_time;
+        for (token, prefetched) in found {
+            let ahead = self.queue.iter_mut().find(|ahead| ahead.token == token);
+            if let Some(Ahead { stage, .. }) = ahead
+                && let Stage::Fetching(block) = stage
+            {
+                *stage = Stage::Ready(Arc::clone(block), prefetched);
+            }
+        }
     }
 
     /// How many coins workers read from runs since the last call, and how long that took them together.
@@ -450,7 +493,7 @@ impl Lookahead {
     pub(crate) fn status(&self, status: &mut ChainStatus) {
         let memory = |ahead: &Ahead| match &ahead.stage {
             Stage::Loading => 0,
-            Stage::Fetching(block) => block.memory(),
+            Stage::Gathered(block) | Stage::Fetching(block) => block.memory(),
             Stage::Ready(block, prefetched) => block.memory() + prefetched.memory,
         };
         status.memory.lookahead = self.queue.iter().map(memory).sum();

@@ -63,10 +63,11 @@ pub use manifest::Manifest;
 pub use memtable::{KnownCoin, Probe, Taken};
 pub(crate) use run::file::run_fingerprints;
 pub use scrub::{RunScrub, Scrubbed};
+pub use sealed::SealedSince;
 pub use segments::Shape;
 pub use sort::{MIN_SORT_MEMORY, OutPointOrder, SortedScan};
 pub(crate) use store::remove_runs;
-pub use store::{Counters, UtxoStore, unsealed_coin};
+pub use store::{Counters, UtxoStore, sealed_since, unsealed_coin};
 pub use worker_pools::UtxoEvent;
 
 #[cfg(test)]

@@ -59,7 +59,6 @@ impl Chain {
         let never_cancelled = Arc::default();
         let memory = options.block_memory;
         let env = environment(options, store, &cancelled);
-        let coins_bytes = options.coins_memory.beside(index.tree().memory());
         let scripts = options.scripts.unless_contradicted(env.store.disk(), env.store.dir())?;
         let intake = job_sender(&workers, &cancelled, &outbox, Message::Intake);
         let recovery = job_sender(&workers, &cancelled, &outbox, Message::Recovery);
@@ -87,7 +86,7 @@ impl Chain {
             intake: Intake::new(&env, memory.receiving, intake),
             recovery: Recovery::new(&env, recovered, recovery),
             appender: Appender::new(appender),
-            lookahead: Lookahead::new(&env, blocks.waiting, coins_bytes, lookahead),
+            lookahead: Lookahead::new(&env, blocks.waiting, lookahead),
             window: Window::new(&env, index.tip(), blocks.window, scripts, window),
             durability: Durability::new(
                 &index,
@@ -147,7 +146,7 @@ fn history_of(
     let hasher = pool(options, "godwit-history", 1, QUEUED_ALONE)?;
     let hash = job_sender(&hasher, cancelled, outbox, Message::History);
     let stations = (
-        Lookahead::new(env, memory.waiting, options.coins_memory.beside(0) / 2, ahead),
+        Lookahead::new(env, memory.waiting, ahead),
         Window::new(env, span.tip, memory.window, scripts, checks),
     );
     let goal = Goal::new(None, options.assume_valid);

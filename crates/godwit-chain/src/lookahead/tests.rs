@@ -15,8 +15,8 @@ fn denied() -> IoFailure {
 /// Both answers of a job, with this error.
 fn answers(token: u64, error: &StoreError) -> [Answer; 2] {
     [
-        Answer { token, found: Found::Block(Err(error.clone())) },
-        Answer { token, found: Found::Coins(Err(error.clone())) },
+        Answer { tokens: vec![token], found: Found::Block(Err(error.clone())) },
+        Answer { tokens: vec![token], found: Found::Coins(Err(error.clone())) },
     ]
 }
 

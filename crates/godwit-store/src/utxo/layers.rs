@@ -249,12 +249,14 @@ impl Layers {
         out: &mut CompressedCoins,
     ) -> Result<usize, StoreError> {
         *out = CompressedCoins::absent(keys.len());
-        self.get_some_compressed(keys, &mut all(keys), out, &|| false)
+        self.get_some_compressed(keys, &mut all(keys), &|| false, &mut |n, coin| {
+            out.set(n as usize, coin);
+        })
     }
 
     /// As [`Self::get_compressed`], of the keys with the numbers that `open` has, and not of all of them
-    /// if `is_over` says so meanwhile: those are left in `open`, and are fewer than before. `out` has a
-    /// place for each of `keys`.
+    /// if `is_over` says so meanwhile: those are left in `open`, and are fewer than before. Calls `found`
+    /// with the number and the coin of each that exists.
     ///
     /// # Errors
     ///
@@ -263,15 +265,15 @@ impl Layers {
         &self,
         keys: &[HashedOutPoint],
         open: &mut Vec<u32>,
-        out: &mut CompressedCoins,
         is_over: &dyn Fn() -> bool,
+        found: &mut dyn FnMut(u32, &[u8]),
     ) -> Result<usize, StoreError> {
         self.resolve(keys, open, self.clean(), Trust::Memory, is_over, &mut |n, entry| {
             let coin = entry.coin_bytes();
             if !coin.is_empty() {
                 // What is no coin is told here, where a damaged file is.
                 CoinView::from_compressed(coin)?;
-                out.set(n as usize, coin);
+                found(n, coin);
             }
             Ok(())
         })

@@ -9,11 +9,47 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
+use super::key::HashedOutPoint;
 use super::layers::{Epoch, EpochPin};
 use super::memtable::Memtable;
 
 /// Most clean memtables: a lookup goes through each before it goes to the runs.
 pub(super) const MAX_CLEAN: usize = 8;
+
+/// What memtables know that were sealed since a snapshot. With it the answers of that snapshot become those
+/// of the newest one.
+pub struct SealedSince<'s> {
+    /// Newest first.
+    tables: Vec<&'s Memtable>,
+    newest: EpochPin,
+}
+
+impl SealedSince<'_> {
+    /// Calls `found` with the number of each of `keys` that was changed since, and its coin as it is stored,
+    /// unless it is spent.
+    pub fn for_each_change(
+        &self,
+        keys: &[HashedOutPoint],
+        mut found: impl FnMut(usize, Option<&[u8]>),
+    ) {
+        /// Few enough for what is warmed to be in the processor's cache still.
+        const BATCH: usize = 64;
+        for (batch, keys) in keys.chunks(BATCH).enumerate() {
+            self.tables.iter().for_each(|table| table.warm(keys));
+            for (n, key) in keys.iter().enumerate() {
+                if let Some(entry) = self.tables.iter().find_map(|table| table.get(key)) {
+                    let coin = entry.coin_bytes();
+                    found(batch * BATCH + n, (!coin.is_empty()).then_some(coin));
+                }
+            }
+        }
+    }
+
+    /// Of the newest snapshot.
+    pub fn pin(&self) -> EpochPin {
+        self.newest.clone()
+    }
+}
 
 /// Sealed memtables by age.
 pub(super) struct Sealed {
@@ -135,6 +171,16 @@ impl Sealed {
     /// Whether answers of snapshots under `pin` are still known to be true.
     pub(super) fn covers(&self, pin: &EpochPin) -> bool {
         pin.0.0 >= self.dropped
+    }
+
+    /// What was sealed after `pin`; `None` if nothing was, or not all of it is in memory.
+    pub(super) fn since(&self, pin: &EpochPin) -> Option<SealedSince<'_>> {
+        if pin.0.0 == self.newest || !self.covers(pin) {
+            return None;
+        }
+        let newer = self.newest_first().take_while(|sealed| sealed.seal > pin.0.0);
+        let tables = newer.map(|sealed| &*sealed.table).collect();
+        Some(SealedSince { tables, newest: self.current.clone() })
     }
 
     /// Notes which flushed memtables no living epoch needs: they are clean.

@@ -22,7 +22,7 @@ use super::memtable::{KnownCoin, Memtable, Probe, Taken};
 use super::room;
 use super::run::file::RunFile;
 use super::run::format::{RunId, SegmentMeta};
-use super::sealed::Sealed;
+use super::sealed::{Sealed, SealedSince};
 use super::segments::{Segments, Shape};
 use super::sort::FIRST_SCRATCH;
 use super::worker_pools::{UtxoEvent, WorkerPools};
@@ -399,6 +399,11 @@ impl UtxoStore {
 /// moment.
 pub fn unsealed_coin(store: &UtxoStore, key: &HashedOutPoint) -> Option<KnownCoin> {
     store.active.coin(key)
+}
+
+/// What was sealed since the snapshot of `pin`; `None` if nothing was, or the pin is not covered.
+pub fn sealed_since<'s>(store: &'s UtxoStore, pin: &EpochPin) -> Option<SealedSince<'s>> {
+    store.sealed.since(pin)
 }
 
 /// Removes all runs of a directory, whose coins were given up.

@@ -254,6 +254,8 @@ struct Run {
     snapshot: Arc<Layers>,
     height: u32,
     verdicts: HashMap<&'static str, u32>,
+    /// Times that what was found was brought up to a newer seal.
+    updated: u64,
 }
 
 impl Run {
@@ -279,7 +281,8 @@ impl Run {
         }
         let (snapshot, applied) = (utxo.layers(), Vec::new());
         let height = FIRST_HEIGHT;
-        Self { utxo, twin, applied, seen, snapshot, height, verdicts: HashMap::new() }
+        let verdicts = HashMap::new();
+        Self { utxo, twin, applied, seen, snapshot, height, verdicts, updated: 0 }
     }
 
     fn prefetched(&mut self, block: &Structured, rng: &mut Rng) -> Prefetched {
@@ -290,6 +293,12 @@ impl Run {
         if !self.snapshot.is_empty() {
             self.snapshot.get_compressed(block.spends(), &mut found.coins).unwrap();
             self.snapshot.contains_many(block.creates(), &mut found.outputs_exist).unwrap();
+        }
+        if rng.chance(500) {
+            let was_sealed = sealed_since(&self.utxo, &found.pin).is_some();
+            found.update(&self.utxo, block, true);
+            assert!(sealed_since(&self.utxo, &found.pin).is_none());
+            self.updated += u64::from(was_sealed);
         }
         found
     }
@@ -355,7 +364,7 @@ impl Run {
 #[test]
 fn random_blocks_are_applied_as_the_twin_applies_them() {
     let mut verdicts: HashMap<&'static str, u32> = HashMap::new();
-    let (mut inside, mut runs_read) = (0, 0);
+    let (mut inside, mut runs_read, mut updated) = (0, 0, 0);
     for seed in 0..60 {
         let (mut run, mut rng) = (Run::new(), Rng::new(1000 + seed));
         let mut maker = Maker { rng: Rng::new(seed), faults: 12, coinbases: Vec::new() };
@@ -381,12 +390,13 @@ fn random_blocks_are_applied_as_the_twin_applies_them() {
             run.compare();
         }
         runs_read += run.utxo.counters().flushes;
+        updated += run.updated;
         run.verdicts
             .into_iter()
             .for_each(|(verdict, n)| *verdicts.entry(verdict).or_default() += n);
     }
     println!("{inside} coins inside, {runs_read} flushes, {verdicts:?}");
-    assert!(inside > 1_000 && runs_read > 200);
+    assert!(inside > 1_000 && runs_read > 200 && updated > 100, "{updated} updated");
     let reasons = [
         "valid",
         "bad-txns-inputs-missingorspent",

@@ -168,6 +168,31 @@ fn blocks_that_are_taken_back_across_a_seal_leave_the_coins_of_their_parent() {
     assert!(across > 10, "{across}");
 }
 
+/// Together as long as the runs are small, block by block above that; either way the coins are the same.
+#[test]
+fn coins_of_blocks_that_wait_are_fetched_together_while_the_runs_are_small() {
+    let (blocks, expected) = &*CHAIN;
+    let (mut fetches, mut bytes) = ([0, 0], 0);
+    let mut timed = Timed::new(3, CacheMinima::PRODUCT, OFTEN);
+    timed.give_all(blocks);
+    while timed.go_on() {
+        timed.chain.take_events();
+        bytes = timed.chain.coins.layers().bytes();
+        let is_small = bytes <= crate::lookahead::GATHER_BELOW;
+        fetches[usize::from(!is_small)] = timed.executor.ended("prefetch");
+    }
+    let height = timed.chain.tip_point().height;
+    timed.executor.disarm();
+    assert_eq!(settled(timed.chain), expected[height as usize]);
+    let [small, all] = fetches;
+    eprintln!(
+        "{small} fetches from small runs, {} from larger ones, of {bytes} bytes",
+        all - small
+    );
+    assert!(height as usize == blocks.len() && small > 2 && all - small > 5, "{fetches:?}");
+    assert!(all < u64::from(height) / 2, "{all} fetches for {height} blocks");
+}
+
 #[test]
 fn a_clean_end_at_any_moment_leaves_nothing_to_replay() {
     let (blocks, expected) = &*CHAIN;

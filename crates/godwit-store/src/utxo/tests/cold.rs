@@ -6,9 +6,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use godwit_fault_disk::Counted;
 use godwit_stream::DataStream;
 
 use super::super::fixtures::{coin, hasher, outpoint};
+use super::super::run::format::BLOCK;
 use super::*;
 use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
 
@@ -20,9 +22,10 @@ enum Access {
     Waited(PathBuf, u64),
 }
 
-type IsCold = fn(&Path) -> bool;
+/// Of a block of a file.
+type IsCold = fn(&Path, u64) -> bool;
 
-/// Notes reads of runs, and has in memory nothing of those that are cold.
+/// Notes reads of runs, and has in memory none of the blocks that are cold.
 #[derive(Clone)]
 struct ColdDisk {
     disk: FaultDisk,
@@ -38,7 +41,7 @@ struct ColdFile {
 
 impl ColdDisk {
     fn new() -> Self {
-        let is_cold: IsCold = |_| true;
+        let is_cold: IsCold = |_, _| true;
         let is_cold = Arc::new(Mutex::new(is_cold));
         Self { disk: FaultDisk::new(), is_cold, accesses: Arc::default() }
     }
@@ -90,7 +93,8 @@ impl DiskFile for ColdFile {
 
     fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
         let is_cold = *self.disk.is_cold.lock().unwrap();
-        if !is_cold(&self.path) {
+        let mut blocks = (offset..offset + out.len() as u64).step_by(BLOCK);
+        if !blocks.any(|block| is_cold(&self.path, block)) {
             return self.file.read_exact_at(offset, out).map(|()| true);
         }
         self.disk.accesses.lock().unwrap().push(Access::Fetched(self.path.clone(), offset));
@@ -184,6 +188,45 @@ fn whatever_is_waited_for_was_fetched_before_and_many_are_at_once() {
     assert!(exist.iter().zip(&coins).all(|(exists, coin)| *exists == coin.is_some()));
 }
 
+/// About one in five, whatever their neighbours are.
+const SOME_BLOCKS: IsCold =
+    |_, offset| (offset / BLOCK as u64).wrapping_mul(0x9e37_79b9).is_multiple_of(5);
+
+/// Neighbours are read together, and some of those that are tried together have to be waited for.
+#[test]
+fn neighbours_of_which_some_are_cold_are_each_found_and_waited_for_after_they_were_fetched() {
+    const COUNT: u64 = 20_000;
+    let disk = ColdDisk::new();
+    let store = three_runs(&disk, COUNT);
+    let layers = store.layers();
+    for (step, reads_each) in [(1, false), (7, false), (400, true)] {
+        let numbers: Vec<u64> = (0..3 * COUNT).step_by(step).collect();
+        let keys: Vec<HashedOutPoint> = numbers.iter().map(|n| outpoint(*n)).collect();
+        *disk.is_cold.lock().unwrap() = SOME_BLOCKS;
+        let mut coins = Vec::new();
+        let accesses = disk.accesses_of(|| {
+            layers.get_many(&keys, &mut coins).unwrap();
+        });
+        assert!(numbers.iter().zip(&coins).all(|(n, found)| *found == Some(coin(*n))));
+        let is_fetched = |at: usize, path: &PathBuf, offset: u64| {
+            accesses[..at].contains(&Access::Fetched(path.clone(), offset))
+        };
+        let mut waited = 0;
+        for (at, access) in accesses.iter().enumerate() {
+            if let Access::Waited(path, offset) = access {
+                waited += 1;
+                assert!(is_fetched(at, path, *offset), "{path:?} at {offset} unasked");
+            }
+        }
+        assert!(waited > 10, "{step}: {waited}");
+        *disk.is_cold.lock().unwrap() = |_, _| false;
+        let before = disk.disk.count(Counted::Reads);
+        layers.get_many(&keys, &mut coins).unwrap();
+        let reads = disk.disk.count(Counted::Reads) - before;
+        assert_eq!(reads > keys.len() as u64 / 2, reads_each, "{step}: {reads} reads");
+    }
+}
+
 /// The newer run has to be waited for, and says that the coin is spent; the older one, which has it, is in
 /// memory.
 #[test]
@@ -207,10 +250,10 @@ fn what_is_waited_for_goes_before_what_is_at_hand_and_older() {
     drop(store);
     let store = open(&manifest);
     assert_eq!(store.shape().runs, 2, "{:?}", store.shape());
-    let is_newer: IsCold = |path| path.to_string_lossy().contains("00000002");
-    let is_older: IsCold = |path| path.to_string_lossy().contains("00000001");
+    let is_newer: IsCold = |path, _| path.to_string_lossy().contains("00000002");
+    let is_older: IsCold = |path, _| path.to_string_lossy().contains("00000001");
     let keys: Vec<HashedOutPoint> = (0..12).map(outpoint).collect();
-    for is_cold in [is_newer, is_older, |_: &Path| true, |_: &Path| false] {
+    for is_cold in [is_newer, is_older, |_: &Path, _| true, |_: &Path, _| false] {
         *disk.is_cold.lock().unwrap() = is_cold;
         let mut coins = Vec::new();
         store.layers().get_many(&keys, &mut coins).unwrap();
@@ -229,8 +272,8 @@ fn lookups_that_go_on_from_one_another_find_what_one_does() {
     let layers = store.layers();
     let numbers = (0..3 * COUNT).step_by(7).chain(1 << 40..(1 << 40) + 500);
     let keys: Vec<HashedOutPoint> = numbers.map(outpoint).collect();
-    let is_one: IsCold = |path| path.to_string_lossy().contains("00000002");
-    for is_cold in [is_one, |_: &Path| true, |_: &Path| false] {
+    let is_one: IsCold = |path, _| path.to_string_lossy().contains("00000002");
+    for is_cold in [is_one, SOME_BLOCKS, |_: &Path, _| true, |_: &Path, _| false] {
         *disk.is_cold.lock().unwrap() = is_cold;
         let mut whole = CompressedCoins::default();
         let expected = layers.get_compressed(&keys, &mut whole).unwrap();
@@ -241,7 +284,11 @@ fn lookups_that_go_on_from_one_another_find_what_one_does() {
             while !open.is_empty() {
                 let (before, asked) = (open.len(), Cell::new(0));
                 let is_over = || asked.replace(asked.get() + 1) >= questions;
-                found += layers.get_some_compressed(&keys, &mut open, &mut out, &is_over).unwrap();
+                found += layers
+                    .get_some_compressed(&keys, &mut open, &is_over, &mut |n, coin| {
+                        out.set(n as usize, coin);
+                    })
+                    .unwrap();
                 assert!(open.len() < before, "{questions}: {before} are left");
                 lookups += 1;
             }

@@ -89,10 +89,38 @@ fn apply_reading(store: &mut UtxoStore, block: &Block) -> Vec<Option<Coin>> {
     found
 }
 
-fn maintain(store: &mut UtxoStore, random: &mut Random) {
+/// Brings what was fetched up to the newest seal.
+fn update(store: &UtxoStore, block: &Block, fetched: &mut Fetched) {
+    let Some(sealed) = sealed_since(store, &fetched.pin) else { return };
+    let keys: Vec<HashedOutPoint> = block.spends.iter().map(|n| outpoint(*n)).collect();
+    sealed.for_each_change(&keys, |n, coin| {
+        fetched.coins[n] = coin.map(|coin| Coin::from_compressed(coin).unwrap());
+    });
+    fetched.pin = sealed.pin();
+}
+
+/// Blocks whose turn comes, with their coins.
+type Line = std::collections::VecDeque<(Block, Fetched)>;
+
+/// Whether what was fetched is brought up to every seal, and so never lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Updates {
+    None,
+    Each,
+}
+
+fn maintain(store: &mut UtxoStore, random: &mut Random, line: &mut Line, updates: Updates) {
     store.poll().unwrap();
     if store.wants_rotation() {
         let seal = store.rotate_blocking().unwrap();
+        if updates == Updates::Each {
+            for (block, fetched) in line {
+                update(store, block, fetched);
+                let expected = fetch(store, block);
+                assert_eq!(fetched.coins, expected.coins);
+                assert!(sealed_since(store, &fetched.pin).is_none(), "nothing is newer");
+            }
+        }
         if random.below(3) > 0 {
             store.wait_flushed(seal).unwrap();
         }
@@ -102,17 +130,17 @@ fn maintain(store: &mut UtxoStore, random: &mut Random) {
 }
 
 /// How often answers were lost and fetched again, and the fetching store's counters.
-fn run(seed: u64, blocks: u64) -> (u64, Counters) {
+fn run(seed: u64, blocks: u64, updates: Updates) -> (u64, Counters) {
     let (mut fetching, mut reading) = (open_tiny(), open_tiny());
     let mut random = Random(seed);
-    let mut line = std::collections::VecDeque::new();
+    let mut line = Line::new();
     let mut refetched = 0;
     for version in 0..blocks {
         let block = Block::new(&mut random, version);
         let fetched = fetch(&fetching, &block);
         line.push_back((block, fetched));
-        maintain(&mut fetching, &mut random);
-        maintain(&mut reading, &mut random);
+        maintain(&mut fetching, &mut random, &mut line, updates);
+        maintain(&mut reading, &mut random, &mut Line::new(), updates);
         if line.len() < 1 + random.below(6) as usize {
             continue;
         }
@@ -143,7 +171,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
     fn a_block_applied_from_fetched_coins_is_one_applied_with_reads(seed in any::<u64>()) {
-        run(seed, 60);
+        run(seed, 60, Updates::None);
+        run(seed, 60, Updates::Each);
     }
 }
 
@@ -151,10 +180,17 @@ proptest! {
 /// are flushed and merged often.
 #[test]
 fn answers_that_were_lost_are_fetched_again() {
-    let (refetched, counters) = run(7, 600);
+    let (refetched, counters) = run(7, 600, Updates::None);
     println!("{refetched} blocks were fetched again; {counters:?}");
     assert!(refetched > 3 && counters.uncovered > 3);
     assert!(counters.flushes > 50 && counters.merges > 5);
+}
+
+#[test]
+fn answers_that_are_brought_up_to_each_seal_are_not_lost() {
+    let (refetched, counters) = run(7, 600, Updates::Each);
+    assert!(counters.flushes > 50 && counters.merges > 5, "{counters:?}");
+    assert_eq!(refetched, 0);
 }
 
 /// Early writing must not empty the cache.
@@ -201,8 +237,10 @@ fn what_is_no_longer_covered_is_not_begun() {
     add(&mut store, &outpoint(1), &coin(1), false);
     commit(&mut store);
     assert_eq!(store.pinned(&pin, |_| 1), Some(1));
+    assert!(sealed_since(&store, &pin).is_some());
     assert!(store.sealed.drop_oldest_kept());
     assert_eq!(store.pinned(&pin, |_| 1), None);
+    assert!(sealed_since(&store, &pin).is_none(), "what was sealed is not all there");
     let pin = store.layers().pin();
     assert_eq!(store.pinned(&pin, |store| store.take(&outpoint(1))), Some(Taken::NotInMemory));
 }

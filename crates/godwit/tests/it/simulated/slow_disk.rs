@@ -46,8 +46,9 @@ fn delays(read: Between, write: Between, sync: Between) -> Delays {
     Delays { cpu: Between::NOTHING, disk: DiskDelays::Between { read, write, sync } }
 }
 
-/// A node on a disk of which the named operations are slow.
-fn synchronises_with(read: Between, write: Between, sync: Between) {
+/// A node on a disk of which the named operations are slow. Returns of how many blocks the coins were fetched
+/// again, because memtables that were sealed meanwhile had to go.
+fn synchronises_with(read: Between, write: Between, sync: Between) -> u64 {
     let stage = Stage::mixed();
     let plan = NodePlan {
         workers: 2,
@@ -94,14 +95,18 @@ fn synchronises_with(read: Between, write: Between, sync: Between) {
         driver.answered
     );
     assert!(ended.iter().all(|(_, ended)| *ended > 0), "a path was passed by: {ended:?}");
-    assert!(refetched > 0 && undo > 0, "a path was passed by");
+    assert!(undo > 0, "a path was passed by");
     assert!(driver.answered > 1_000, "{}", driver.answered);
     check(&mut driver, stage);
+    refetched
 }
 
+/// Only here is a memtable written sooner than what was read before it was sealed, so that it may have to go;
+/// elsewhere what was read is brought up to the seal in time.
 #[test]
 fn reads_of_30_seconds_hold_up_no_turn() {
-    synchronises_with(SLOW, Between::NOTHING, Between::NOTHING);
+    let refetched = synchronises_with(SLOW, Between::NOTHING, Between::NOTHING);
+    assert!(refetched > 0, "a path was passed by");
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl UtxoStore {
         );
         let (seal, table) = self.sealed.seal(table, memory);
         let run = self.take_run_id();
-        let buffer = self.budget.io_buffer();
+        let buffer = self.budget.write_buffer();
         self.pools.flush(&self.context, FlushJob { run, seal, table, buffer });
         self.after_change();
         SealId(seal)
@@ -244,9 +244,9 @@ impl UtxoStore {
             return Ok(());
         }
         let run = self.take_run_id();
-        let buffer = self.budget.io_buffer();
+        let buffers = (self.budget.read_buffer(), self.budget.write_buffer());
         let max_filter = self.budget.merge_filter_limit() as u64;
-        let job = MergeJob { run, parts: parts.clone(), seals, buffer, max_filter };
+        let job = MergeJob { run, parts: parts.clone(), seals, buffers, max_filter };
         self.merging = Merging::Running(RunningMerge { run, parts, memory });
         self.pools.merge(&self.context, job);
         self.drop_kept();

@@ -145,9 +145,17 @@ impl Budget {
         self.bytes / 8
     }
 
-    /// Bytes read or written at once by a flush or a merge.
-    pub(super) fn io_buffer(self) -> usize {
+    /// Bytes read at once of each input of a merge.
+    pub(super) fn read_buffer(self) -> usize {
         (self.bytes / 256).clamp(self.minima.io_buffer, MAX_IO_BUFFER)
+    }
+
+    /// Bytes written at once by a flush or a merge, a power of two: Linux keeps what is written so in a few
+    /// large pieces of memory. Of other lengths, such as 28 KiB, it makes many small ones, which takes half
+    /// as much time again.
+    pub(super) fn write_buffer(self) -> usize {
+        let bytes = (self.bytes / 64).clamp(self.minima.io_buffer, MAX_IO_BUFFER);
+        1 << bytes.ilog2()
     }
 
     /// Bytes that the filter of one merged segment may take.
@@ -167,13 +175,13 @@ impl Budget {
         };
         let index = |part: &MergePart| part.bytes() / PAYLOAD as u64 * 4;
         let tables: u64 = parts.iter().map(|part| filter(part) + index(part)).sum();
-        tables as usize + (MAX_INPUTS + 1) * self.io_buffer()
+        tables as usize + MAX_INPUTS * self.read_buffer() + self.write_buffer()
     }
 
     /// Bytes that flushing a memtable takes: buffer, filters, block indexes.
     pub(super) fn flush_memory(self, table: &Memtable) -> usize {
         let filters = Filter::full_bytes((table.coins() + table.tombstones()) as u64) as usize;
         // Every partition may round its filter up to two blocks more.
-        filters + (64 << 6) + table.memory() / PAYLOAD * 4 + self.io_buffer()
+        filters + (64 << 6) + table.memory() / PAYLOAD * 4 + self.write_buffer()
     }
 }

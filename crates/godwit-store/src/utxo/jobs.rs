@@ -30,8 +30,8 @@ pub(super) struct MergeJob {
     pub(super) parts: Vec<MergePart>,
     /// The seals that every part covers.
     pub(super) seals: SealRange,
-    /// Bytes read at once from each input and written at once.
-    pub(super) buffer: usize,
+    /// Bytes read at once from each input, and bytes written at once.
+    pub(super) buffers: (usize, usize),
     /// Bytes that the filter of one segment may take.
     pub(super) max_filter: u64,
 }
@@ -144,19 +144,19 @@ pub(super) fn merge(
     job: MergeJob,
     stop: &Stop,
 ) -> Result<Vec<Arc<Segment>>, WorkError> {
-    let MergeJob { run, parts, seals, buffer, max_filter } = job;
+    let MergeJob { run, parts, seals, buffers: (read, write), max_filter } = job;
     stop.check()?;
     let inputs: usize = parts.iter().map(|part| part.inputs.len()).sum();
     let bytes: u64 = parts.iter().map(MergePart::bytes).sum();
     log::info!("Merge into run {} started: {inputs} segments, {bytes} bytes.", run.0);
     let started = context.executor.now();
-    let mut writer = RunWriter::create(options(context, run, seals, buffer, max_filter), stop)?;
+    let mut writer = RunWriter::create(options(context, run, seals, write, max_filter), stop)?;
     for part in parts {
         writer.begin(part.partition as u8, part.expected_entries());
         let expected = part.sum();
         let mut sources = Vec::with_capacity(part.inputs.len());
         for input in part.inputs {
-            sources.push(Source::Segment(SegmentCursor::new(input, context.hasher, buffer)?));
+            sources.push(Source::Segment(SegmentCursor::new(input, context.hasher, read)?));
         }
         let mut scan = MergeScan::new(sources, !part.with_oldest);
         if expected.is_some() {

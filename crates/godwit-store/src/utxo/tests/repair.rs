@@ -300,7 +300,7 @@ fn merge_inputs(
     let parts = vec![MergePart { partition: 0, inputs, with_oldest }];
     let seals = SealRange { oldest: 1, newest: 2 };
     let (run, buffer) = (RunId(77), 1 << 16);
-    let job = MergeJob { run, parts, seals, buffer, max_filter: 1 << 20 };
+    let job = MergeJob { run, parts, seals, buffers: (buffer, buffer), max_filter: 1 << 20 };
     jobs::merge(&store.context, job, &Stop::never())
 }
 

@@ -15,7 +15,8 @@
 //!
 //! Coins that no parity brings back are gathered from the blocks
 //! (`godwit-store/src/utxo/beyond_parity.rs`), whenever a repair reads all of them: in 3, in 4, and once
-//! more as often as memory asks for it. Then blocks are read in the order of their heights.
+//! more as often as memory asks for it. Then blocks are read in the order of their heights. A repair that is
+//! interrupted goes on with the reading that it was at ([`reading`]).
 //!
 //! Nothing is connected, and no block is judged by the rules: that they were kept is what the index says.
 //! With an [`audit`], steps 2 and 5 prove that too, in place of the hash.
@@ -24,11 +25,13 @@ pub(crate) mod audit;
 mod history;
 mod index;
 mod lost_coins;
+mod reading;
+mod shortened;
 mod spent;
 mod undo;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use godwit_primitives::BlockHash;
@@ -50,11 +53,13 @@ use crate::structure::{Structured, WitnessCheck};
 use audit::{Audit, AuditOptions, Audited, Heard};
 use index::{check_tree, index_again};
 use lost_coins::{Gathered, LostCoinsRepair};
+use reading::{Reading, bytes, list_hash};
+use shortened::{Shortened, is_cut_off, is_short, shortened};
+
+pub use reading::RepairPace;
 
 /// Bytes of blocks that are read at once.
 const BATCH_BYTES: u64 = 16 << 20;
-/// Blocks in a batch.
-const BATCH_BLOCKS: usize = 64;
 /// Coins of damaged undo records that are looked for in one scan of the block files.
 const UNDO_COINS: usize = 500_000;
 /// Bytes of blocks whose undo records are made again in one scan.
@@ -71,6 +76,7 @@ pub struct InspectOptions {
     pub repair: bool,
     /// Memory for the header tree and the coins that a repair gathers.
     pub memory: CoinsMemory,
+    pub pace: RepairPace,
     /// Of an index that is made again.
     pub start: StartOptions,
     /// Whether to prove the coins, too.
@@ -151,14 +157,14 @@ pub fn inspect(
     };
     let (mut is_whole, mut counted, mut repair) = (true, None, None);
     if let Ok(Some(coins)) = &coins {
-        inspected.runs += coins.runs() as u64;
         let runs = coins.inspect_runs(watch)?;
-        is_whole = runs.lost.is_empty();
+        (inspected.runs, is_whole) = (inspected.runs + coins.runs() as u64, runs.lost.is_empty());
         repair = LostCoinsRepair::begin(&inspection, coins, runs, &options, watch)?;
     }
-    let blocks = Blocks::load(&inspection, &options, repair.as_ref(), audited.as_ref())?;
+    let mut reading = Reading::new(repair, &inspection, &options, audited.is_some());
+    let blocks = Blocks::load(&inspection, &options, &reading, audited.as_ref())?;
     if inspection.has_index() {
-        blocks.inspect(watch, &mut inspected, &mut repair)?;
+        blocks.inspect(watch, &mut inspected, &mut reading)?;
     }
     let mut coins = match coins {
         Err(found) => {
@@ -167,7 +173,7 @@ pub fn inspect(
         }
         Ok(coins) => coins,
     };
-    if let Some(repair) = repair {
+    if let Some(repair) = reading.coins.take() {
         (is_whole, counted) = repair.end(watch);
         coins = inspection.coins(&options.executor)?;
     }
@@ -180,8 +186,8 @@ pub fn inspect(
             let layers = coins.layers()?;
             if let Some(audit) = &audited {
                 if watch.nothing() {
-                    let stop = &options.start.stop;
-                    inspected.audit = Some(audit.conclude(&blocks, &layers, stop, watch)?);
+                    let with = (&mut reading, &*options.start.stop);
+                    inspected.audit = Some(audit.conclude(&blocks, &layers, with, watch)?);
                 }
                 return Ok(inspected);
             }
@@ -238,22 +244,22 @@ struct Blocks<'a> {
     threads: usize,
     repair: bool,
     hasher: UtxoHasher,
-    /// In the order of the files; in that of their heights while coins are gathered.
+    /// In the order of the files; in that of their heights where coins are gathered.
     stored: Vec<StoredBlock>,
+    by_height: bool,
+    /// What tells this list from any other; zeros where nobody asks.
+    list: [u8; 32],
     audit: Option<&'a Audit>,
 }
-
-/// Files that are missing or too short, by number, with the bytes that are there.
-type Shortened = BTreeMap<u32, u64>;
 
 impl<'a> Blocks<'a> {
     fn load(
         inspection: &'a Inspection,
         options: &InspectOptions,
-        repair: Option<&LostCoinsRepair>,
+        reading: &Reading,
         audit: Option<&'a Audit>,
     ) -> Result<Self, ChainError> {
-        let mut stored = Vec::new();
+        let (mut stored, coins) = (Vec::new(), reading.coins.as_ref());
         inspection.for_each_block(|hash, record| {
             if let Some(position) = record.position {
                 stored.push(StoredBlock {
@@ -264,25 +270,27 @@ impl<'a> Blocks<'a> {
                     checksum: record.checksum,
                     tx_count: record.tx_count,
                     undo: record.undo,
-                    has_coins: repair.is_some_and(|repair| repair.is_in_line(&hash)),
+                    has_coins: coins.is_some_and(|coins| coins.is_in_line(&hash)),
                 });
             }
             Ok(())
         })?;
-        match repair.is_some_and(LostCoinsRepair::wants_blocks) {
+        let by_height = reading.is_by_height();
+        match by_height {
             true => stored.sort_unstable_by_key(|block| (block.height, block.position)),
             false => stored.sort_unstable_by_key(|block| block.position),
         }
         let InspectOptions { threads, repair, .. } = *options;
         let (params, hasher) = (Arc::clone(&options.params), inspection.hasher());
-        Ok(Self { inspection, params, threads, repair, hasher, stored, audit })
+        let list = if repair { list_hash(&stored) } else { [0; 32] };
+        Ok(Self { inspection, params, threads, repair, hasher, stored, by_height, list, audit })
     }
 
     fn inspect(
         &self,
         watch: &mut dyn Watch,
         out: &mut Inspected,
-        repair: &mut Option<LostCoinsRepair>,
+        reading: &mut Reading,
     ) -> Result<(), ChainError> {
         let mut block_files = self.inspection.block_files()?;
         block_files.retain(is_short);
@@ -297,57 +305,109 @@ impl<'a> Blocks<'a> {
             files.iter().map(|file| (file.number, file.there())).collect()
         };
         let files = (there(&block_files), there(&undo_files));
-        let mut undo: Vec<(&StoredBlock, Option<Found>)> = Vec::new();
-        self.for_each_batch(&self.stored, Stage::Blocks, watch, |watch, batch| {
-            let lost = repair.as_ref();
-            let checked = in_shares(batch, self.threads, |block| self.check(block, &files, lost))?;
-            for (block, checked) in batch.iter().zip(checked) {
-                if let Some(repair) = repair {
-                    repair.take(checked.gathered);
+        out.blocks = self.stored.len() as u64;
+        out.undo_records = self.stored.iter().filter(|block| block.undo.is_some()).count() as u64;
+        let mut undo = Vec::new();
+        if self.take_up(reading)? {
+            undo = self.look_again(reading, &files, watch)?;
+        }
+        if reading.is_checking() {
+            self.read_on(Stage::Blocks, reading, watch, |watch, reading, first, batch| {
+                let lost = reading.coins.as_ref();
+                let check = |block: &StoredBlock| self.check(block, &files, lost);
+                let checked = in_shares(batch, self.threads, check)?;
+                for (place, mut checked) in (first..).zip(checked) {
+                    if let Some(coins) = &mut reading.coins {
+                        coins.take(std::mem::take(&mut checked.gathered));
+                    }
+                    undo.extend(self.suspect(place, checked, &files.1, reading, watch));
                 }
-                out.blocks += 1;
-                out.undo_records += u64::from(block.undo.is_some());
-                if let Some(found) = checked.block {
-                    watch.found(found);
-                }
-                let cut_off = block.undo.is_some_and(|undo| is_cut_off(&files.1, undo));
-                if checked.undo.is_some() || cut_off {
-                    undo.push((block, checked.undo));
-                }
+                Ok(())
+            })?;
+            reading.rest();
+            if !undo.is_empty() || reading.wants_blocks() {
+                self.save(reading);
             }
-            Ok(())
-        })?;
-        self.end_pass(repair)?;
-        self.repair_undo(undo, &undo_files, repair, watch)?;
-        while repair.as_ref().is_some_and(LostCoinsRepair::wants_blocks) {
-            self.read_for_coins(repair, watch)?;
+        }
+        self.repair_undo(undo, &undo_files, reading, watch)?;
+        while reading.wants_blocks() {
+            self.read_for_coins(reading, watch)?;
+        }
+        if self.repair {
+            reading.end();
         }
         Ok(())
+    }
+
+    /// Tells what is wrong with a block. Returns its place if its undo record is not right.
+    fn suspect(
+        &self,
+        place: usize,
+        checked: Checked,
+        short_undo: &Shortened,
+        reading: &mut Reading,
+        watch: &mut dyn Watch,
+    ) -> Option<(usize, Option<Found>)> {
+        let undo = self.stored[place].undo;
+        let cut_off = undo.is_some_and(|undo| is_cut_off(short_undo, undo));
+        if let Some(found) = checked.block {
+            reading.suspects.insert(place);
+            watch.found(found);
+        }
+        (checked.undo.is_some() || cut_off).then(|| {
+            reading.suspects.insert(place);
+            (place, checked.undo)
+        })
+    }
+
+    /// Checks the blocks again at which an interrupted repair has found damage. Returns the places of those
+    /// whose undo records are not right now.
+    fn look_again(
+        &self,
+        reading: &mut Reading,
+        files: &(Shortened, Shortened),
+        watch: &mut dyn Watch,
+    ) -> Result<Vec<(usize, Option<Found>)>, ChainError> {
+        let (mut undo, suspects) = (Vec::new(), std::mem::take(&mut reading.suspects));
+        let places: Vec<usize> = suspects.iter().copied().collect();
+        for batch in places.chunks(self.threads.max(1)) {
+            if watch.is_stopped() {
+                return Err(StoreError::Stopped.into());
+            }
+            let check = |place: &usize| self.check(&self.stored[*place], files, None);
+            let checked = in_shares(batch, self.threads, check)?;
+            for (place, checked) in batch.iter().zip(checked) {
+                undo.extend(self.suspect(*place, checked, &files.1, reading, watch));
+            }
+        }
+        Ok(undo)
     }
 
     /// Tells what is wrong with undo records, once it is known whether they could be made again.
     fn repair_undo(
         &self,
-        undo: Vec<(&StoredBlock, Option<Found>)>,
+        undo: Vec<(usize, Option<Found>)>,
         undo_files: &[NamedFile],
-        repair: &mut Option<LostCoinsRepair>,
+        reading: &mut Reading,
         watch: &mut dyn Watch,
     ) -> Result<(), ChainError> {
-        let bytes: u64 = undo.iter().map(|(block, _)| u64::from(block.position.len)).sum();
+        let len = |(place, _): &(usize, _)| u64::from(self.stored[*place].position.len);
+        let bytes: u64 = undo.iter().map(len).sum();
         let few = bytes <= UNDO_BYTES;
         let remedy = self.undo_remedy(few);
         let restored = match self.repair && few && !undo.is_empty() {
             true => {
-                let damaged = undo.iter().map(|(block, _)| *block).collect();
-                self.restore_undo(damaged, repair, watch)?
+                let damaged = undo.iter().map(|(place, _)| *place).collect();
+                self.restore_undo(damaged, reading, watch)?
             }
             false => vec![false; undo.len()],
         };
         // Of these files a record that was cut off could not be made again.
         let mut incomplete = BTreeSet::new();
-        for ((block, found), restored) in undo.into_iter().zip(restored) {
+        for ((place, found), restored) in undo.into_iter().zip(restored) {
             let Some(mut found) = found else {
-                incomplete.extend(block.undo.filter(|_| !restored).map(|undo| undo.file));
+                incomplete
+                    .extend(self.stored[place].undo.filter(|_| !restored).map(|undo| undo.file));
                 continue;
             };
             found.remedy = if restored { Remedy::Done } else { remedy };
@@ -371,28 +431,23 @@ impl<'a> Blocks<'a> {
     /// Reads the blocks once more, for coins that did not fit into memory before.
     fn read_for_coins(
         &self,
-        repair: &mut Option<LostCoinsRepair>,
+        reading: &mut Reading,
         watch: &mut dyn Watch,
     ) -> Result<(), ChainError> {
-        self.for_each_batch(&self.stored, Stage::LostCoins, watch, |_, batch| {
-            let lost = repair.as_ref();
+        reading.serve_coins();
+        self.read_on(Stage::LostCoins, reading, watch, |_, reading, _, batch| {
+            let lost = reading.coins.as_ref();
             let gathered = in_shares(batch, self.threads, |block| match block.has_coins {
                 true => Ok(look_at(lost, block, self.read(block).ok())),
                 false => Ok(Gathered::Nothing),
             })?;
-            if let Some(repair) = repair {
-                gathered.into_iter().for_each(|gathered| repair.take(gathered));
+            if let Some(coins) = &mut reading.coins {
+                gathered.into_iter().for_each(|gathered| coins.take(gathered));
             }
             Ok(())
         })?;
-        self.end_pass(repair)
-    }
-
-    fn end_pass(&self, repair: &mut Option<LostCoinsRepair>) -> Result<(), ChainError> {
-        match repair {
-            Some(repair) => Ok(repair.end_pass(self.inspection)?),
-            None => Ok(()),
-        }
+        reading.rest();
+        Ok(())
     }
 
     /// What repairs undo records that were not made again; `few`: they can be.
@@ -411,30 +466,25 @@ impl<'a> Blocks<'a> {
         watch: &mut dyn Watch,
         mut each: impl FnMut(&mut dyn Watch, &'b [StoredBlock]) -> Result<(), ChainError>,
     ) -> Result<(), ChainError> {
-        let bytes = |blocks: &[StoredBlock]| -> u64 {
-            blocks.iter().map(|block| u64::from(block.position.len)).sum()
-        };
         let (total, mut done, mut rest) = (bytes(blocks), 0, blocks);
         while !rest.is_empty() {
             if watch.is_stopped() {
                 return Err(StoreError::Stopped.into());
             }
             watch.progress(stage, done, total);
-            let mut sum = 0;
-            let within = |block: &&StoredBlock| {
-                sum += u64::from(block.position.len);
-                sum <= BATCH_BYTES
-            };
-            let len = rest.iter().take(BATCH_BLOCKS).take_while(within).count().max(1);
-            let (batch, behind) = rest.split_at(len);
+            let (batch, behind) = rest.split_at(batch_len(rest, RepairPace::default().batch));
             each(&mut *watch, batch)?;
-            let files = batch.chunk_by(|a, b| a.position.file == b.position.file);
-            files.for_each(|blocks| self.inspection.release_cache(blocks[0].position.file));
+            self.release_cache(batch);
             done += bytes(batch);
             rest = behind;
         }
         watch.progress(stage, done, total);
         Ok(())
+    }
+
+    fn release_cache(&self, batch: &[StoredBlock]) {
+        let files = batch.chunk_by(|a, b| a.position.file == b.position.file);
+        files.for_each(|blocks| self.inspection.release_cache(blocks[0].position.file));
     }
 
     fn check(
@@ -515,8 +565,14 @@ impl<'a> Blocks<'a> {
     }
 }
 
-fn is_short(file: &NamedFile) -> bool {
-    file.there() < file.committed
+/// How many of these blocks are read at once.
+fn batch_len(blocks: &[StoredBlock], most: usize) -> usize {
+    let mut sum = 0;
+    let within = |block: &&StoredBlock| {
+        sum += u64::from(block.position.len);
+        sum <= BATCH_BYTES
+    };
+    blocks.iter().take(most).take_while(within).count().max(1)
 }
 
 fn look_at(
@@ -525,23 +581,4 @@ fn look_at(
     block: Option<Structured>,
 ) -> Gathered {
     repair.map_or(Gathered::Nothing, |repair| repair.look_at(stored, block))
-}
-
-fn is_cut_off(short: &Shortened, undo: UndoPosition) -> bool {
-    let end = undo.offset + u64::from(undo.len) + UNDO_CHECKSUM;
-    short.get(&undo.file).is_some_and(|there| end > *there)
-}
-
-/// Bytes behind undo data (Core: `UNDO_DATA_DISK_OVERHEAD`).
-const UNDO_CHECKSUM: u64 = 32;
-
-fn shortened(file: &NamedFile, remedy: Remedy) -> Found {
-    let (path, there): (PathBuf, u64) = (file.path.clone(), file.there());
-    match file.len {
-        None => Found { path, offset: 0, bytes: 0, damage: Damage::MissingFile, remedy },
-        Some(_) => {
-            let bytes = file.committed - there;
-            Found { path, offset: there, bytes, damage: Damage::Short, remedy }
-        }
-    }
 }

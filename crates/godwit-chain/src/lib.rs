@@ -80,7 +80,7 @@ pub use godwit_script::BackendKind;
 pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
 pub use index::assumed::HistorySpan;
 pub use inspect::audit::{AuditOptions, Audited, ClaimFault, CoinFault, Dispute, Proof};
-pub use inspect::{CoinsFound, InspectOptions, Inspected, inspect};
+pub use inspect::{CoinsFound, InspectOptions, Inspected, RepairPace, inspect};
 pub use limits::{IMPORT_BYTES, MAX_TIP_AGE, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
 pub use options::{
     BlockMemory, ChainOptions, CoinsMemory, Indexed, ScriptEngine, ScriptOptions, StartOptions,

@@ -13,6 +13,7 @@ use godwit_primitives::BlockHash;
 use godwit_stream::{DataStream, Obfuscation, PooledStream, SerializeData, SpanReader};
 
 use crate::block_files::{FRAME_SIZE, block_file_path, frame, has_files as has_block_files};
+use crate::checkpoint::Checkpoints;
 use crate::control::{self, Control, Slot};
 use crate::db::Db;
 use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk, StoreFile};
@@ -246,6 +247,12 @@ impl Inspection {
     pub fn hasher(&self) -> UtxoHasher {
         let key = self.control().map(|control| control.identity.utxo_hash_key);
         UtxoHasher::new(key.unwrap_or_default())
+    }
+
+    /// Where an interrupted repair has left what it had come to.
+    pub fn checkpoints(&self) -> Checkpoints {
+        let (place, tip) = ((&self.disk, &*self.dir), self.state().utxo_tip);
+        Checkpoints::new(place, self.network.magic, self.hasher().fingerprint(), tip)
     }
 
     pub fn disk(&self) -> &StoreDisk {

@@ -4,6 +4,7 @@
 //! [`disk::Disk`], so that tests and simulations see every read, write and fsync.
 
 mod block_files;
+pub mod checkpoint;
 mod commit;
 mod control;
 mod db;

@@ -24,6 +24,7 @@ use crate::block_files::{
     BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
     RecoveredBlock, WrittenBlock, file_number,
 };
+use crate::checkpoint;
 use crate::control::{self, Control, Kept};
 use crate::db::Db;
 use crate::disk::probe::{probe, unless_unsuitable};
@@ -179,6 +180,7 @@ impl Store {
             && (kept.is_some() || options.rebuild != Rebuild::Nothing)
         {
             remove_runs(&disk, &dir.join(UTXO_DIR))?;
+            checkpoint::remove(&disk, &dir)?;
         }
         if kept.as_ref().is_some_and(|kept| kept.pruned) {
             remove_block_files(&disk, &blocks_dir)?;

@@ -51,7 +51,7 @@ mod worker_pools;
 mod write_rate;
 
 pub use background::{Rotation, SealId};
-pub use beyond_parity::{CoinsRepair, Tally};
+pub use beyond_parity::{CoinsRepair, SavedPass, Tally};
 pub use budget::{CacheMinima, MemoryUsage, UtxoConfig};
 pub use commits::ManifestId;
 pub use compressed::{CoinCode, CompressedCoins, OutputEncoder};

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use godwit_chain::{
-    AuditOptions, Audited, ChainError, CoinsFound, InspectOptions, Inspected, Proof, inspect,
+    AuditOptions, Audited, ChainError, CoinsFound, InspectOptions, Inspected, Proof, RepairPace,
+    inspect,
 };
 use godwit_program::{OutputError, print_text};
 use godwit_store::StoreError;
@@ -52,6 +53,7 @@ pub(crate) fn run(
         return Err(NothingStored(dir).into());
     }
     descriptors::raise(descriptors::BESIDE_CONNECTIONS);
+    let goes_on = repair && !audit;
     let audit = match audit {
         true => Some(AuditOptions { key: process::random_bytes()?, scripts: config.scripts }),
         false => None,
@@ -62,6 +64,7 @@ pub(crate) fn run(
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         repair,
         memory: MemoryPlan::of(config, memory::available()).coins,
+        pace: RepairPace::default(),
         start: start_options(config, bars, stop, None),
         audit,
     };
@@ -73,7 +76,12 @@ pub(crate) fn run(
     printed?;
     let inspected = match inspected {
         Err(ChainError::Store(StoreError::Stopped)) => {
-            print_text("Stopped: the rest was not read.")?;
+            print_text(match goes_on {
+                true => {
+                    "Stopped: the rest was not read. `godwit verify -repair` goes on from here."
+                }
+                false => "Stopped: the rest was not read.",
+            })?;
             return Ok(Exit::Interrupted);
         }
         other => other?,

@@ -43,7 +43,7 @@ use crate::shares::in_shares;
 use crate::structure::{Structured, check_alone};
 use crate::tree::NodeId;
 
-use super::{Blocks, StoredBlock};
+use super::{Blocks, Reading, StoredBlock};
 use ledger::{Claims, Counts, Ledger, Place};
 use scripts::{ScriptQueue, Unknown, Waiting};
 use sums::{BUCKET_BITS, BUCKETS, Mac};
@@ -349,7 +349,7 @@ impl Audit {
         &self,
         blocks: &Blocks<'_>,
         layers: &Arc<Layers>,
-        stop: &AtomicBool,
+        (reading, stop): (&mut Reading, &AtomicBool),
         watch: &mut dyn Watch,
     ) -> Result<Audited, ChainError> {
         let partitions: Vec<usize> = (0..layers.partitions()).collect();
@@ -381,7 +381,8 @@ impl Audit {
         let tip = self.index.point(*self.line.last().expect("genesis is always there"));
         if !disputes.is_empty() {
             disputes.sort_by_key(Dispute::rank);
-            let remade = if blocks.repair { self.remake(blocks, &disputes, watch)? } else { 0 };
+            let remade =
+                if blocks.repair { self.remake(blocks, &disputes, reading, watch)? } else { 0 };
             return Ok(Audited::Refuted { disputes, more, remade });
         }
         let Counts { blocks, inputs, outputs, coins, without_scripts } = counts;
@@ -396,6 +397,7 @@ impl Audit {
         &self,
         blocks: &Blocks<'_>,
         disputes: &[Dispute],
+        reading: &mut Reading,
         watch: &mut dyn Watch,
     ) -> Result<usize, ChainError> {
         let height = |dispute: &Dispute| match dispute {
@@ -404,11 +406,11 @@ impl Audit {
             _ => None,
         };
         let heights: BTreeSet<u32> = disputes.iter().filter_map(height).collect();
-        let is_disputed = |stored: &&StoredBlock| {
+        let is_disputed = |stored: &StoredBlock| {
             self.id(stored).is_some_and(|(_, point)| heights.contains(&point.height))
         };
-        let disputed: Vec<&StoredBlock> = blocks.stored.iter().filter(is_disputed).collect();
-        let remade = blocks.restore_undo(disputed, &mut None, watch)?;
+        let places = (0..blocks.stored.len()).filter(|place| is_disputed(&blocks.stored[*place]));
+        let remade = blocks.restore_undo(places.collect(), reading, watch)?;
         Ok(remade.into_iter().filter(|remade| *remade).count())
     }
 }

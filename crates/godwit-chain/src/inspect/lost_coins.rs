@@ -6,9 +6,10 @@ use std::sync::Arc;
 use godwit_consensus::is_bip30_repeat;
 use godwit_primitives::BlockHash;
 use godwit_store::StoreError;
+use godwit_store::checkpoint::{CheckpointReader, CheckpointWriter};
 use godwit_store::error::Remedy;
 use godwit_store::inspect::{Found, Inspection, Watch};
-use godwit_store::utxo::{CoinsInspection, CoinsRepair, RunsInspected, Tally};
+use godwit_store::utxo::{CoinsInspection, CoinsRepair, RunsInspected, SavedPass, Tally};
 
 use super::{InspectOptions, StoredBlock};
 use crate::apply::codes;
@@ -34,6 +35,12 @@ pub(super) struct Touched {
     spends: Vec<u32>,
     creates: Vec<u32>,
     tally: Tally,
+}
+
+/// What an interrupted repair had gathered.
+pub(super) struct SavedCoins {
+    next: u32,
+    pass: SavedPass,
 }
 
 /// The repair of coins that were lost.
@@ -102,6 +109,40 @@ impl LostCoinsRepair {
     /// Whether blocks are to be read, in the order of their heights.
     pub(super) fn wants_blocks(&self) -> bool {
         self.coins.wants_blocks()
+    }
+
+    /// Whether a block could not be read, or the blocks are not those of the coins.
+    pub(super) fn has_failed(&self) -> bool {
+        self.coins.has_failed()
+    }
+
+    /// Bytes that are free where there is room for what was gathered beside what is to be written.
+    pub(super) fn room(&self) -> u64 {
+        self.coins.room().saturating_add(self.coins.saved_bytes())
+    }
+
+    /// Writes down what was gathered up to the block that is to come next.
+    pub(super) fn save(&self, out: &mut CheckpointWriter) -> Result<(), StoreError> {
+        out.write_u64(self.next.into())?;
+        self.coins.save(out)
+    }
+
+    /// Reads what [`Self::save`] has written; `None`: it is not that of this repair.
+    pub(super) fn load(
+        &mut self,
+        from: &mut CheckpointReader,
+    ) -> Result<Option<SavedCoins>, StoreError> {
+        let next = from.u64().and_then(|next| u32::try_from(next).ok());
+        let Some(next) = next.filter(|next| *next > 0 && *next - 1 <= self.height) else {
+            return Ok(None);
+        };
+        Ok(self.coins.load(from)?.map(|pass| SavedCoins { next, pass }))
+    }
+
+    /// Goes on from what an interrupted repair had gathered.
+    pub(super) fn go_on(&mut self, saved: SavedCoins) {
+        self.next = saved.next;
+        self.coins.go_on(saved.pass);
     }
 
     /// Whether the coins come from this block.

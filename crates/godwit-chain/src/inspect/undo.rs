@@ -1,6 +1,6 @@
 //! Undo records that are made again, from the blocks that created the coins.
 
-use std::collections::btree_map::Entry;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use godwit_store::inspect::{Stage, Watch};
@@ -8,21 +8,59 @@ use godwit_store::utxo::CompressedCoins;
 use godwit_store::{BLOCK_BUFFERS, UndoRecord};
 use godwit_stream::BufferPool;
 
-use super::lost_coins::LostCoinsRepair;
+use super::reading::{Reading, Round};
 use super::spent::{Wanted, created, lines};
-use super::{Blocks, StoredBlock, UNDO_COINS, UNDO_ROUND_BYTES, look_at};
+use super::{Blocks, StoredBlock, UNDO_COINS, look_at};
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Loading};
 use crate::shares::in_shares;
 use crate::structure::Structured;
 use crate::tree::NodeId;
 
+/// Undo records that are made again by one reading of the blocks.
+struct Taken {
+    /// Which of the damaged ones they are.
+    members: BTreeSet<usize>,
+    /// Their blocks, but for those that cannot be read.
+    blocks: Vec<(usize, Structured)>,
+    coins: Wanted,
+}
+
+impl Taken {
+    /// Takes as many of those that are left as there may be, of those in these places if there are some.
+    fn new(
+        blocks: &Blocks<'_>,
+        damaged: &[usize],
+        left: &[usize],
+        places: Option<&BTreeSet<usize>>,
+        reading: &Reading,
+    ) -> Self {
+        let mut taken = Self { members: BTreeSet::new(), blocks: Vec::new(), coins: Wanted::new() };
+        let mut bytes = 0;
+        let is_one = |n: &&usize| places.is_none_or(|places| places.contains(&damaged[**n]));
+        for n in left.iter().filter(is_one) {
+            if taken.coins.len() >= UNDO_COINS || bytes >= reading.undo_round() {
+                break;
+            }
+            let block = &blocks.stored[damaged[*n]];
+            bytes += u64::from(block.position.len);
+            taken.members.insert(*n);
+            if let Ok(read) = blocks.read(block) {
+                let inputs = read.view().txs().skip(1).flat_map(|tx| tx.inputs());
+                taken.coins.extend(inputs.map(|input| (input.prevout, None)));
+                taken.blocks.push((*n, read));
+            }
+        }
+        taken
+    }
+}
+
 impl Blocks<'_> {
-    /// Makes undo records again; which of them are right now.
+    /// Makes the undo records of blocks again, which are named by their places; which of them are right now.
     pub(super) fn restore_undo(
         &self,
-        damaged: Vec<&StoredBlock>,
-        repair: &mut Option<LostCoinsRepair>,
+        damaged: Vec<usize>,
+        reading: &mut Reading,
         watch: &mut dyn Watch,
     ) -> Result<Vec<bool>, ChainError> {
         let mut restored = vec![false; damaged.len()];
@@ -37,44 +75,63 @@ impl Blocks<'_> {
             Ok(())
         })?;
         let index = loading.finish(Some(&tip), None)?;
-        let places = damaged.iter().zip(0..);
-        let places = places.filter_map(|(block, n)| Some((index.tree().find(&block.hash)?, n)));
-        for (line, members) in lines(&index, places.collect()) {
-            let mut next = 0;
-            while next < members.len() {
-                let (mut round, mut coins, mut bytes) = (Vec::new(), Wanted::new(), 0);
-                while next < members.len() && coins.len() < UNDO_COINS && bytes < UNDO_ROUND_BYTES {
-                    let place = members[next];
-                    bytes += u64::from(damaged[place].position.len);
-                    if let Ok(read) = self.read(damaged[place]) {
-                        let inputs = read.view().txs().skip(1).flat_map(|tx| tx.inputs());
-                        coins.extend(inputs.map(|input| (input.prevout, None)));
-                        round.push((place, read));
-                    }
-                    next += 1;
+        let tried = (0..damaged.len()).filter(|n| !reading.hopeless.contains(&damaged[*n]));
+        let hash = |n: usize| &self.stored[damaged[n]].hash;
+        let ids = tried.filter_map(|n| Some((index.tree().find(hash(n))?, n)));
+        for (line, mut left) in lines(&index, ids.collect()) {
+            while !left.is_empty() {
+                let hash = index.node(line).hash;
+                let unfinished = reading.unfinished(&hash);
+                let goes_on = unfinished
+                    .is_some_and(|places| left.iter().any(|n| places.contains(&damaged[*n])));
+                let taken =
+                    Taken::new(self, &damaged, &left, unfinished.filter(|_| goes_on), reading);
+                if !goes_on {
+                    let places = taken.members.iter().map(|n| damaged[*n]).collect();
+                    self.begin_round(Round { line: hash, places }, reading, watch)?;
                 }
-                self.find_coins(&index, line, &mut coins, repair, watch)?;
-                for (place, read) in round {
-                    restored[place] = self.rewrite_undo(damaged[place], &read, &coins)?;
+                self.find_coins(&index, line, taken.coins, reading, watch)?;
+                for (n, read) in taken.blocks {
+                    let block = &self.stored[damaged[n]];
+                    restored[n] = self.rewrite_undo(block, &read, &reading.wanted)?;
                 }
+                let failed = taken.members.iter().filter(|n| !restored[**n]);
+                reading.hopeless.extend(failed.map(|n| damaged[*n]));
+                left.retain(|n| !taken.members.contains(n));
+                reading.rest();
             }
         }
         Ok(restored)
     }
 
-    /// Fills in coins from the blocks that created them, on the way up to `line`.
+    /// Begins to read for other undo records than before: what was read for those has gathered lost coins on
+    /// its way, which have to come from all blocks.
+    fn begin_round(
+        &self,
+        round: Round,
+        reading: &mut Reading,
+        watch: &mut dyn Watch,
+    ) -> Result<(), ChainError> {
+        if reading.serve_coins() {
+            self.read_for_coins(reading, watch)?;
+        }
+        reading.begin_round(round);
+        Ok(())
+    }
+
+    /// Looks for coins in the blocks that created them, on the way up to `line`.
     fn find_coins(
         &self,
         index: &BlockIndex,
         line: NodeId,
-        coins: &mut Wanted,
-        repair: &mut Option<LostCoinsRepair>,
+        coins: Wanted,
+        reading: &mut Reading,
         watch: &mut dyn Watch,
     ) -> Result<(), ChainError> {
-        let threads = self.threads;
-        self.for_each_batch(&self.stored, Stage::Undo, watch, |_, batch| {
-            let (known, tree, lost) = (&*coins, index.tree(), repair.as_ref());
-            let read = in_shares(batch, threads, |block| {
+        reading.want(coins);
+        self.read_on(Stage::Undo, reading, watch, |_, reading, _, batch| {
+            let (known, tree, lost) = (&reading.wanted, index.tree(), reading.coins.as_ref());
+            let read = in_shares(batch, self.threads, |block| {
                 let is_below = tree.find(&block.hash).is_some_and(|id| tree.is_ancestor(id, line));
                 // One that is damaged is told already, and its coins are not found.
                 let read = self.read(block).ok();
@@ -82,27 +139,14 @@ impl Blocks<'_> {
                 let found = found.map(|read| created(read, block.height, known));
                 Ok((found.unwrap_or_default(), look_at(lost, block, read)))
             })?;
-            let mut found = Vec::new();
             for (coins, gathered) in read {
-                found.extend(coins);
-                if let Some(repair) = repair {
+                coins.into_iter().for_each(|(outpoint, coin)| reading.found(outpoint, coin));
+                if let Some(repair) = &mut reading.coins {
                     repair.take(gathered);
                 }
             }
-            for (outpoint, coin) in found {
-                match coins.entry(outpoint) {
-                    // Of two coinbases with the same hash the later one counts.
-                    Entry::Occupied(mut entry)
-                        if entry.get().as_ref().is_none_or(|old| old.height < coin.height) =>
-                    {
-                        entry.insert(Some(coin));
-                    }
-                    _ => {}
-                }
-            }
             Ok(())
-        })?;
-        self.end_pass(repair)
+        })
     }
 
     fn rewrite_undo(

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use godwit_chain::{
     AuditOptions, Audited, ChainError, CoinFault, CoinsMemory, Dispute, InspectOptions, Inspected,
-    ScriptOptions, StartOptions, Verdict, inspect,
+    RepairPace, ScriptOptions, StartOptions, Verdict, inspect,
 };
 use godwit_fault_disk::FaultDisk;
 use godwit_primitives::network::{Network, Params};
@@ -61,6 +61,7 @@ fn run(
         threads,
         repair,
         memory: CoinsMemory::Fixed(16 << 20),
+        pace: RepairPace::default(),
         start: StartOptions { stop: Arc::clone(&notes.stop), ..StartOptions::default() },
         audit: Some(AuditOptions { key: [0x5a; 16], scripts: ScriptOptions::default() }),
     };

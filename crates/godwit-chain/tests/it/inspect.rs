@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_chain::{
-    Chain, ChainError, CoinsMemory, InspectOptions, Inspected, StartOptions, UtxoStats, inspect,
+    Chain, ChainError, CoinsMemory, InspectOptions, Inspected, RepairPace, StartOptions, UtxoStats,
+    inspect,
 };
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::network::{Network, Params};
@@ -18,6 +19,7 @@ use godwit_store::inspect::{Found, Stage, Watch};
 
 use crate::damage::{HARMS, Harm, files, harmed};
 use crate::datadir::clock;
+use crate::lost_coins::lose_coins;
 use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, open, stats_of, submit_all};
 use crate::reindex::{FILE_SIZE, datadir};
 use crate::schemas::schema_1;
@@ -29,11 +31,11 @@ const MEMORY: u64 = 4 << 20;
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) found: Vec<Found>,
-    steps: u32,
+    pub(crate) steps: u32,
     /// How often all blocks were read for coins.
     pub(crate) passes: u32,
     /// After so many steps it is to end.
-    stop_after: Option<u32>,
+    pub(crate) stop_after: Option<u32>,
 }
 
 impl Watch for Notes {
@@ -62,17 +64,23 @@ pub(crate) fn run_within(
     repair: bool,
     notes: &mut Notes,
 ) -> Result<Inspected, ChainError> {
-    let options = InspectOptions {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let options = InspectOptions { repair, ..options_within(memory) };
+    inspect(&disk, Path::new(DIR), options, notes)
+}
+
+/// To repair with so much memory, at any pace.
+pub(crate) fn options_within(memory: u64) -> InspectOptions {
+    InspectOptions {
         params: Arc::new(Params::new(Network::Regtest)),
         executor: Arc::new(Threads::default()),
         threads: 2,
-        repair,
+        repair: true,
         memory: CoinsMemory::Fixed(memory),
+        pace: RepairPace::default(),
         start: StartOptions::default(),
         audit: None,
-    };
-    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    inspect(&disk, Path::new(DIR), options, notes)
+    }
 }
 
 pub(crate) fn verify(disk: &FaultDisk, repair: bool) -> (Inspected, Vec<Found>) {
@@ -391,7 +399,7 @@ fn connected_blocks_without_undo_records_are_told() {
 }
 
 /// The last record of the last undo file.
-fn cut_last_undo(disk: &FaultDisk) -> PathBuf {
+pub(crate) fn cut_last_undo(disk: &FaultDisk) -> PathBuf {
     let mut paths = files(disk).remove("rev.dat").unwrap();
     paths.sort();
     let path = paths.pop().unwrap();
@@ -441,34 +449,6 @@ fn undo_records_of_blocks_that_were_left_are_repaired() {
     assert!(found.iter().all(|found| found.remedy == Remedy::Done), "{found:?}");
     assert_eq!(verify(&disk, false).1, []);
     assert!(contents(&disk) == good);
-}
-
-/// Damage that parity does not repair, of runs of a datadir: what is left of each of them.
-pub(crate) fn lose_coins(disk: &FaultDisk, how: u64) {
-    let mut runs = files(disk).remove(".run").unwrap();
-    runs.sort();
-    let rng = &mut Rng::new(how);
-    let some = rng.below(runs.len() as u64) as usize;
-    match how % 4 {
-        // One, all, one that is short, some blocks of each.
-        0 => disk.remove(&runs[some]).unwrap(),
-        1 => runs.iter().for_each(|run| disk.remove(run).unwrap()),
-        2 => {
-            let mut bytes = disk.contents(&runs[some]).unwrap();
-            bytes.truncate(rng.below(bytes.len() as u64) as usize);
-            disk.overwrite(&runs[some], bytes);
-            disk.remove(&runs[some].with_extension("parity")).unwrap();
-        }
-        _ => {
-            for run in &runs {
-                let mut bytes = disk.contents(run).unwrap();
-                let page = rng.below(bytes.len() as u64 / 4096) as usize * 4096;
-                bytes[page..page + 4096].fill(0);
-                disk.overwrite(run, bytes);
-                disk.remove(&run.with_extension("parity")).unwrap();
-            }
-        }
-    }
 }
 
 pub(crate) fn has_all_of(inspected: &Inspected, stats: &UtxoStats) -> bool {

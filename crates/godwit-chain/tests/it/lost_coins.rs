@@ -1,12 +1,44 @@
 //! Coins that no parity brings back, in datadirs of chains that are not as simple as most.
 
+use godwit_fault_disk::FaultDisk;
+use godwit_sim::rng::Rng;
+use godwit_store::disk::Disk;
 use godwit_store::error::Remedy;
 
+use crate::damage::files;
 use crate::datadir::{clock, submit};
-use crate::inspect::{Notes, flushed, has_all_of, lose_coins, run_within, verify};
+use crate::inspect::{Notes, flushed, has_all_of, run_within, verify};
 use crate::pruned_branches::branch;
 use crate::pruning::{BLOCKS, hash, open};
 use crate::reindex::FILE_SIZE;
+
+/// Damage that parity does not repair, of runs of a datadir: what is left of each of them.
+pub(crate) fn lose_coins(disk: &FaultDisk, how: u64) {
+    let mut runs = files(disk).remove(".run").unwrap();
+    runs.sort();
+    let rng = &mut Rng::new(how);
+    let some = rng.below(runs.len() as u64) as usize;
+    match how % 4 {
+        // One, all, one that is short, some blocks of each.
+        0 => disk.remove(&runs[some]).unwrap(),
+        1 => runs.iter().for_each(|run| disk.remove(run).unwrap()),
+        2 => {
+            let mut bytes = disk.contents(&runs[some]).unwrap();
+            bytes.truncate(rng.below(bytes.len() as u64) as usize);
+            disk.overwrite(&runs[some], bytes);
+            disk.remove(&runs[some].with_extension("parity")).unwrap();
+        }
+        _ => {
+            for run in &runs {
+                let mut bytes = disk.contents(run).unwrap();
+                let page = rng.below(bytes.len() as u64 / 4096) as usize * 4096;
+                bytes[page..page + 4096].fill(0);
+                disk.overwrite(run, bytes);
+                disk.remove(&run.with_extension("parity")).unwrap();
+            }
+        }
+    }
+}
 
 /// Blocks that the chain has left and blocks that never were of it are stored between the others: the coins
 /// are those of the chain alone.

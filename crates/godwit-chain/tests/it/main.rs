@@ -1,6 +1,8 @@
 //! Chains from genesis to tip, judged by Bitcoin Core's own answers or its engine.
 
 mod audit;
+mod checkpoints;
+mod counting_disk;
 mod crash_states;
 mod damage;
 mod datadir;

@@ -1,18 +1,15 @@
 //! What a start reads before the chain answers.
 
-use std::ffi::OsString;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use godwit_chain::{Chain, ChainOptions, Verdict};
 use godwit_fault_disk::FaultDisk;
 use godwit_primitives::BlockHeader;
 use godwit_primitives::network::{Network, Params};
-use godwit_store::disk::{Disk, DiskFile, DiskLock, OpenMode};
-use godwit_stream::{DataStream, SpanReader};
+use godwit_store::disk::Disk;
+use godwit_stream::SpanReader;
 
+use crate::counting_disk::CountingDisk;
 use crate::datadir::{clock, options, small_chain, submit};
 
 const DIR: &str = "/node";
@@ -27,88 +24,6 @@ const BYTES_BESIDES: u64 = 1 << 20;
 /// Bytes of a start for each coin: its share of filter and block index, and the blocks that these end in.
 const BYTES_A_COIN: u64 = 4;
 
-/// Counts the bytes that are read.
-#[derive(Clone)]
-struct CountingDisk {
-    disk: FaultDisk,
-    read: Arc<AtomicU64>,
-}
-
-impl CountingDisk {
-    fn new(disk: &FaultDisk) -> Self {
-        Self { disk: disk.clone(), read: Arc::default() }
-    }
-}
-
-struct CountingFile {
-    file: Arc<dyn DiskFile>,
-    read: Arc<AtomicU64>,
-}
-
-impl Disk for CountingDisk {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-        let file = self.disk.open(path, mode)?;
-        Ok(Arc::new(CountingFile { file, read: Arc::clone(&self.read) }))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.sync_dir(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        self.disk.list(path)
-    }
-
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.disk.try_lock(path)
-    }
-}
-
-impl DiskFile for CountingFile {
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
-        self.file.read_exact_at(offset, out)
-    }
-
-    fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
-        self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
-        self.file.read_or_fetch_at(offset, out)
-    }
-
-    fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
-        self.read.fetch_add(len as u64, Ordering::Relaxed);
-        self.file.read_stream_at(offset, len, out)
-    }
-
-    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(offset, data)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-
-    fn file_len(&self) -> io::Result<u64> {
-        self.file.file_len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-}
-
 fn open_on(disk: impl Disk + 'static) -> Chain {
     let options: ChainOptions = options(Params::new(Network::Regtest));
     Chain::open(Arc::new(disk), DIR.into(), options, [7; 16], clock()).expect("a datadir")
@@ -116,10 +31,9 @@ fn open_on(disk: impl Disk + 'static) -> Chain {
 
 /// Bytes that a start reads before the chain answers.
 fn bytes_of_a_start(disk: &FaultDisk) -> (u64, Chain) {
-    let counting = CountingDisk::new(disk);
-    let read = Arc::clone(&counting.read);
-    let chain = open_on(counting);
-    (read.load(Ordering::Relaxed), chain)
+    let counting = CountingDisk::new(disk, |_| true);
+    let chain = open_on(counting.clone());
+    (counting.read(), chain)
 }
 
 fn submit_all(chain: &mut Chain, blocks: &[Vec<u8>]) {

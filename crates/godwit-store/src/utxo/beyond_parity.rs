@@ -41,8 +41,8 @@
 //!    of them, and of unfinished runs, the next start removes. So a cut at any operation leaves the damaged
 //!    partition named or the repaired one, and in either case the others as they were.
 //! 8. *What is committed stays.* Each pass commits the partitions that are complete with it. A repair that
-//!    is stopped or cut loses the pass that it was at, and scratch runs; the next one finds what is still
-//!    damaged, and gathers that.
+//!    is stopped or cut is begun again with what is still damaged. It goes on from the block at which the
+//!    one before was written down last ([`saved`]), if it is of the same ranges.
 //!
 //! Whole partitions are written, and not ranges of keys alone: so there is no second way in which an entry
 //! could hide another one, and no need of tombstones for what older runs show wrongly. All coins are never
@@ -51,6 +51,7 @@
 
 mod gathered;
 mod salvage;
+mod saved;
 
 use std::collections::btree_map::Range;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -82,6 +83,7 @@ use gathered::{Gathered, entries};
 use salvage::{Salvaged, salvage};
 
 pub use gathered::Tally;
+pub use saved::SavedPass;
 
 /// Bytes read at once from each input and written at once.
 const BUFFER: usize = 256 << 10;
@@ -207,6 +209,8 @@ pub struct CoinsRepair {
     failed: bool,
     /// Bytes that coins may take in memory, and filters of the runs that are written.
     memory: usize,
+    /// Bytes that may have to be written.
+    room: u64,
     stop: Arc<AtomicBool>,
     scratch: Scratch,
 }
@@ -235,7 +239,8 @@ impl CoinsRepair {
         };
         let mut manifest = inspection.manifest.clone();
         manifest.next_run = manifest.next_run.max(unnamed_files(&context, &manifest)?.next_run);
-        room::require(&context, room::of_repair(&manifest, lost), 0)?;
+        let entries = room::of_repair(&manifest, lost);
+        room::require(&context, entries, 0)?;
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let mut repair = Self {
             manifest,
@@ -246,6 +251,7 @@ impl CoinsRepair {
             passes: (0, 0),
             failed: false,
             memory,
+            room: room::needed(entries),
             stop: Arc::clone(stop),
             scratch: Scratch::new(context.clone()),
             context,
@@ -314,8 +320,13 @@ impl CoinsRepair {
         Ok(footer.segments.into_iter().filter(in_use).map(segment).collect())
     }
 
+    /// Bytes that the coins of a pass may take.
+    fn limit(&self) -> usize {
+        self.memory / 4 * 3
+    }
+
     fn begin_pass(&mut self, wanted: Vec<KeySpan>) {
-        self.gathered = Gathered::new(wanted, self.memory / 4 * 3);
+        self.gathered = Gathered::new(wanted, self.limit());
         self.tally = Tally::new(self.context.partition_bits);
     }
 

@@ -15,7 +15,7 @@ use godwit_stream::{Decode, DecodeError, SpanReader};
 const LEN_MASK: u16 = (1 << 14) - 1;
 const FRESH: u16 = 1 << 14;
 /// Bytes before the name.
-const HEADER: usize = 2;
+pub(super) const HEADER: usize = 2;
 /// VarInt of a 32-bit number.
 const MAX_VOUT_LEN: usize = 5;
 /// Height with the coinbase bit, compressed amount, script length.
@@ -85,8 +85,7 @@ impl<'a> Entry<'a> {
     /// The entry that `bytes` begin with; `None` when they are too short for it.
     #[inline]
     pub(super) fn first_of(bytes: &'a [u8]) -> Option<Self> {
-        let header = u16::from_le_bytes(*bytes.first_chunk()?);
-        let len = HEADER + usize::from(header & LEN_MASK);
+        let len = length(*bytes.first_chunk()?);
         if len < MIN_ENTRY {
             return None;
         }
@@ -176,6 +175,12 @@ impl<'a> Entry<'a> {
 pub(super) fn header(body: usize, fresh: bool) -> [u8; HEADER] {
     debug_assert!(body <= usize::from(LEN_MASK));
     (body as u16 | if fresh { FRESH } else { 0 }).to_le_bytes()
+}
+
+/// Bytes of the entry that begins so, the header included.
+#[inline]
+pub(super) fn length(header: [u8; HEADER]) -> usize {
+    HEADER + usize::from(u16::from_le_bytes(header) & LEN_MASK)
 }
 
 /// A coin before it is compressed.

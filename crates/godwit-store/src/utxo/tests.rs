@@ -12,6 +12,7 @@ mod pinned;
 mod repair;
 mod room;
 mod rotation;
+mod saved_repair;
 mod scans;
 mod scrub;
 mod searches;

@@ -21,7 +21,7 @@ use super::sums::{Side, Sums};
 use super::*;
 use crate::chain::tests::{blocks, chain, give, poll_until};
 use crate::chain::{Chain, Poll};
-use crate::inspect::{InspectOptions, Inspected, inspect};
+use crate::inspect::{InspectOptions, Inspected, RepairPace, inspect};
 use crate::options::{CoinsMemory, StartOptions};
 use crate::structure::{Received, structure};
 
@@ -435,6 +435,7 @@ fn audited(disk: &FaultDisk) -> Audited {
         threads: 3,
         repair: false,
         memory: CoinsMemory::Fixed(16 << 20),
+        pace: RepairPace::default(),
         start: StartOptions::default(),
         audit: Some(AuditOptions { key: [1; 16], scripts: ScriptOptions::default() }),
     };

@@ -42,6 +42,15 @@ impl Tally {
         self.partitions.iter().fold(0, |sum, (coins, _)| sum.wrapping_add(*coins))
     }
 
+    /// Coins and sum of keys of each partition.
+    pub(super) fn partitions(&self) -> &[(u64, u64)] {
+        &self.partitions
+    }
+
+    pub(super) fn partitions_mut(&mut self) -> &mut [(u64, u64)] {
+        &mut self.partitions
+    }
+
     pub(super) fn of(&self, partition: u8) -> (u64, u64) {
         self.partitions[usize::from(partition)]
     }
@@ -58,7 +67,7 @@ impl AddAssign<&Tally> for Tally {
 /// The coins of one pass over the blocks.
 pub(super) struct Gathered {
     /// What this pass and those behind it are to gather, in order.
-    wanted: Vec<KeySpan>,
+    pub(super) wanted: Vec<KeySpan>,
     /// The last key that this pass gathers; lower once memory runs out.
     pub(super) until: u64,
     /// The entries of each key, nearly always one, in order of outpoint.
@@ -109,6 +118,25 @@ impl Gathered {
             None => entry,
         };
         self.put(key.key, entries);
+        self.keep_within_limit();
+    }
+
+    /// Adds an entry that another pass had, in order of key and outpoint.
+    pub(super) fn take(&mut self, key: u64, entry: Entry<'_>) {
+        if !self.wants(key) {
+            return;
+        }
+        let before = self.coins.get(&key).map(|entries| entries.to_vec()).unwrap_or_default();
+        self.put(key, [&before, entry.bytes()].concat());
+        self.keep_within_limit();
+    }
+
+    /// Bytes that the coins take.
+    pub(super) fn memory(&self) -> usize {
+        self.memory
+    }
+
+    fn keep_within_limit(&mut self) {
         while self.memory > self.limit && self.coins.len() > 1 {
             self.narrow();
         }

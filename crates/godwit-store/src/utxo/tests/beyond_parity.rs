@@ -17,7 +17,7 @@ use crate::disk::Disk;
 use crate::error::{Remedy, StoreError};
 use crate::inspect::{Found, Stage, Watch};
 
-const LARGE: u64 = 1 << 30;
+pub(super) const LARGE: u64 = 1 << 30;
 
 pub(super) struct Block {
     spends: Vec<u64>,
@@ -28,7 +28,7 @@ pub(super) struct Block {
 /// Blocks, the store that has applied them, and the coins that a map has of them.
 pub(super) struct History {
     pub(super) blocks: Vec<Block>,
-    coins: BTreeMap<u64, Coin>,
+    pub(super) coins: BTreeMap<u64, Coin>,
     pub(super) disk: FaultDisk,
     pub(super) manifest: Manifest,
 }
@@ -112,7 +112,12 @@ pub(super) fn inspection(disk: &FaultDisk, manifest: &Manifest) -> CoinsInspecti
 }
 
 pub(super) fn hand_over(repair: &mut CoinsRepair, blocks: &[Block]) {
-    for (block, height) in blocks.iter().zip(1..) {
+    hand_over_from(repair, blocks, 1);
+}
+
+/// Hands over blocks the first of which is at `height`.
+pub(super) fn hand_over_from(repair: &mut CoinsRepair, blocks: &[Block], height: u32) {
+    for (block, height) in blocks.iter().zip(height..) {
         let mut tally = repair.empty_tally();
         for n in &block.spends {
             tally.spend(&outpoint(*n));
@@ -201,7 +206,7 @@ fn zero_blocks(disk: &FaultDisk, path: &Path, blocks: impl IntoIterator<Item = u
 }
 
 /// The same where no parity helps, which stays what it was for all other blocks.
-fn zero_beyond_parity(disk: &FaultDisk, path: &Path, blocks: Vec<usize>) {
+pub(super) fn zero_beyond_parity(disk: &FaultDisk, path: &Path, blocks: Vec<usize>) {
     let parity_path = path.with_extension("parity");
     if let Some(mut parity) = disk.contents(&parity_path) {
         let of_blocks = parity.as_chunks_mut::<BLOCK>().0;
@@ -212,7 +217,7 @@ fn zero_beyond_parity(disk: &FaultDisk, path: &Path, blocks: Vec<usize>) {
 }
 
 /// Harms runs so that no parity helps.
-fn harm(disk: &FaultDisk, random: &mut Random) -> String {
+pub(super) fn harm(disk: &FaultDisk, random: &mut Random) -> String {
     let runs = run_paths(disk);
     let mut what = String::new();
     for _ in 0..1 + random.below(2) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use godwit_chain::{CoinsMemory, InspectOptions, ScrubStatus, StartOptions, inspect};
+use godwit_chain::{CoinsMemory, InspectOptions, RepairPace, ScrubStatus, StartOptions, inspect};
 use godwit_sim::rng::Rng;
 use godwit_store::ScrubPlace;
 use godwit_store::disk::Disk;
@@ -93,6 +93,7 @@ fn damage(driver: &Driver) -> Vec<Found> {
         threads: 1,
         repair: false,
         memory: CoinsMemory::Fixed(4 << 20),
+        pace: RepairPace::default(),
         start: StartOptions::default(),
         audit: None,
     };

@@ -1,0 +1,239 @@
+//! The checkpoint of a repair: what it has come to by reading blocks, in one file, so that a repair that is
+//! interrupted goes on.
+//!
+//! It is work that may be thrown away, and nothing else. No file depends on it; one that is damaged, or of
+//! another directory, network or commit of coins, is passed over. It is written beside the one before, made
+//! durable and renamed over that, so that a cut leaves the one or the other; a write that fails leaves the
+//! repair as it is. [`FORMAT`] says whose it is; what follows is the repair's own business.
+//!
+//! | bytes | content |
+//! | --- | --- |
+//! | 8 | [`FORMAT`] |
+//! | 4 | message start of the network |
+//! | 8 | fingerprint of the key of the coins |
+//! | 36 | hash and height of the block whose coins they are, zeros if there are none |
+//! | n | what the repair writes |
+//! | 32 | SHA-256 of all before |
+
+use std::path::{Path, PathBuf};
+
+use godwit_primitives::sha256::Sha256;
+
+use crate::disk::{OpenMode, StoreDisk, StoreFile};
+use crate::error::StoreError;
+use crate::record::ChainPoint;
+
+/// Name and version of the format.
+const FORMAT: [u8; 8] = *b"gwrepr\0\x01";
+
+const FILE: &str = "repair.checkpoint";
+/// The next one, while it is written.
+const UNFINISHED: &str = "repair.checkpoint.new";
+
+/// Bytes read or written at once.
+const BUFFER: usize = 256 << 10;
+/// Bytes behind all others.
+const SUM: u64 = 32;
+/// Bytes before those of the repair.
+const HEADER: usize = 8 + 4 + 8 + 36;
+
+/// Removes what an interrupted repair has left.
+///
+/// # Errors
+///
+/// It cannot be removed.
+pub(crate) fn remove(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    for path in [FILE, UNFINISHED].map(|name| dir.join(name)) {
+        if !disk.is_missing(&path)? {
+            disk.remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where the checkpoint of a directory is.
+pub struct Checkpoints {
+    /// What it begins with.
+    header: [u8; HEADER],
+    /// With a latch of its own: nothing depends on these files.
+    disk: StoreDisk,
+    dir: PathBuf,
+}
+
+impl Checkpoints {
+    /// Of a network's directory, whose coins are those of a block, under a key with that fingerprint.
+    pub(crate) fn new(
+        (disk, dir): (&StoreDisk, &Path),
+        magic: [u8; 4],
+        fingerprint: u64,
+        tip: Option<ChainPoint>,
+    ) -> Self {
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(&FORMAT);
+        header[8..12].copy_from_slice(&magic);
+        header[12..20].copy_from_slice(&fingerprint.to_le_bytes());
+        if let Some(tip) = tip {
+            header[20..52].copy_from_slice(tip.hash.as_bytes());
+            header[52..].copy_from_slice(&tip.height.to_le_bytes());
+        }
+        Self { header, disk: disk.apart(), dir: dir.to_owned() }
+    }
+
+    /// Begins the next checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// A failed system call, after which everything else can still be written.
+    pub fn begin(&self) -> Result<CheckpointWriter, StoreError> {
+        let (disk, dir) = (self.disk.apart(), self.dir.clone());
+        let file = disk.open(&dir.join(UNFINISHED), OpenMode::Truncate)?;
+        let buffer = Vec::with_capacity(BUFFER);
+        let mut writer =
+            CheckpointWriter { disk, dir, file, offset: 0, buffer, sum: Sha256::new() };
+        writer.write(&self.header)?;
+        Ok(writer)
+    }
+
+    /// What an interrupted repair has left, if it is whole and of these coins.
+    pub fn open(&self) -> Option<CheckpointReader> {
+        let file = self.disk.apart().open(&self.dir.join(FILE), OpenMode::Read).ok()?;
+        let end = file.file_len().ok()?.checked_sub(SUM)?;
+        let reader = || {
+            let (file, buffer, sum) = (file.clone(), Vec::new(), Sha256::new());
+            CheckpointReader { file, read: 0, end, buffer, used: 0, sum }
+        };
+        // Nothing of it is believed before all is known to be whole: lengths, above all.
+        reader().finish()?;
+        let mut reader = reader();
+        (reader.array()? == self.header).then_some(reader)
+    }
+
+    /// Removes the checkpoint: the repair is done.
+    pub fn remove(&self) {
+        if let Err(error) = remove(&self.disk.apart(), &self.dir) {
+            log::warn!("What a repair had come to is not removed: {error}");
+        }
+    }
+
+    /// Removes one that could not be written to its end: the room is of use to others.
+    pub fn abandon(&self) {
+        if let Err(error) = self.disk.apart().remove(&self.dir.join(UNFINISHED)) {
+            log::warn!("What was written of a checkpoint is not removed: {error}");
+        }
+    }
+
+    /// Bytes for which the disk has room.
+    pub fn free_bytes(&self) -> u64 {
+        self.disk.free_bytes(&self.dir)
+    }
+}
+
+/// Writes a checkpoint, all of whose numbers are little-endian.
+pub struct CheckpointWriter {
+    disk: StoreDisk,
+    dir: PathBuf,
+    file: StoreFile,
+    offset: u64,
+    buffer: Vec<u8>,
+    sum: Sha256,
+}
+
+impl CheckpointWriter {
+    /// # Errors
+    ///
+    /// A failed write.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= BUFFER { self.flush() } else { Ok(()) }
+    }
+
+    /// # Errors
+    ///
+    /// A failed write.
+    pub fn write_u64(&mut self, n: u64) -> Result<(), StoreError> {
+        self.write(&n.to_le_bytes())
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.sum.update(&self.buffer);
+        self.file.write_all_at(self.offset, &self.buffer)?;
+        self.offset += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Puts it in place of the one before. Returns its length in bytes.
+    ///
+    /// # Errors
+    ///
+    /// A failed system call; then it is this one, the one before, or, after a power cut alone, none.
+    pub fn finish(mut self) -> Result<u64, StoreError> {
+        self.flush()?;
+        let sum = std::mem::take(&mut self.sum).finalize();
+        self.file.write_all_at(self.offset, &sum)?;
+        self.file.sync()?;
+        self.disk.rename(&self.dir.join(UNFINISHED), &self.dir.join(FILE))?;
+        self.disk.sync_dir(&self.dir)?;
+        Ok(self.offset + SUM)
+    }
+}
+
+/// Reads a checkpoint. `None` of its functions: it ends, or cannot be read.
+pub struct CheckpointReader {
+    file: StoreFile,
+    /// Bytes of the file that are read, and those before the sum.
+    read: u64,
+    end: u64,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that were handed out.
+    used: usize,
+    sum: Sha256,
+}
+
+impl CheckpointReader {
+    /// Reads on; `None` at the end.
+    fn fill(&mut self) -> Option<()> {
+        let len = (self.end - self.read).min(BUFFER as u64) as usize;
+        self.buffer.resize(len, 0);
+        self.used = 0;
+        if len == 0 {
+            return None;
+        }
+        self.file.read_exact_at(self.read, &mut self.buffer).ok()?;
+        self.read += len as u64;
+        self.sum.update(&self.buffer);
+        Some(())
+    }
+
+    pub fn read(&mut self, mut out: &mut [u8]) -> Option<()> {
+        while !out.is_empty() {
+            if self.used == self.buffer.len() {
+                self.fill()?;
+            }
+            let len = out.len().min(self.buffer.len() - self.used);
+            let (now, later) = out.split_at_mut(len);
+            now.copy_from_slice(&self.buffer[self.used..self.used + len]);
+            self.used += len;
+            out = later;
+        }
+        Some(())
+    }
+
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        self.read(&mut bytes)?;
+        Some(bytes)
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// To be called last: `None` if what was read is not what was written, this time.
+    pub fn finish(mut self) -> Option<()> {
+        while self.fill().is_some() {}
+        let mut sum = [0; SUM as usize];
+        self.file.read_exact_at(self.end, &mut sum).ok()?;
+        (self.read == self.end && self.sum.finalize() == sum).then_some(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Repairs of lost coins that are interrupted at any block, and go on from what was written down.
+
+use super::super::fixtures::Random;
+use super::beyond_parity::{
+    History, LARGE, Notes, check, hand_over_from, harm, history, inspection, zero_beyond_parity,
+};
+use super::damage::run_paths;
+use super::*;
+use crate::checkpoint::Checkpoints;
+use crate::disk::Disk;
+
+/// Beside the directory of the coins.
+const ABOVE: &str = "/data";
+
+/// Bytes before what the repair writes.
+const HEADER: usize = 56;
+
+fn checkpoints(disk: &FaultDisk) -> Checkpoints {
+    let disk = StoreDisk::new(Arc::new(disk.clone()));
+    Checkpoints::new((&disk, Path::new(ABOVE)), [0; 4], hasher().fingerprint(), None)
+}
+
+fn save(repair: &CoinsRepair, disk: &FaultDisk) -> u64 {
+    let mut out = checkpoints(disk).begin().unwrap();
+    repair.save(&mut out).unwrap();
+    out.finish().unwrap()
+}
+
+/// Whether a repair goes on from what is written down.
+fn goes_on(repair: &mut CoinsRepair, disk: &FaultDisk) -> bool {
+    let Some(mut from) = checkpoints(disk).open() else { return false };
+    let saved = repair.load(&mut from).unwrap().filter(|_| from.finish().is_some());
+    saved.is_some_and(|saved| {
+        repair.go_on(saved);
+        true
+    })
+}
+
+fn begin(disk: &FaultDisk, manifest: &mut Manifest, memory: u64) -> CoinsRepair {
+    let inspection = inspection(disk, manifest);
+    let runs = inspection.inspect_runs(&mut Notes::default()).unwrap();
+    let mut repair = CoinsRepair::begin(&inspection, &runs.lost, memory, &Arc::default()).unwrap();
+    repair
+        .copy_intact(&mut |named| {
+            *manifest = named.clone();
+            Ok(())
+        })
+        .unwrap();
+    repair
+}
+
+/// What interrupts a repair.
+#[derive(Clone, Copy)]
+enum Interruption {
+    /// Behind a block.
+    Block(usize),
+    /// Behind the commit at the end of a pass, while what is written down is of the time before.
+    Commit,
+    Nothing,
+}
+
+/// Repairs what is lost with an interruption in each pass, and `memory` for each time in turn. Returns the
+/// passes.
+fn repair(
+    history: &History,
+    disk: &FaultDisk,
+    manifest: &mut Manifest,
+    memory: [u64; 2],
+    mut interruption: impl FnMut() -> Interruption,
+) -> u32 {
+    let (blocks, mut passes, mut begun) = (&history.blocks, 0, 0);
+    let mut again = |manifest: &mut Manifest| {
+        begun += 1;
+        begin(disk, manifest, memory[begun % 2])
+    };
+    let mut repair = again(manifest);
+    while repair.wants_blocks() {
+        let how = interruption();
+        let at = if let Interruption::Block(n) = how { n } else { blocks.len() };
+        hand_over_from(&mut repair, &blocks[..at], 1);
+        if !matches!(how, Interruption::Nothing) {
+            save(&repair, disk);
+        }
+        if let Interruption::Block(_) = how {
+            drop(repair);
+            repair = again(manifest);
+            assert!(goes_on(&mut repair, disk));
+            hand_over_from(&mut repair, &blocks[at..], at as u32 + 1);
+        }
+        assert_eq!(repair.counted(), history.coins.len() as u64);
+        let end = |repair: &mut CoinsRepair, manifest: &mut Manifest| {
+            let commit = &mut |named: &Manifest| {
+                *manifest = named.clone();
+                Ok(())
+            };
+            repair.end_pass(commit).unwrap();
+        };
+        end(&mut repair, manifest);
+        passes += 1;
+        if let Interruption::Commit = how {
+            drop(repair);
+            repair = again(manifest);
+            if repair.wants_blocks() {
+                // What it commits now was not complete before.
+                assert!(goes_on(&mut repair, disk));
+                end(&mut repair, manifest);
+            }
+        }
+    }
+    assert!(!repair.has_failed());
+    passes
+}
+
+/// The same coins as of one that is never interrupted, in as many readings of the blocks.
+#[test]
+fn a_repair_that_goes_on_at_any_block_ends_as_one_that_was_not_interrupted() {
+    let (mut several, mut kinds) = (0, [0; 3]);
+    for seed in 0..4 {
+        let history = history(seed, seed as u8 % 3);
+        let random = &mut Random(!seed ^ 77);
+        for trial in 0..6 {
+            let harmed = history.disk.copy();
+            let what = format!("{seed}, {trial}: {}", harm(&harmed, random));
+            let memory = [[LARGE; 2], [40_000; 2], [6000; 2]][trial % 3];
+            let (disk, mut manifest) = (harmed.copy(), history.manifest.clone());
+            let twin = repair(&history, &disk, &mut manifest, memory, || Interruption::Nothing);
+            check(&history, &disk, &manifest, &what);
+            let (disk, mut manifest) = (harmed, history.manifest.clone());
+            let passes = repair(&history, &disk, &mut manifest, memory, || {
+                let kind = random.below(4) as usize;
+                kinds[kind / 2] += 1;
+                match kind {
+                    0 | 1 => Interruption::Block(random.below(61) as usize),
+                    2 => Interruption::Commit,
+                    _ => Interruption::Nothing,
+                }
+            });
+            assert_eq!(passes, twin, "{what}");
+            several += u32::from(passes > 3);
+            check(&history, &disk, &manifest, &what);
+        }
+    }
+    assert!(several > 3 && kinds[0] > 20 && kinds[1] > 20, "{several}, {kinds:?}");
+}
+
+/// Less memory than before, or more.
+#[test]
+fn a_repair_goes_on_with_other_memory() {
+    let history = history(7, 1);
+    let gone = history.disk.copy();
+    run_paths(&gone).iter().for_each(|path| gone.remove(path).unwrap());
+    for memory in [[LARGE, 40_000], [40_000, LARGE], [200_000, 6000]] {
+        let (disk, mut manifest) = (gone.copy(), history.manifest.clone());
+        let mut at = [20, 60, 1, 0, 59].into_iter();
+        let passes = repair(&history, &disk, &mut manifest, memory, || match at.next() {
+            Some(at) => Interruption::Block(at),
+            None => Interruption::Nothing,
+        });
+        assert!(passes > 1, "{memory:?}");
+        for path in disk.list(Path::new(DIR)).unwrap() {
+            let path = Path::new(DIR).join(path);
+            let id = super::super::run::format::RunId::of_path(&path);
+            if manifest.runs.iter().all(|run| Some(run.id) != id) {
+                disk.remove(&path).unwrap();
+            }
+        }
+        check(&history, &disk, &manifest, &format!("{memory:?}"));
+    }
+}
+
+/// Damage that was not there, and any byte that is not what was written.
+#[test]
+fn a_repair_does_not_go_on_from_what_is_not_its_own() {
+    let history = history(11, 2);
+    let (disk, runs) = (history.disk.copy(), run_paths(&history.disk));
+    let largest = runs.iter().max_by_key(|path| disk.contents(path).unwrap().len()).unwrap();
+    zero_beyond_parity(&disk, largest, vec![1]);
+    let mut manifest = history.manifest.clone();
+    let mut first = begin(&disk, &mut manifest, LARGE);
+    hand_over_from(&mut first, &history.blocks[..40], 1);
+    let len = save(&first, &disk);
+    drop(first);
+    let path = Path::new(ABOVE).join("repair.checkpoint");
+    let whole = disk.contents(&path).unwrap();
+    assert_eq!(whole.len() as u64, len);
+    let mut again = begin(&disk, &mut manifest, LARGE);
+    for at in (0..whole.len()).step_by(997).chain([HEADER, whole.len() - 1]) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        disk.overwrite(&path, bytes);
+        assert!(!goes_on(&mut again, &disk), "byte {at}");
+        disk.overwrite(&path, whole[..at].to_vec());
+        assert!(!goes_on(&mut again, &disk), "{at} bytes");
+    }
+    disk.overwrite(&path, whole);
+    assert!(goes_on(&mut again, &disk));
+    drop(again);
+    // A block more of the same run is lost.
+    zero_beyond_parity(&disk, largest, vec![4]);
+    let mut more = begin(&disk, &mut manifest, LARGE);
+    assert!(
+        !goes_on(&mut more, &disk),
+        "a range that was whole is gathered from the first block on"
+    );
+}

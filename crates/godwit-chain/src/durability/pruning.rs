@@ -69,7 +69,9 @@ impl Pruning {
         let mut pruning =
             Self { target, files, requested, readers, coins, history, lowest, new_file, prunings };
         pruning.begin_history(index);
-        for place in 0..index.tree().len() as u32 {
+        // Without a target nothing is noted.
+        let nodes = if pruning.is_on() { index.tree().len() as u32 } else { 0 };
+        for place in 0..nodes {
             let id = index.tree().at(place);
             let node = index.node(id);
             if let Some(position) = node.position {
@@ -153,13 +155,10 @@ impl Pruning {
     /// Finds the lowest stored block of the active chain. What is below a snapshot is promised to nobody
     /// before it is validated, and has no undo records.
     pub(crate) fn find_lowest(&mut self, index: &BlockIndex) {
-        let (mut walk, genesis) = (index.tip(), index.tree().genesis());
+        let (tree, genesis) = (index.tree(), index.tree().genesis());
         let end = index.history().map_or(genesis, |span| span.base);
-        while walk != genesis && walk != end && index.node(walk).position.is_some() {
-            walk = index.node(walk).parent().expect("above genesis");
-        }
-        let missing = walk != genesis;
-        self.lowest = if missing { index.height(walk) + 1 } else { 0 };
+        let missing = tree.walk_stored(index.tip(), end);
+        self.lowest = if missing == genesis { 0 } else { index.height(missing) + 1 };
     }
 
     /// Whether a file can be deleted that could not be at the last look.

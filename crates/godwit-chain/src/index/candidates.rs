@@ -37,9 +37,10 @@ impl Candidates {
         let mut candidates = Self::default();
         let valid = tree.last_valid(active_tip);
         candidates.add(tree, valid, active_tip);
-        for id in (0..tree.len() as u32).map(|place| tree.at(place)) {
+        // What is below it has less work.
+        for id in tree.with_work(tree.chain_work(valid)) {
             let node = tree.node(id);
-            if node.has_chain() && !node.failed && !tree.is_ancestor(id, valid) {
+            if node.has_chain() && !node.failed {
                 candidates.add(tree, id, active_tip);
             }
         }

@@ -18,9 +18,9 @@ pub(crate) fn prefer(index: &mut BlockIndex, id: NodeId) -> Vec<(NodeId, u64)> {
         let rival = tree.node(*other);
         rival.has_chain() && rival.sequence <= node.sequence && tree.chain_work(*other) == work
     };
-    let places = (0..tree.len() as u32).map(|place| tree.at(place));
+    let rivals = tree.with_work(work).into_iter().filter(is_before);
     let mut line: Vec<(NodeId, u64)> =
-        places.filter(is_before).map(|other| (other, tree.node(other).sequence)).collect();
+        rivals.map(|other| (other, tree.node(other).sequence)).collect();
     line.sort_unstable_by_key(|(other, sequence)| (*sequence, *other));
     let ids = line.iter().map(|(other, _)| *other).filter(|other| *other != id);
     let ids = std::iter::once(id).chain(ids);

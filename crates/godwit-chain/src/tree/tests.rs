@@ -145,6 +145,12 @@ proptest! {
             prop_assert_eq!(tree.chain_work(*id), naive_work(&tree, *id));
         }
         prop_assert_eq!(Some(tree.best_header()), best(&tree));
+        let least = naive_work(&tree, ids[failing as usize % ids.len()]);
+        for least in [least, least + Work::from(1u32)] {
+            let enough = |id: &NodeId| naive_work(&tree, *id) >= least;
+            let expected: Vec<NodeId> = ids.iter().copied().filter(enough).collect();
+            prop_assert_eq!(tree.with_work(least), expected);
+        }
         tree.mark_failed(ids[1 + failing as usize % (ids.len() - 1)]);
         prop_assert_eq!(Some(tree.best_header()), best(&tree));
     }
@@ -194,6 +200,27 @@ proptest! {
         let best = ids.iter().rev().filter(|id| !tree.node(**id).failed);
         prop_assert_eq!(Some(tree.best_header()), best.max_by_key(|id| tree.chain_work(**id)).copied());
     }
+}
+
+/// A chain of 3,000 with two branches at its end: the operator's word on a block there is no reason to go
+/// through all of it.
+#[test]
+fn what_holds_at_the_ends_alone_is_not_asked_of_the_whole_tree() {
+    let mut tree = HeaderTree::new(header(BlockHash::ZERO, 0, 0));
+    let mut trunk = vec![tree.genesis()];
+    for n in 1..=3_000 {
+        trunk.push(extend(&mut tree, trunk[trunk.len() - 1], n, 0));
+    }
+    let branches = [2_990, 2_995].map(|fork| extend(&mut tree, trunk[fork], 1, 1));
+    let asked = std::cell::Cell::new(0);
+    let found = tree.above(|id| {
+        asked.set(asked.get() + 1);
+        tree.node(id).height > 2_990
+    });
+    let expected: Vec<NodeId> = trunk[2_991..].iter().chain(&branches).copied().collect();
+    assert_eq!(found, expected);
+    // Each once, and the block of height 2,990 below two of them.
+    assert_eq!(asked.get(), expected.len() + 2);
 }
 
 /// Also behind the boundary of a chunk, where both halves of a node's place matter.

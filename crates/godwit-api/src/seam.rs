@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use godwit_chain::{Chain, CoinsView, NodeId};
 use godwit_consensus::Reject;
 use godwit_index::Indexes;
-use godwit_p2p::{FilterData, NodeCommand, Now, OutboxTx, PeerId, Peers, Reachable, ReadId};
+use godwit_p2p::{FilterData, NodeCommand, Now, OutboxTx, PeerId, Peers, ReadId};
 use godwit_primitives::{BlockHash, BlockHeader, Params, Txid, Work};
 use godwit_rpc::{RpcError, code};
 use godwit_stream::PooledStream;
@@ -126,10 +126,9 @@ pub enum Overruled {
     Refused(String),
 }
 
-/// How peers are reached.
+/// How peers are reached. In which networks, the engine knows ([`Peers::reachable`]).
 #[derive(Clone, Copy, Debug)]
-pub struct Reach {
-    pub reachable: Reachable,
+pub struct Proxies {
     /// The proxy to IPv4 and IPv6.
     pub clearnet: Option<SocketAddr>,
     /// The proxy to onion addresses.
@@ -278,14 +277,14 @@ pub struct Seam {
     published: Arc<Published>,
     params: Arc<Params>,
     /// Another one when Tor tells of its proxy.
-    reach: Arc<Mutex<Reach>>,
+    proxies: Arc<Mutex<Proxies>>,
     indexes: Indexes,
 }
 
 /// Both sides; `first` is published to begin with.
 pub fn seam(
     params: Arc<Params>,
-    reach: Reach,
+    proxies: Proxies,
     indexes: Indexes,
     first: Snapshot,
 ) -> (Seam, Questions, Publisher) {
@@ -297,8 +296,8 @@ pub fn seam(
         pausing: AtomicBool::new(false),
     });
     let publisher = Publisher(Arc::clone(&published));
-    let reach = Arc::new(Mutex::new(reach));
-    let seam = Seam { questions: sender, published, params, reach, indexes };
+    let proxies = Arc::new(Mutex::new(proxies));
+    let seam = Seam { questions: sender, published, params, proxies, indexes };
     (seam, Questions(receiver), publisher)
 }
 
@@ -307,14 +306,13 @@ impl Seam {
         &self.params
     }
 
-    pub(crate) fn proxies(&self) -> Reach {
-        *self.reach.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn proxies(&self) -> Proxies {
+        *self.proxies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Onion addresses are reached through this proxy from now on, and peers are chosen in these networks.
-    pub fn set_onion_proxy(&self, proxy: SocketAddr, reachable: Reachable) {
-        let mut reach = self.reach.lock().unwrap_or_else(PoisonError::into_inner);
-        *reach = Reach { reachable, onion: Some(proxy), ..*reach };
+    /// Onion addresses are reached through this proxy from now on.
+    pub fn set_onion_proxy(&self, proxy: SocketAddr) {
+        self.proxies.lock().unwrap_or_else(PoisonError::into_inner).onion = Some(proxy);
     }
 
     /// The optional indexes that the node keeps.

@@ -39,7 +39,6 @@ pub struct OwnAddress {
 #[derive(Clone, Debug)]
 pub struct OwnAddresses {
     by_host: BTreeMap<Host, Known>,
-    reachable: Reachable,
     discover: bool,
 }
 
@@ -51,14 +50,9 @@ struct Known {
 
 impl OwnAddresses {
     /// Without addresses. With `discover` they may come from all sources (`-discover`), otherwise only from
-    /// the operator; `reachable` are the networks to which this node connects.
-    pub fn new(discover: bool, reachable: Reachable) -> Self {
-        Self { by_host: BTreeMap::new(), reachable, discover }
-    }
-
-    /// This node connects to onion addresses from now on.
-    pub(crate) fn reach_onion(&mut self) {
-        self.reachable.onion = true;
+    /// the operator.
+    pub fn new(discover: bool) -> Self {
+        Self { by_host: BTreeMap::new(), discover }
     }
 
     /// Whether addresses are taken from other sources than the operator.
@@ -67,11 +61,16 @@ impl OwnAddresses {
     }
 
     /// Adds an address, or raises the score of a host that is known; whether it is told to peers now. One
-    /// that nobody can call is not taken, nor one of a network that this node does not reach unless the
-    /// operator named it.
-    pub fn add(&mut self, address: NetAddress, source: OwnAddressSource) -> bool {
+    /// that nobody can call is not taken, nor one of a network to which this node does not connect
+    /// (`reachable`) unless the operator named it.
+    pub fn add(
+        &mut self,
+        address: NetAddress,
+        source: OwnAddressSource,
+        reachable: Reachable,
+    ) -> bool {
         let is_manual = source == OwnAddressSource::Manual;
-        let is_wanted = is_manual || (self.discover && self.reachable.contains(address.network()));
+        let is_wanted = is_manual || (self.discover && reachable.contains(address.network()));
         let has_room =
             self.by_host.len() < MAX_OWN_ADDRESSES || self.by_host.contains_key(&address.host);
         if !address.is_routable() || !is_wanted || !has_room {
@@ -209,7 +208,7 @@ mod tests {
     }
 
     fn discovering() -> OwnAddresses {
-        OwnAddresses::new(true, Reachable::CLEARNET)
+        OwnAddresses::new(true)
     }
 
     fn scores(own: &OwnAddresses) -> Vec<(String, u32)> {
@@ -219,12 +218,15 @@ mod tests {
     #[test]
     fn a_better_or_equal_source_raises_the_score_and_changes_the_port() {
         let mut own = discovering();
-        assert!(own.add(address("1.2.3.4", 1), Bound));
-        assert!(own.add(address("1.2.3.4", 2), Interface), "it is known all the same");
+        assert!(own.add(address("1.2.3.4", 1), Bound, Reachable::CLEARNET));
+        assert!(
+            own.add(address("1.2.3.4", 2), Interface, Reachable::CLEARNET),
+            "it is known all the same"
+        );
         assert_eq!(scores(&own), [("1.2.3.4:1".to_owned(), 2)]);
-        assert!(own.add(address("1.2.3.4", 3), Bound));
+        assert!(own.add(address("1.2.3.4", 3), Bound, Reachable::CLEARNET));
         assert_eq!(scores(&own), [("1.2.3.4:3".to_owned(), 3)]);
-        assert!(own.add(address("1.2.3.4", 4), Mapped));
+        assert!(own.add(address("1.2.3.4", 4), Mapped, Reachable::CLEARNET));
         assert_eq!(scores(&own), [("1.2.3.4:4".to_owned(), 4)]);
         own.note_seen(&address("1.2.3.4", 9));
         own.note_seen(&address("1.2.3.5", 9));
@@ -238,23 +240,34 @@ mod tests {
     fn what_nobody_can_call_or_was_not_to_be_discovered_is_not_taken() {
         let mut own = discovering();
         for text in ["10.0.0.1", "127.0.0.1", "fe80::1", "fc00::1", "::"] {
-            assert!(!own.add(address(text, 1), Manual), "{text}");
+            assert!(!own.add(address(text, 1), Manual, Reachable::CLEARNET), "{text}");
         }
-        assert!(!own.add(address(ONION, 1), Mapped), "its network is not reached");
-        assert!(own.add(address(ONION, 1), Manual), "the operator knows better");
-        let mut named = OwnAddresses::new(false, Reachable::CLEARNET);
+        assert!(
+            !own.add(address(ONION, 1), Mapped, Reachable::CLEARNET),
+            "its network is not reached"
+        );
+        let with_onion = Reachable { onion: true, ..Reachable::CLEARNET };
+        assert!(own.add(address(ONION, 1), Mapped, with_onion) && own.remove(&host(ONION)));
+        assert!(
+            own.add(address(ONION, 1), Manual, Reachable::CLEARNET),
+            "the operator knows better"
+        );
+        let mut named = OwnAddresses::new(false);
         for source in [Interface, Bound, Mapped] {
-            assert!(!named.add(address("1.2.3.4", 1), source), "{source:?}");
+            assert!(!named.add(address("1.2.3.4", 1), source, Reachable::CLEARNET), "{source:?}");
         }
-        assert!(named.add(address("1.2.3.4", 1), Manual));
+        assert!(named.add(address("1.2.3.4", 1), Manual, Reachable::CLEARNET));
     }
 
     #[test]
     fn there_are_so_many_and_no_more() {
         let mut own = discovering();
         let nth = |n: usize| NetAddress::new(Host::Ipv4([9, 9, (n >> 8) as u8, n as u8]), 1);
-        assert!((0..MAX_OWN_ADDRESSES).all(|n| own.add(nth(n), Interface)));
-        assert!(!own.add(nth(MAX_OWN_ADDRESSES), Interface) && own.add(nth(0), Interface));
+        assert!((0..MAX_OWN_ADDRESSES).all(|n| own.add(nth(n), Interface, Reachable::CLEARNET)));
+        assert!(
+            !own.add(nth(MAX_OWN_ADDRESSES), Interface, Reachable::CLEARNET)
+                && own.add(nth(0), Interface, Reachable::CLEARNET)
+        );
         assert_eq!(own.iter().count(), MAX_OWN_ADDRESSES);
     }
 
@@ -286,22 +299,22 @@ mod tests {
 
     #[test]
     fn a_peer_is_told_the_address_that_it_reaches_best_and_of_those_the_surest() {
-        let mut own = OwnAddresses::new(true, Reachable { onion: true, ..Reachable::CLEARNET });
+        let mut own = OwnAddresses::new(true);
         let best = |own: &OwnAddresses, partner: &str| {
             let partner = host(partner);
             let best = own.best_for(Some(&partner), partner.network_class());
             best.map(|own| own.address.to_string())
         };
         assert_eq!(best(&own, "9.9.9.9"), None);
-        own.add(address("1.2.3.4", 1), Interface);
-        own.add(address("1.2.3.5", 1), Interface);
-        own.add(address("2a02::1", 1), Manual);
+        own.add(address("1.2.3.4", 1), Interface, Reachable::CLEARNET);
+        own.add(address("1.2.3.5", 1), Interface, Reachable::CLEARNET);
+        own.add(address("2a02::1", 1), Manual, Reachable::CLEARNET);
         assert_eq!(best(&own, "9.9.9.9").as_deref(), Some("1.2.3.4:1"), "the first of equal ones");
         own.note_seen(&address("1.2.3.5", 1));
         assert_eq!(best(&own, "9.9.9.9").as_deref(), Some("1.2.3.5:1"));
         assert_eq!(best(&own, "2a02::9").as_deref(), Some("[2a02::1]:1"));
         assert_eq!(best(&own, ONION), None, "not where it would tell who we are");
-        own.add(address(ONION, 1), Manual);
+        own.add(address(ONION, 1), Manual, Reachable::CLEARNET);
         assert_eq!(best(&own, ONION), Some(format!("{ONION}:1")));
         assert_eq!(best(&own, "9.9.9.9").as_deref(), Some("1.2.3.5:1"), "nor the other way");
         // A peer that came through our onion service seems to be on this machine.

@@ -126,7 +126,6 @@ impl Peers {
         let slots = SlotsConfig {
             max_full: config.max_outbound_full,
             max_block_relay: config.max_outbound_block_relay,
-            reachable: config.reachable,
             connect_only: config.connect_only.clone(),
             add_nodes: config.add_nodes.clone(),
             seed_nodes: config.seed_nodes.clone(),
@@ -148,7 +147,7 @@ impl Peers {
             clock: ClockWatch::default(),
         };
         Self {
-            own: OwnAddresses::new(config.discover, config.reachable),
+            own: OwnAddresses::new(config.discover),
             config,
             rng,
             table,

@@ -64,8 +64,6 @@ pub(crate) struct SlotsConfig {
     pub max_full: usize,
     /// Block-relay connections to keep open.
     pub max_block_relay: usize,
-    /// Networks to which connections can be opened.
-    pub reachable: Reachable,
     /// `-connect`: the only peers beside those of `add_nodes`; then there are no automatic
     /// connections and no seeds.
     pub connect_only: Option<Vec<Target>>,
@@ -95,6 +93,8 @@ pub(crate) struct SlotPeer<'a> {
 pub(crate) struct Situation<'a> {
     /// All connections, including those that are being opened.
     pub peers: &'a [SlotPeer<'a>],
+    /// Networks to which connections can be opened.
+    pub reachable: Reachable,
     /// The tip is stale: one more full connection is wanted (Core `SetTryNewOutboundPeer`).
     pub stale_tip: bool,
     /// The initial download is over.
@@ -194,11 +194,6 @@ impl Slots {
         self.manual.try_once(target);
     }
 
-    /// Onion addresses can be connected to from now on.
-    pub(crate) fn reach_onion(&mut self) {
-        self.config.reachable.onion = true;
-    }
-
     /// Whom to stay connected to, those of `-connect` aside.
     pub(crate) fn added_nodes(&self) -> Vec<Target> {
         self.manual.added()
@@ -226,7 +221,7 @@ impl Slots {
         if self.config.connect_only.is_some() {
             return openings;
         }
-        openings.extend(self.seeding.next(&self.config, now.monotonic, situation.peers, book));
+        openings.extend(self.seeding.next(now.monotonic, situation, book));
         openings.extend(self.automatic(now, situation, book));
         openings
     }
@@ -286,7 +281,7 @@ impl Slots {
         if occupied.automatic >= max_full + max_block_relay + MAX_FEELERS {
             return None;
         }
-        let networks = self.config.reachable;
+        let networks = situation.reachable;
         let wanted = |kind| Some(Wanted { kind, networks, probe: false });
         if situation.line_probed && now > self.next_probe {
             self.next_probe = now.saturating_add(PROBE_INTERVAL);
@@ -305,7 +300,7 @@ impl Slots {
             self.next_feeler = now.saturating_add(exponential(FEELER_INTERVAL, &mut self.rng));
             wanted(ConnectionKind::Feeler)
         } else if max_full == MAX_OUTBOUND_FULL && now > self.next_extra_network {
-            let network = self.lonely_network(situation.peers, book)?;
+            let network = self.lonely_network(situation, book)?;
             self.next_extra_network =
                 now.saturating_add(exponential(EXTRA_NETWORK_INTERVAL, &mut self.rng));
             Some(Wanted { kind: ConnectionKind::OutboundFull, networks: network, probe: false })
@@ -316,15 +311,18 @@ impl Slots {
 
     /// A reachable network with known addresses and without a full or manual peer (Core
     /// `MaybePickPreferredNetwork`).
-    fn lonely_network(&mut self, peers: &[SlotPeer<'_>], book: &AddressBook) -> Option<Reachable> {
+    fn lonely_network(
+        &mut self,
+        situation: &Situation<'_>,
+        book: &AddressBook,
+    ) -> Option<Reachable> {
         let served = |network| {
-            peers.iter().any(|peer| {
+            situation.peers.iter().any(|peer| {
                 matches!(peer.kind, ConnectionKind::OutboundFull | ConnectionKind::Manual)
                     && peer.address.is_some_and(|address| address.network() == network)
             })
         };
-        let lonely: Vec<_> = self
-            .config
+        let lonely: Vec<_> = situation
             .reachable
             .networks()
             .filter(|&network| book.knows(network) && !served(network))

@@ -1,13 +1,12 @@
 //! This node on the network.
 
-use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use godwit_p2p::{AddressNetwork, NodeCommand, OwnAddress, Reachable, Services};
 use godwit_rpc::{Json, RpcError};
 
 use super::Call;
-use crate::seam::NodeState;
+use crate::seam::{NodeState, Proxies};
 
 /// As Core's release whose answers these are: clients decide by it what they may ask.
 pub(crate) const VERSION: u32 = 310_000;
@@ -52,11 +51,11 @@ pub(super) fn network_name(network: AddressNetwork) -> &'static str {
     }
 }
 
-fn networks(reachable: Reachable, proxy: Option<SocketAddr>, onion: Option<SocketAddr>) -> Json {
+fn networks(reachable: Reachable, proxies: Proxies) -> Json {
     let network = |network| {
         let proxy = match network {
-            AddressNetwork::Ipv4 | AddressNetwork::Ipv6 => proxy,
-            AddressNetwork::Onion => onion,
+            AddressNetwork::Ipv4 | AddressNetwork::Ipv6 => proxies.clearnet,
+            AddressNetwork::Onion => proxies.onion,
             _ => None,
         };
         let is_reachable = reachable.contains(network);
@@ -81,12 +80,12 @@ fn own_address(own: &OwnAddress) -> Json {
 
 pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let seam = call.node.clone();
-    let (services, ahead, connected, own, snapshot) = call.node.ask(move |node| {
+    let (services, ahead, connected, own, reached, snapshot) = call.node.ask(move |node| {
         let peers = node.peers();
         let own: Vec<OwnAddress> = peers.own_addresses().iter().collect();
-        (services(node), peers.clock_offset(), peers.summary(), own, seam.snapshot())
+        let reached = networks(peers.reachable(), seam.proxies());
+        (services(node), peers.clock_offset(), peers.summary(), own, reached, seam.snapshot())
     })?;
-    let proxies = call.node.proxies();
     Ok(Json::object([
         ("version", VERSION.into()),
         ("subversion", format!("{RELEASE}/godwit:{}/", call.api.version).into()),
@@ -100,7 +99,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("connections", (connected.inbound + connected.outbound).into()),
         ("connections_in", connected.inbound.into()),
         ("connections_out", connected.outbound.into()),
-        ("networks", networks(proxies.reachable, proxies.clearnet, proxies.onion)),
+        ("networks", reached),
         ("relayfee", Json::amount(RELAY_FEE)),
         ("incrementalfee", Json::amount(RELAY_FEE)),
         ("localaddresses", own.iter().map(own_address).collect()),

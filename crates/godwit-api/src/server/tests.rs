@@ -3,13 +3,12 @@
 use std::io::{Read, Write};
 
 use godwit_index::Indexes;
-use godwit_p2p::Reachable;
 use godwit_primitives::{Network, Params, Work};
 
 use super::*;
 use crate::auth::RpcAuth;
 use crate::ban_file::BanFile;
-use crate::seam::{Publisher, Questions, Reach, Snapshot, TipFacts, seam};
+use crate::seam::{Proxies, Publisher, Questions, Snapshot, TipFacts, seam};
 
 static CATEGORIES: LogCategories = LogCategories::none();
 
@@ -55,8 +54,8 @@ fn node() -> (Seam, Node) {
         warnings: Vec::new(),
         sync: Arc::default(),
     };
-    let reach = Reach { reachable: Reachable::CLEARNET, clearnet: None, onion: None };
-    let (seam, questions, publisher) = seam(Arc::new(params), reach, Indexes::default(), first);
+    let proxies = Proxies { clearnet: None, onion: None };
+    let (seam, questions, publisher) = seam(Arc::new(params), proxies, Indexes::default(), first);
     (seam, Node { _questions: questions, _publisher: publisher })
 }
 

@@ -95,10 +95,6 @@ impl Connections {
         self.slots.try_node(target);
     }
 
-    pub(super) fn reach_onion(&mut self) {
-        self.slots.reach_onion();
-    }
-
     pub(super) fn added_nodes(&self) -> Vec<Target> {
         self.slots.added_nodes()
     }
@@ -258,6 +254,7 @@ impl Connections {
         let exhausted = cx.table.exhausted(cx.now);
         let situation = Situation {
             peers: &peers,
+            reachable: cx.config.reachable,
             stale_tip: self.tip_watch.extra_peer_wanted(),
             synced: self.tip_watch.synced(),
             line_probed: cx.line.is_probed(),

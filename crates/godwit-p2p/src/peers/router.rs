@@ -222,15 +222,13 @@ impl Parts {
             NodeCommand::TryNode(target) => self.connections.try_node(target),
             NodeCommand::FetchBlock(peer, hash) => self.fetch.ask_for(cx, peer, hash),
             NodeCommand::AddOwnAddress(address, source) => {
-                cx.own.add(address, source);
+                cx.own.add(address, source, cx.config.reachable);
             }
             NodeCommand::RemoveOwnAddress(host) => {
                 cx.own.remove(&host);
             }
-            NodeCommand::ReachOnion => {
-                cx.own.reach_onion();
-                self.connections.reach_onion();
-            }
+            // The configuration has changed, and everybody asks that.
+            NodeCommand::ReachOnion => {}
             NodeCommand::SetNetworkActive(active) => self.set_active(cx, active),
         }
         self.forget_departed(cx);

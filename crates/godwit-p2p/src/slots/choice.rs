@@ -133,7 +133,7 @@ pub(super) fn will_do(
     by: &NetGroups,
 ) -> bool {
     are_desirable(services, situation.near_tip)
-        && config.reachable.contains(address.network())
+        && situation.reachable.contains(address.network())
         && (is_private(address) || !occupied.groups.contains(&by.of(address.host)))
         && !is_connected(address, situation.peers)
         && !is_added(address, &config.add_nodes)

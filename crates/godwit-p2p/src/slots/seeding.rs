@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::{Opening, SlotPeer, SlotsConfig};
+use super::{Opening, Situation, SlotPeer, SlotsConfig};
 use crate::address_book::AddressBook;
 use crate::connection_kind::ConnectionKind;
 use crate::target::{Reachable, Target};
@@ -76,18 +76,17 @@ impl Seeding {
 
     pub(super) fn next(
         &mut self,
-        config: &SlotsConfig,
         now: Duration,
-        peers: &[SlotPeer<'_>],
+        situation: &Situation<'_>,
         book: &AddressBook,
     ) -> Vec<Opening> {
         let full = |peer: &&SlotPeer<'_>| peer.kind == ConnectionKind::OutboundFull && peer.ready;
-        let enough = peers.iter().filter(full).count() >= ENOUGH_PEERS;
+        let enough = situation.peers.iter().filter(full).count() >= ENOUGH_PEERS;
         let mut openings = Vec::new();
         openings.extend(self.seed_node(now, enough, book));
         let asked = self.ask_dns(now, enough, book);
         openings.extend(asked.into_iter().map(|host| Opening::AskDnsSeed { host }));
-        openings.extend(self.add_fixed_seeds(now, config.reachable, book));
+        openings.extend(self.add_fixed_seeds(now, situation.reachable, book));
         openings
     }
 

@@ -35,7 +35,6 @@ fn config() -> SlotsConfig {
     SlotsConfig {
         max_full: MAX_OUTBOUND_FULL,
         max_block_relay: MAX_OUTBOUND_BLOCK_RELAY,
-        reachable: Reachable::CLEARNET,
         connect_only: None,
         add_nodes: Vec::new(),
         seed_nodes: Vec::new(),
@@ -58,6 +57,7 @@ struct World {
     slots: Slots,
     book: AddressBook,
     links: Vec<Link>,
+    reachable: Reachable,
     discouraged: Discouraged,
     bans: Bans,
     own: OwnAddresses,
@@ -72,9 +72,10 @@ struct World {
 fn anchors_are_called_first_and_once() {
     let entry = |address, services| AddressEntry { time: 1, services, address };
     let (first, second) = (ipv4(70, 1, 1, 1), ipv4(71, 1, 1, 1));
-    let called = |config: SlotsConfig, entries: &[AddressEntry]| {
+    let called_in = |reachable: Reachable, config: SlotsConfig, entries: &[AddressEntry]| {
         let anchors = Anchors::new(entries.iter().copied());
         let mut world = World::new(config);
+        world.reachable = reachable;
         world.slots.call_first(&anchors);
         world.know_groups(40);
         let mut called = Vec::new();
@@ -84,6 +85,9 @@ fn anchors_are_called_first_and_once() {
             }
         }
         called
+    };
+    let called = |config: SlotsConfig, entries: &[AddressEntry]| {
+        called_in(Reachable::CLEARNET, config, entries)
     };
     let both = [entry(first, SEED_SERVICES), entry(second, SEED_SERVICES)];
     let block_relay = ConnectionKind::BlockRelay;
@@ -99,7 +103,7 @@ fn anchors_are_called_first_and_once() {
     let useless = entry(first, Services::NETWORK);
     assert_eq!(called(config(), &[useless, both[1]])[0], (second, block_relay));
     let only_ipv6 = Reachable { ipv4: false, ..Reachable::CLEARNET };
-    assert_eq!(called(SlotsConfig { reachable: only_ipv6, ..config() }, &both), []);
+    assert_eq!(called_in(only_ipv6, config(), &both), []);
     let near = entry(ipv4(70, 1, 2, 2), SEED_SERVICES);
     let all = called(config(), &[both[0], near]);
     assert!(all[0].0 == first && all.iter().all(|(address, _)| *address != near.address));
@@ -116,9 +120,10 @@ impl World {
             slots: Slots::new(config, at(0.0), [3; 32]),
             book: AddressBook::new([4; 32]),
             links: Vec::new(),
+            reachable: Reachable::CLEARNET,
             discouraged: Discouraged::new([5; 16]),
             bans: Bans::default(),
-            own: OwnAddresses::new(true, Reachable::CLEARNET),
+            own: OwnAddresses::new(true),
             exhausted: Vec::new(),
             stale_tip: false,
             synced: false,
@@ -155,6 +160,7 @@ impl World {
             .collect();
         let situation = Situation {
             peers: &peers,
+            reachable: self.reachable,
             stale_tip: self.stale_tip,
             synced: self.synced,
             line_probed: false,
@@ -243,10 +249,8 @@ fn b18_lasting_peers_are_of_different_groups() {
 
 #[test]
 fn private_networks_have_no_groups() {
-    let mut world = World::new(SlotsConfig {
-        reachable: [AddressNetwork::Onion].into_iter().collect(),
-        ..config()
-    });
+    let mut world = World::new(config());
+    world.reachable = [AddressNetwork::Onion].into_iter().collect();
     // The first four bits make a group: these are all of one.
     let onions: Vec<_> = (0x10..0x20).map(onion).collect();
     world.know(&onions, SEED_SERVICES);
@@ -266,7 +270,7 @@ fn unsuitable_addresses_are_not_connected_to() {
     let ban = Ban { created: 0, until: i64::MAX };
     world.bans.add("60.7.0.0/16".parse().expect("a range"), ban);
     let ours = ipv4(60, 8, 1, 1);
-    world.own.add(ours, OwnAddressSource::Interface);
+    world.own.add(ours, OwnAddressSource::Interface, world.reachable);
     let mail = NetAddress { port: 25, ..ipv4(60, 3, 1, 1) };
     world.know(&[bad, banned, ours, wasteful, added, onion(1)], SEED_SERVICES);
     world.know(&[ipv4(60, 4, 1, 1)], Services::NETWORK);
@@ -369,10 +373,8 @@ fn b18_stale_tip_gets_one_more_full_peer() {
 
 #[test]
 fn network_without_a_peer_gets_one() {
-    let mut world = World::new(SlotsConfig {
-        reachable: Reachable { onion: true, ..Reachable::CLEARNET },
-        ..config()
-    });
+    let mut world = World::new(config());
+    world.reachable.onion = true;
     world.know_groups(40);
     world.run(10.0);
     world.know(&[onion(1)], SEED_SERVICES);

@@ -482,7 +482,7 @@ impl<'a> Node<'a> {
                 self.core.answer(now, Box::new(move |node| node.command(command)));
             }
             if let TorNews::Proxy(proxy) = news {
-                self.rpc.note_onion_proxy(proxy, self.core.peers().reachable());
+                self.rpc.note_onion_proxy(proxy);
             }
         }
     }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, never};
 use godwit_api::{
     BanFile, CookieError, CookieFile, Credentials, Interfaces, MAX_CONNECTIONS,
-    MAX_PAGE_CONNECTIONS, MAX_ZMQ_SUBSCRIBERS, NodeState, PageOptions, Publisher, Question,
-    Questions, Reach, RpcAuth, Seam, Server, ServerError, ServerMemory, ServerOptions, SyncReport,
-    TipFacts, seam,
+    MAX_PAGE_CONNECTIONS, MAX_ZMQ_SUBSCRIBERS, NodeState, PageOptions, Proxies, Publisher,
+    Question, Questions, RpcAuth, Seam, Server, ServerError, ServerMemory, ServerOptions,
+    SyncReport, TipFacts, seam,
 };
 use godwit_chain::ChainError;
 use godwit_index::{COIN_STATS_INDEX_FILES, FILTER_INDEX_FILES, Indexes, TX_INDEX_FILES};
-use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now, Reachable};
+use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::{StoreError, check_unused};
 
@@ -186,14 +186,10 @@ impl Rpc {
     ) -> Self {
         let is_asked = server.is_some() || indexes.any();
         let running = is_asked.then(|| {
-            let reach = Reach {
-                reachable: options.reach.networks,
-                clearnet: options.reach.proxy,
-                onion: options.reach.onion,
-            };
+            let proxies = Proxies { clearnet: options.reach.proxy, onion: options.reach.onion };
             let first = core.snapshot(now, prune_target, Arc::clone(sync));
             let (seam, questions, publisher) =
-                seam(core.chain().params().clone(), reach, indexes, first);
+                seam(core.chain().params().clone(), proxies, indexes, first);
             if let Some(server) = &server {
                 server.ready(seam.clone());
             }
@@ -219,10 +215,10 @@ impl Rpc {
         self.running.as_ref().map(|running| &running.seam)
     }
 
-    /// Tor has told of its proxy to onion addresses; peers are chosen in these networks.
-    pub(super) fn note_onion_proxy(&self, proxy: SocketAddr, reachable: Reachable) {
+    /// Tor has told of its proxy to onion addresses.
+    pub(super) fn note_onion_proxy(&self, proxy: SocketAddr) {
         if let Some(seam) = self.seam() {
-            seam.set_onion_proxy(proxy, reachable);
+            seam.set_onion_proxy(proxy);
         }
     }
 

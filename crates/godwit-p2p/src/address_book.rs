@@ -16,6 +16,7 @@ mod select;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -24,7 +25,7 @@ pub use entry::Source;
 pub(crate) use select::Candidate;
 
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
-use crate::net_groups::{MapCoverage, NetGroups};
+use crate::net_groups::{CoverageCount, MapCoverage, NetGroups};
 use crate::services::Services;
 use entry::{Entry, EntryId};
 use places::{Place, Placing, Table};
@@ -84,6 +85,14 @@ pub struct AddressBook {
     collisions: BTreeSet<EntryId>,
 }
 
+/// How far [`AddressBook::count_coverage`] is.
+#[derive(Debug, Default)]
+pub(crate) struct BookCoverage {
+    hosts: CoverageCount,
+    /// The last address that was looked at.
+    up_to: Option<NetAddress>,
+}
+
 impl AddressBook {
     /// An empty book of hosts that are grouped by prefix. All its randomness comes from `seed`, including
     /// the secret key of the buckets.
@@ -118,13 +127,26 @@ impl AddressBook {
         self.placing.groups()
     }
 
-    /// How well the map of systems covers its addresses of IPv4 and IPv6, if there is one.
-    pub(crate) fn map_coverage(&self) -> Option<MapCoverage> {
-        let is_ip = |address: &&NetAddress| {
-            matches!(address.network(), AddressNetwork::Ipv4 | AddressNetwork::Ipv6)
-        };
-        let hosts = self.ids.keys().filter(is_ip).map(|address| address.host);
-        self.groups().coverage(hosts)
+    /// Goes on to count how well the map of systems covers its addresses of IPv4 and IPv6, by at most so many
+    /// addresses; how well, at the end. What comes and goes meanwhile may be counted or not.
+    pub(crate) fn count_coverage(
+        &self,
+        count: &mut BookCoverage,
+        at_most: usize,
+    ) -> Option<MapCoverage> {
+        let from = count.up_to.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut left = at_most;
+        for address in self.ids.range((from, Bound::Unbounded)).map(|(address, _)| address) {
+            if left == 0 {
+                return None;
+            }
+            left -= 1;
+            count.up_to = Some(*address);
+            if matches!(address.network(), AddressNetwork::Ipv4 | AddressNetwork::Ipv6) {
+                count.hosts.add(self.groups(), address.host);
+            }
+        }
+        Some(count.hosts.total())
     }
 
     /// Number of addresses.

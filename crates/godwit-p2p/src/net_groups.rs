@@ -59,18 +59,32 @@ impl NetGroups {
         map.system_of(address)
     }
 
-    /// How well the map covers these hosts; `None` without one (Core `ASMapHealthCheck`).
-    pub(crate) fn coverage(&self, hosts: impl Iterator<Item = Host>) -> Option<MapCoverage> {
-        self.map.as_ref()?;
-        let (mut systems, mut count, mut unmapped) = (BTreeSet::new(), 0, 0);
-        for host in hosts {
-            count += 1;
-            match self.system_of(host) {
-                Some(system) => drop(systems.insert(system)),
-                None => unmapped += 1,
-            }
+    /// Whether hosts are grouped by a map.
+    pub(crate) fn are_by_system(&self) -> bool {
+        self.map.is_some()
+    }
+}
+
+/// Counts how well a map covers hosts (Core `ASMapHealthCheck`).
+#[derive(Debug, Default)]
+pub(crate) struct CoverageCount {
+    hosts: usize,
+    systems: BTreeSet<NonZeroU32>,
+    unmapped: usize,
+}
+
+impl CoverageCount {
+    pub(crate) fn add(&mut self, groups: &NetGroups, host: Host) {
+        self.hosts += 1;
+        match groups.system_of(host) {
+            Some(system) => drop(self.systems.insert(system)),
+            None => self.unmapped += 1,
         }
-        Some(MapCoverage { hosts: count, systems: systems.len(), unmapped })
+    }
+
+    pub(crate) fn total(&self) -> MapCoverage {
+        let Self { hosts, ref systems, unmapped } = *self;
+        MapCoverage { hosts, systems: systems.len(), unmapped }
     }
 }
 
@@ -167,9 +181,10 @@ mod tests {
 
     #[test]
     fn coverage_counts_systems_and_hosts_without_one() {
-        let hosts = || ["1.2.3.4", "1.2.4.5", "2a02::1", "2001:470::1", "8.8.8.8"].map(host);
-        let coverage = map().coverage(hosts().into_iter());
-        assert_eq!(coverage, Some(MapCoverage { hosts: 5, systems: 2, unmapped: 1 }));
-        assert_eq!(NetGroups::default().coverage(hosts().into_iter()), None);
+        let mut count = CoverageCount::default();
+        for text in ["1.2.3.4", "1.2.4.5", "2a02::1", "2001:470::1", "8.8.8.8"] {
+            count.add(&map(), host(text));
+        }
+        assert_eq!(count.total(), MapCoverage { hosts: 5, systems: 2, unmapped: 1 });
     }
 }

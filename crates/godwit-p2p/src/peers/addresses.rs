@@ -18,7 +18,7 @@ use siphasher::sip::SipHasher24;
 use super::context::Context;
 use super::misbehaviour::DisconnectReason;
 use super::peer::Peer;
-use crate::address_book::TIME_PENALTY;
+use crate::address_book::{BookCoverage, TIME_PENALTY};
 use crate::connection_kind::ConnectionKind;
 use crate::message::{MAX_ADDRESSES, Message};
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
@@ -55,6 +55,9 @@ const ANSWER_LIFETIME_SPREAD: u64 = 6 * 60 * 60;
 /// Time between two looks at how well the map of systems covers the book (Core
 /// `ASMAP_HEALTH_CHECK_INTERVAL`).
 const COVERAGE_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Addresses that are looked up at once for that, which takes a millisecond; the next ones with the next
+/// maintenance. A full book is through in less than a minute.
+const ADDRESSES_AT_ONCE: usize = 1_000;
 /// Answers to `getaddr`, one for each network that asks.
 type AddressAnswers = BTreeMap<AddressNetwork, (Duration, Vec<AddressEntry>)>;
 
@@ -63,13 +66,16 @@ pub(super) struct AddressGossip {
     answers: AddressAnswers,
     /// Secret: whom an address is relayed to follows from a hash with this key.
     key: [u8; 16],
-    /// When the log says next how well the map of systems covers the book.
+    /// When it is counted next how well the map of systems covers the book.
     next_coverage: Duration,
+    /// The count that is under way.
+    coverage: Option<BookCoverage>,
 }
 
 impl AddressGossip {
     pub(super) fn new(key: [u8; 16]) -> Self {
-        Self { answers: AddressAnswers::new(), key, next_coverage: Duration::ZERO }
+        let (answers, next_coverage) = (AddressAnswers::new(), Duration::ZERO);
+        Self { answers, key, next_coverage, coverage: None }
     }
 
     /// Decides whether addresses are exchanged with the peer. Not with a block-relay peer:
@@ -219,13 +225,22 @@ impl AddressGossip {
         }
     }
 
-    /// Says once a day how well the map of `-asmap` covers the addresses of the book.
+    /// Says once a day how well the map of `-asmap` covers the addresses of the book. The chain waits
+    /// meanwhile, so it is counted in parts.
     pub(super) fn watch_map(&mut self, cx: &Context<'_>) {
-        if cx.now.monotonic < self.next_coverage {
+        if !cx.book.groups().are_by_system() {
             return;
         }
-        self.next_coverage = cx.now.monotonic + COVERAGE_INTERVAL;
-        if let Some(MapCoverage { hosts, systems, unmapped }) = cx.book.map_coverage() {
+        if self.coverage.is_none() && cx.now.monotonic < self.next_coverage {
+            return;
+        }
+        let count = self.coverage.get_or_insert_with(|| {
+            self.next_coverage = cx.now.monotonic + COVERAGE_INTERVAL;
+            BookCoverage::default()
+        });
+        let counted = cx.book.count_coverage(count, ADDRESSES_AT_ONCE);
+        if let Some(MapCoverage { hosts, systems, unmapped }) = counted {
+            self.coverage = None;
             info!(
                 "ASMap Health Check: {hosts} clearnet peers are mapped to {systems} ASNs with {unmapped} \
                  peers being unmapped"

@@ -115,6 +115,17 @@ fn coverage_is_of_addresses_that_a_map_can_know() {
     for address in addresses.into_iter().chain([onion(1)]) {
         assert!(add(&mut book, address));
     }
-    assert_eq!(book.map_coverage(), Some(MapCoverage { hosts: 4, systems: 2, unmapped: 1 }));
-    assert_eq!(super::book().map_coverage(), None);
+    let all = MapCoverage { hosts: 4, systems: 2, unmapped: 1 };
+    // Whether all at once or in parts; the onion address is looked at, too.
+    for (at_most, parts) in [(1, 5), (2, 3), (4, 2), (5, 1), (6, 1)] {
+        let mut count = BookCoverage::default();
+        for part in 1..=parts {
+            let found = book.count_coverage(&mut count, at_most);
+            assert_eq!(found, (part == parts).then_some(all), "{at_most} at once, part {part}");
+        }
+    }
+    // What is taken away between two parts is passed over.
+    let (mut count, nothing) = (BookCoverage::default(), super::book());
+    assert_eq!(book.count_coverage(&mut count, 2), None);
+    assert!(nothing.count_coverage(&mut count, 2).is_some_and(|found| found.hosts <= 2));
 }

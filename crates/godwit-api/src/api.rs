@@ -54,11 +54,23 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The calls under way.
+/// The requests under way.
 #[derive(Default)]
 pub(crate) struct ActiveCalls {
+    /// Calls of JSON-RPC.
     all: Mutex<Vec<Active>>,
     next: AtomicU64,
+    /// Others: of REST, and for figures.
+    others: AtomicUsize,
+}
+
+/// A request under way that is no call of JSON-RPC.
+pub(crate) struct ActiveRequest<'a>(&'a AtomicUsize);
+
+impl Drop for ActiveRequest<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl ActiveCalls {
@@ -80,6 +92,19 @@ impl ActiveCalls {
     pub(crate) fn list(&self) -> Vec<Active> {
         self.lock().clone()
     }
+
+    /// Adds a request that is no call of JSON-RPC, until what this returns is dropped.
+    pub(crate) fn begin_other(&self) -> ActiveRequest<'_> {
+        self.others.fetch_add(1, Ordering::SeqCst);
+        ActiveRequest(&self.others)
+    }
+
+    /// Whether there is a request that may hold what it reads of the node's files. Those that have a snapshot
+    /// loaded hold nothing: they wait for the end of the load.
+    pub(crate) fn may_read(&self) -> bool {
+        self.others.load(Ordering::SeqCst) > 0
+            || self.lock().iter().any(|active| active.method != "loadtxoutset")
+    }
 }
 
 /// A call under way.
@@ -88,4 +113,28 @@ pub(crate) struct Active {
     number: u64,
     pub(crate) method: &'static str,
     pub(crate) since: Instant,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_may_read_counts_and_who_has_a_snapshot_loaded_does_not() {
+        let active = ActiveCalls::default();
+        let load = active.begin("loadtxoutset");
+        assert!(!active.may_read());
+        let call = active.begin("getblock");
+        assert!(active.may_read());
+        active.end(call);
+        assert!(!active.may_read());
+        let both = [active.begin_other(), active.begin_other()];
+        assert_eq!(active.list().len(), 1, "getrpcinfo lists calls alone");
+        for request in both {
+            assert!(active.may_read());
+            drop(request);
+        }
+        assert!(!active.may_read());
+        active.end(load);
+    }
 }

@@ -67,6 +67,7 @@ impl Api {
     ) -> Reply {
         let mut room = self.answers.room();
         let answered = path::path(target).and_then(|path| {
+            let _active = self.active.begin_other();
             let node = self.stage.node()?;
             let (asked, format) = path.read(&body.bytes)?;
             drop(body);

@@ -267,11 +267,10 @@ impl Server {
         self.stage.pause(LOADING);
     }
 
-    /// Whether a call of JSON-RPC is under way that came before the pause, and may hold what it reads of the
-    /// node's files. Those that have a snapshot loaded wait for the end of the pause. A request of REST that
-    /// still reads may fail: its files are replaced under it, not written over.
-    pub fn has_calls(&self) -> bool {
-        self.api.active.list().iter().any(|active| active.method != "loadtxoutset")
+    /// Whether a request is under way that came before the pause, of JSON-RPC, REST or for figures, and may
+    /// hold what it reads of the node's files. Those that have a snapshot loaded wait for the end of the pause.
+    pub fn has_requests(&self) -> bool {
+        self.api.active.may_read()
     }
 }
 

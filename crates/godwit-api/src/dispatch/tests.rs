@@ -234,3 +234,30 @@ fn one_search_at_a_time_which_can_be_aborted() {
         until(false);
     });
 }
+
+/// The answers never come, because nobody drives the node; with its end, they are refused.
+#[test]
+fn whoever_asks_the_node_is_among_the_active_requests_until_he_is_answered() {
+    let body = |bytes: &[u8]| RequestBody { bytes: bytes.to_vec(), _permit: None };
+    let call = body(br#"{"method":"getnettotals","id":1}"#);
+    let hash = "00".repeat(32);
+    type Asking = Box<dyn FnOnce(&Api) -> Reply + Send>;
+    let by_rpc: Asking = Box::new(|api| api.answer(call, USER, &|| false));
+    let nothing = body(b"");
+    let by_rest: Asking = Box::new(move |api| {
+        api.answer_resource(&format!("/rest/block/{hash}.bin"), nothing, &|| false)
+    });
+    for asking in [by_rpc, by_rest] {
+        let (api, node) = api(1 << 20, 1);
+        assert!(!api.active.may_read());
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| asking(&api));
+            while !api.active.may_read() {
+                std::thread::yield_now();
+            }
+            drop(node);
+            assert_ne!(asked.join().expect("it ends").status, OK);
+        });
+        assert!(!api.active.may_read());
+    }
+}

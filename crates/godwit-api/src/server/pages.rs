@@ -263,6 +263,7 @@ async fn figures(shared: &Arc<Shared>) -> Option<Bytes> {
     }
     let of = Arc::clone(shared);
     let gathered = tokio::task::spawn_blocking(move || {
+        let _active = of.api.active.begin_other();
         let node = of.api.stage.node().ok()?;
         let snapshot = node.snapshot();
         let asked = metrics::Asked::of(&of.api, &node, &snapshot);

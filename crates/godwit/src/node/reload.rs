@@ -17,8 +17,8 @@ use crate::options::Config;
 use crate::process::StopFlag;
 use crate::utxo;
 
-/// How long calls that came before the end of the run may go on reading its files. They look whether it ends
-/// between two blocks, so it takes a part of a second.
+/// How long requests that came before the end of the run may go on reading its files. They look whether it
+/// ends between two blocks, so it takes a part of a second.
 const LAST_READERS: Duration = Duration::from_secs(30);
 
 /// Between two looks whether they are gone.
@@ -69,7 +69,7 @@ fn text_of(at: Loading) -> String {
 /// Waits until nobody reads any more what the last run had open: its store is closed then.
 fn wait_until_unused(dir: &Path, server: Option<&Server>, stop: &StopFlag) {
     let disk = StoreDisk::new(Arc::new(RealDisk));
-    let is_used = || server.is_some_and(Server::has_calls) || check_unused(&disk, dir).is_err();
+    let is_used = || server.is_some_and(Server::has_requests) || check_unused(&disk, dir).is_err();
     let started = Instant::now();
     while is_used() && started.elapsed() < LAST_READERS && !stop.is_set() {
         thread::sleep(LOOK_INTERVAL);

@@ -227,6 +227,10 @@ impl Index for CoinStatsIndexWriter {
         Ok(())
     }
 
+    fn lags(&self) -> bool {
+        false
+    }
+
     fn tend(&mut self) -> Result<bool, IndexError> {
         // With -prune the blocks are kept until then.
         if self.shared.state.read().pending.len() >= PENDING_BLOCKS {

@@ -12,6 +12,13 @@ pub enum IndexError {
     Store(StoreError),
     /// Bytes of the index are not what was written.
     Damaged { path: PathBuf, offset: u64 },
+    /// Its files are too many, and the disk has no room to merge some.
+    LacksRoom {
+        /// Bytes that have to be free.
+        needed: u64,
+        /// Bytes that are.
+        free: u64,
+    },
     /// The chain has more blocks than the format can number.
     TooHigh { height: u32 },
 }
@@ -26,7 +33,7 @@ impl IndexError {
         match self {
             Self::Store(error) => error.is_rotten(),
             Self::Damaged { .. } => true,
-            Self::TooHigh { .. } => false,
+            Self::LacksRoom { .. } | Self::TooHigh { .. } => false,
         }
     }
 }
@@ -44,6 +51,12 @@ impl fmt::Display for IndexError {
             Self::Damaged { path, offset } => {
                 write!(f, "{} is damaged at byte {offset}", path.display())
             }
+            Self::LacksRoom { needed, free } => write!(
+                f,
+                "its files have to be merged, and the disk lacks {} MiB of {} MiB that have to be free for it",
+                needed.saturating_sub(*free).div_ceil(1 << 20),
+                needed.div_ceil(1 << 20)
+            ),
             Self::TooHigh { height } => write!(f, "no index has room for height {height}"),
         }
     }

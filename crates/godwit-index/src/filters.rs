@@ -316,6 +316,10 @@ impl Index for FilterIndexWriter {
         Ok(())
     }
 
+    fn lags(&self) -> bool {
+        false
+    }
+
     fn tend(&mut self) -> Result<bool, IndexError> {
         // With -prune the blocks are kept until then.
         if self.shared.state.read().records.pending_len() >= PENDING_BLOCKS {

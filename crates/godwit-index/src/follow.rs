@@ -32,6 +32,8 @@ pub struct NextBlocks {
     /// What they follow: the last block that index and chain share, if there is one.
     from: Option<ChainPoint>,
     blocks: Vec<(ChainPoint, Option<StoredBlock>)>,
+    /// Nothing of the active chain is above them.
+    are_last: bool,
     reader: BlockReader,
     params: Arc<Params>,
 }
@@ -77,8 +79,9 @@ pub fn next(chain: &Chain, position: &Position) -> Step {
         return Step::Missing { height: first };
     }
     blocks.truncate(there);
+    let are_last = blocks.last().is_some_and(|(point, _)| point.height == tip_height);
     let (reader, params) = (Places::of(chain).reader(), Arc::clone(chain.params()));
-    Step::Blocks(NextBlocks { from, blocks, reader, params })
+    Step::Blocks(NextBlocks { from, blocks, are_last, reader, params })
 }
 
 /// What differs from index to index.
@@ -110,8 +113,11 @@ pub trait Index {
         spent: &BlockUndo,
     ) -> Result<(), IndexError>;
 
-    /// Does a part of what may be done later; whether there is more.
+    /// Does a part of what may be done later; whether there may be more.
     fn tend(&mut self) -> Result<bool, IndexError>;
+
+    /// Whether so much of that is left that it comes before the next block.
+    fn lags(&self) -> bool;
 
     /// Makes all that it has durable.
     fn commit(&mut self) -> Result<(), IndexError>;
@@ -223,6 +229,7 @@ impl<I: Index> Follower<I> {
         }
         let mut outcome = Outcome::GoesOn;
         for (point, stored) in &next.blocks {
+            while !ends() && self.index.lags() && self.index.tend()? {}
             if ends() {
                 break;
             }
@@ -245,7 +252,14 @@ impl<I: Index> Follower<I> {
             }
         }
         self.index.status().set_best(self.index.position().best());
-        while self.index.tend()? && !ends() {}
+        // Far behind the chain, all of it is done at once. Who waits for the chain's next block does not wait
+        // for a merge of gigabytes: a part for each block is more than they bring.
+        let parts = if next.are_last { next.blocks.len() } else { usize::MAX };
+        for _ in 0..parts {
+            if ends() || !self.index.tend()? {
+                break;
+            }
+        }
         Ok(outcome)
     }
 

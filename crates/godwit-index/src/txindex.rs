@@ -37,9 +37,11 @@ const RUN_ENTRIES: usize = 1 << 18;
 /// What the index takes of memory, with what its thread has under way: entries and their tree, 8 MiB; the
 /// buffers of a merge, 3; a block and its txids, 5.
 pub const TX_INDEX_MEMORY: u64 = 16 << 20;
-/// Files that the index has open: three runs of each size before they are merged, of twelve sizes, of which
-/// the last has 4^11 times 262,144 entries; the fourth one, what is written, and the manifest.
-pub const TX_INDEX_FILES: u64 = 3 * 12 + 3;
+/// Runs with which nothing is added before some are merged: three of each size of twelve, of which the last
+/// has 4^11 times 262,144 entries. With main's 1.3 billion there are 21, and more while a large merge goes on.
+const MAX_RUNS: usize = 3 * 12;
+/// Files that the index has open: runs, one more, what is written, and the manifest.
+pub const TX_INDEX_FILES: u64 = MAX_RUNS as u64 + 3;
 /// Blocks that were left in reorganisations and whose transactions are still found, the latest ones.
 const MAX_STALE: usize = 1_000;
 
@@ -142,6 +144,9 @@ pub struct TxIndexWriter {
     dir: PathBuf,
     genesis: BlockHash,
     merge: Option<Box<Merge>>,
+    /// A merge has no room, and the log has said so.
+    lacks_room: bool,
+    /// Entries of a run, and of a part of a merge.
     run_entries: usize,
     /// What the manifest on disk says of where the index is.
     written: Position,
@@ -194,6 +199,7 @@ impl TxIndexWriter {
             dir,
             genesis,
             merge: None,
+            lacks_room: false,
             run_entries,
             written,
         };
@@ -232,6 +238,18 @@ impl TxIndexWriter {
         }
         let facts = writer.finish()?;
         Run::open(&self.disk, &self.dir, facts).map(Some)
+    }
+
+    /// A merge cannot begin. Where the disk has no room for it, it is put off as long as the runs are not too
+    /// many: what fills the disk ends the node, which needs no index.
+    fn put_off(&mut self, error: IndexError, runs: usize) -> Result<bool, IndexError> {
+        if !matches!(error, IndexError::LacksRoom { .. }) || runs >= MAX_RUNS {
+            return Err(error);
+        }
+        if !std::mem::replace(&mut self.lacks_room, true) {
+            log::warn!("The txindex: {error}. That is put off.");
+        }
+        Ok(false)
     }
 
     /// Puts a merged run in the place of those that it has all entries of.
@@ -324,16 +342,23 @@ impl Index for TxIndexWriter {
         Ok(())
     }
 
+    fn lags(&self) -> bool {
+        self.shared.state.read().runs.len() >= MAX_RUNS
+    }
+
     fn tend(&mut self) -> Result<bool, IndexError> {
         if self.merge.is_none() {
             let runs = self.shared.state.read().runs.clone();
             let sizes: Vec<u64> = runs.iter().map(|run| run.facts.entries).collect();
             let Some(range) = merge::due(&sizes, self.run_entries as u64) else { return Ok(false) };
-            let merge = Merge::begin(&self.disk, &self.dir, &runs[range], self.take_id())?;
-            self.merge = Some(Box::new(merge));
+            self.merge = match Merge::begin(&self.disk, &self.dir, &runs[range], self.take_id()) {
+                Ok(merge) => Some(Box::new(merge)),
+                Err(error) => return self.put_off(error, runs.len()),
+            };
+            self.lacks_room = false;
         }
         let Some(merge) = self.merge.take() else { return Ok(false) };
-        match merge.go_on()? {
+        match merge.go_on(self.run_entries)? {
             Merging::GoesOn(merge) => self.merge = Some(merge),
             Merging::Done(facts, replaces) => self.replace(facts, &replaces)?,
         }

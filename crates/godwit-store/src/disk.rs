@@ -156,7 +156,7 @@ impl StoreDisk {
     }
 
     /// See [`Disk::free_bytes`]. What the system does not tell will be seen when it is written.
-    pub(crate) fn free_bytes(&self, dir: &Path) -> u64 {
+    pub fn free_bytes(&self, dir: &Path) -> u64 {
         self.disk.free_bytes(dir).unwrap_or(u64::MAX)
     }
 

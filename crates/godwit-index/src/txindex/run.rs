@@ -33,6 +33,10 @@ impl RunFacts {
         self.entries.div_ceil(PER_PAGE)
     }
 
+    pub(super) fn bytes(self) -> u64 {
+        self.pages() * PAGE as u64
+    }
+
     pub(super) fn path(self, dir: &Path) -> PathBuf {
         dir.join(format!("{:010}.txs", self.id))
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use godwit_chain::{Chain, Places};
 use godwit_fault_disk::{Counted, FaultDisk, Survival};
 use godwit_index::{
-    Candidate, Follower, INDEXES_DIR, IndexError, TxIndex, TxIndexWriter, candidates,
-    transaction_at,
+    Candidate, Follower, INDEXES_DIR, IndexError, Outcome, TxIndex, TxIndexWriter, candidates,
+    next, transaction_at,
 };
 use godwit_primitives::{Block, BlockHash, Txid};
 use godwit_store::disk::StoreDisk;
@@ -22,13 +22,29 @@ use crate::beside::{
 const RUN: usize = 150;
 
 fn index(disk: &FaultDisk, chain: &Chain) -> Result<TxIndexWriter, IndexError> {
+    index_of_runs(RUN, disk, chain)
+}
+
+fn index_of_runs(
+    entries: usize,
+    disk: &FaultDisk,
+    chain: &Chain,
+) -> Result<TxIndexWriter, IndexError> {
     let store = StoreDisk::new(Arc::new(disk.clone()));
     let (dir, genesis) = (Path::new(DIR).join(INDEXES_DIR), chain.params().genesis_hash);
-    TxIndexWriter::open_with_run_size(&store, &dir, genesis, [3; 16], RUN)
+    TxIndexWriter::open_with_run_size(&store, &dir, genesis, [3; 16], entries)
 }
 
 fn follower(disk: &FaultDisk, chain: &Chain) -> (Follower<TxIndexWriter>, Arc<TxIndex>) {
-    let writer = index(disk, chain).expect("it opens");
+    follower_of_runs(RUN, disk, chain)
+}
+
+fn follower_of_runs(
+    entries: usize,
+    disk: &FaultDisk,
+    chain: &Chain,
+) -> (Follower<TxIndexWriter>, Arc<TxIndex>) {
+    let writer = index_of_runs(entries, disk, chain).expect("it opens");
     let shared = writer.shared();
     (Follower::new(writer), shared)
 }
@@ -206,6 +222,57 @@ fn an_index_waits_above_a_tip_that_goes_down() {
     follow(&chain, &mut follower).expect("no fault");
     assert_eq!(shared.status().best(), Some(chain.tip_point()));
     is_as(&chain, &shared, &[&BLOCKS[..], &end[..]].concat(), "on another branch");
+    chain.close().expect("no fault");
+}
+
+/// One part of a merge for each block: the next one does not wait for the rest.
+#[test]
+fn a_block_at_the_tip_does_not_wait_for_a_merge() {
+    let mut chain = chain_of(&FaultDisk::new(), &BLOCKS[..130]);
+    let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
+    follow(&chain, &mut follower).expect("no fault");
+    let mut went_on = 0;
+    for block in &BLOCKS[130..] {
+        submit(&mut chain, block);
+        settle(&mut chain);
+        let mut take = || follower.take(next(&chain, &follower.position()), &|| false);
+        assert_eq!(take().expect("no fault"), Outcome::GoesOn);
+        assert_eq!(shared.status().best(), Some(chain.tip_point()));
+        went_on += usize::from(take().expect("no fault") == Outcome::GoesOn);
+    }
+    assert!(went_on > 0, "a merge was under way when a block had been taken in");
+    is_as(&chain, &shared, &BLOCKS, "with a merge under way");
+    chain.close().expect("no fault");
+}
+
+/// What fills the disk ends the node. An index stops before that, with all that it has.
+#[test]
+fn merges_without_room_are_put_off_and_stop_the_index_where_its_runs_are_too_many() {
+    /// A run a block.
+    const SMALL: usize = 10;
+    const MAX_RUNS: usize = 36;
+    let chain = chain_of(&FaultDisk::new(), &BLOCKS);
+    let disk = FaultDisk::new();
+    disk.set_capacity(Some(64 << 20));
+    let runs = || disk.paths().iter().filter(|path| path.extension().is_some()).count();
+    let (mut full, shared) = follower_of_runs(SMALL, &disk, &chain);
+    let error = follow(&chain, &mut full).expect_err("there is no room for a merge");
+    assert!(matches!(error, IndexError::LacksRoom { needed, free } if needed > free), "{error}");
+    assert_eq!(runs(), MAX_RUNS, "the manifest has no extension");
+    let best = full.position().best().expect("it has come far");
+    assert!(!shared.status().is_synced() && best.height < chain.tip_point().height);
+    let height = best.height as usize;
+    for txid in naive(&chain, &BLOCKS[..height]).keys() {
+        assert!(look_up(&chain, &shared, txid).is_some(), "it is asked all the same");
+    }
+    full.close().expect("what is in memory has room");
+
+    let (mut again, shared) = follower_of_runs(SMALL, &disk, &chain);
+    assert_eq!(shared.status().best(), Some(best));
+    disk.set_capacity(None);
+    follow(&chain, &mut again).expect("there is room");
+    assert!(runs() < MAX_RUNS / 2, "{}", runs());
+    is_as(&chain, &shared, &BLOCKS, "with room again");
     chain.close().expect("no fault");
 }
 

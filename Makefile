@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak fuzz ifma interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc bench-cold bench-writing bench-verify bench-worst setup
+.PHONY: demo test soak fuzz seams ifma interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc bench-cold bench-writing bench-verify bench-worst setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -22,6 +22,10 @@ soak: setup
 # first crash. TARGETS names some of them.
 fuzz: setup
 	@tools/fuzz $(or $(SECONDS),120) $(TARGETS)
+
+# The tests of what crosses into C++, under valgrind; some minutes.
+seams: setup
+	@tools/test-seams
 
 # Signatures on AVX-512 IFMA where the processor has AVX-512 without it, by emulation of two instructions:
 # all tests of godwit-verify and godwit-script, some ten minutes. `make test` has the short ones.

@@ -7,7 +7,7 @@
 //!
 //! The engine asserts its preconditions and would abort the process where one does not hold. Every
 //! one of them is checked here before the call, so no bytes and no flags reach an assertion. The tests
-//! are those of `godwit-script`, which is built on this crate.
+//! are those of `godwit-script`, which is built on this crate; those of [`check_policy`] are beside it.
 
 #![warn(missing_docs)]
 

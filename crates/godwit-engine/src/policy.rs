@@ -69,7 +69,8 @@ pub enum PolicyStage {
 ///
 /// # Errors
 ///
-/// [`ScriptError::SpentOutputCount`], and [`ScriptError::Engine`] where the bytes are no transaction.
+/// [`ScriptError::Engine`] where the bytes are no transaction, there is not one output for each input, or the
+/// value of one is negative.
 pub fn check_policy(
     stage: PolicyStage,
     tx_bytes: &[u8],
@@ -119,5 +120,154 @@ pub fn check_policy(
             Ok(Err(PolicyRefusal { reason: text(&reason), details: text(&details) }))
         }
         _ => Err(ScriptError::Engine),
+    }
+}
+
+/// These run under valgrind, too (`tools/test-seams`): what crosses into C++ is memory of ours.
+#[cfg(test)]
+mod tests {
+    use godwit_primitives::sha256::sha256;
+    use godwit_primitives::{OutPoint, Transaction, TxIn, TxOut, Txid};
+    use godwit_stream::{DataStream, Encode};
+
+    use super::*;
+
+    const STAGES: [PolicyStage; 5] = [
+        PolicyStage::Alone,
+        PolicyStage::Inputs,
+        PolicyStage::Scripts,
+        PolicyStage::MessageRequired,
+        PolicyStage::MessageUpgradable,
+    ];
+
+    /// OP_TRUE, which is all that its witness needs.
+    const TRUE: &[u8] = &[0x51];
+    const FALSE: &[u8] = &[0x00];
+    /// A reserved NOP, OP_TRUE.
+    const RESERVED: &[u8] = &[0xb9, 0x51];
+
+    /// An output that this witness script spends.
+    fn locked_by(script: &[u8]) -> Vec<u8> {
+        [&[0x00, 0x20][..], &sha256(script)].concat()
+    }
+
+    fn input(n: u8, witness: Vec<Vec<u8>>) -> TxIn {
+        let prevout = OutPoint { txid: Txid::from_bytes([n; 32]), vout: n.into() };
+        TxIn { prevout, script_sig: Vec::new(), sequence: u32::MAX, witness }
+    }
+
+    /// Spends outputs that are locked by these scripts.
+    fn spends(scripts: &[&[u8]]) -> Transaction {
+        let inputs = (1..).zip(scripts).map(|(n, script)| input(n, vec![script.to_vec()]));
+        let to_key = [&[0x00, 0x14][..], &[7; 20]].concat();
+        Transaction {
+            version: 2,
+            inputs: inputs.collect(),
+            outputs: vec![TxOut { value: 10_000, script_pubkey: to_key }],
+            lock_time: 0,
+        }
+    }
+
+    fn bytes_of(tx: &Transaction) -> Vec<u8> {
+        let mut bytes: DataStream = DataStream::new();
+        tx.encode(&mut bytes);
+        bytes.as_slice().to_vec()
+    }
+
+    fn asked(
+        stage: PolicyStage,
+        bytes: &[u8],
+        locks: &[Vec<u8>],
+    ) -> Result<Result<(), PolicyRefusal>, ScriptError> {
+        let spent: Vec<SpentOutput<'_>> =
+            locks.iter().map(|lock| SpentOutput { value: 20_000, script_pubkey: lock }).collect();
+        check_policy(stage, bytes, if stage == PolicyStage::Alone { &[] } else { &spent })
+    }
+
+    /// The reason and the details of the only stage that refuses; `None` where none does.
+    fn refusal(tx: &Transaction, locks: &[Vec<u8>]) -> Option<(PolicyStage, String, String)> {
+        let ask = |stage| asked(stage, &bytes_of(tx), locks).expect("a transaction");
+        let refused = |stage| ask(stage).err().map(|why| (stage, why.reason, why.details));
+        STAGES.into_iter().find_map(refused)
+    }
+
+    #[test]
+    fn each_stage_refuses_what_is_its_own_in_cores_words() {
+        use PolicyStage::{Alone, Inputs, MessageUpgradable, Scripts};
+        let locks = [locked_by(TRUE), locked_by(TRUE)];
+        let good = spends(&[TRUE, TRUE]);
+        assert_eq!(refusal(&good, &locks), None);
+        let refused =
+            |tx: &Transaction, locks: &[Vec<u8>]| refusal(tx, locks).expect("one stage refuses it");
+
+        let of_version_5 = Transaction { version: 5, ..good.clone() };
+        assert_eq!(refused(&of_version_5, &locks), (Alone, "version".into(), String::new()));
+
+        let unknown_kind = [locks[0].clone(), vec![0x51, 0x51]];
+        let (stage, reason, details) = refused(&spends(&[TRUE, TRUE]), &unknown_kind);
+        assert_eq!((stage, reason.as_str()), (Inputs, "bad-txns-nonstandard-inputs"));
+        assert!(details.starts_with("input 1"), "{details}");
+
+        let (stage, reason, details) =
+            refused(&spends(&[TRUE, FALSE]), &[locked_by(TRUE), locked_by(FALSE)]);
+        assert_eq!(stage, Scripts);
+        let rule =
+            "Script evaluated without error but finished with a false/empty top stack element";
+        assert_eq!(reason, format!("mempool-script-verify-flag-failed ({rule})"));
+        let txid = "02".repeat(32);
+        assert!(details.starts_with("input 1 of ") && details.ends_with(&format!("{txid}:2")));
+
+        let reserved = [locked_by(RESERVED)];
+        let tx = bytes_of(&spends(&[RESERVED]));
+        assert_eq!(asked(PolicyStage::MessageRequired, &tx, &reserved), Ok(Ok(())));
+        let refused = asked(MessageUpgradable, &tx, &reserved).expect("a transaction");
+        let reason = refused.expect_err("the NOP is reserved").reason;
+        assert_eq!(reason, "NOPx reserved for soft-fork upgrades");
+    }
+
+    #[test]
+    fn what_is_no_transaction_or_has_other_inputs_than_coins_is_an_error() {
+        let locks = [locked_by(TRUE), locked_by(TRUE)];
+        let bytes = bytes_of(&spends(&[TRUE, TRUE]));
+        for stage in STAGES {
+            for end in 0..bytes.len() {
+                assert_eq!(asked(stage, &bytes[..end], &locks), Err(ScriptError::Engine), "{end}");
+            }
+            let three = [&locks[..], &locks[..1]].concat();
+            let others: [&[Vec<u8>]; 3] = [&[], &locks[..1], &three];
+            for others in others.into_iter().filter(|_| stage != PolicyStage::Alone) {
+                assert_eq!(asked(stage, &bytes, others), Err(ScriptError::Engine));
+            }
+        }
+        let nothing = SpentOutput { value: -1, script_pubkey: &[] };
+        assert_eq!(
+            check_policy(PolicyStage::Inputs, &bytes, &[nothing, nothing]),
+            Err(ScriptError::Engine)
+        );
+    }
+
+    /// Each bit of the bytes flipped, and scripts from none to the longest: nothing is read beyond its end,
+    /// which valgrind would tell, and texts have an end.
+    #[test]
+    fn whatever_the_bytes_say_only_they_are_read() {
+        let (long, longer) = (vec![0x51; 10_000], vec![0xff; 100_000]);
+        let locks = [locked_by(TRUE), Vec::new(), long, longer];
+        let bytes = bytes_of(&spends(&[TRUE, TRUE, FALSE, RESERVED]));
+        let mut answers = [0; 3];
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            // In memory of just that length.
+            let changed = changed.into_boxed_slice();
+            for stage in STAGES {
+                let answer = asked(stage, &changed, &locks);
+                if let Ok(Err(refusal)) = &answer {
+                    assert!(!refusal.reason.is_empty());
+                    assert!(refusal.reason.len().max(refusal.details.len()) < TEXT_BYTES - 1);
+                }
+                answers[answer.map_or(0, |answer| 1 + usize::from(answer.is_ok()))] += 1;
+            }
+        }
+        assert!(answers.iter().all(|count| *count > 0), "{answers:?}");
     }
 }

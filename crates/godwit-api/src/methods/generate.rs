@@ -1,11 +1,13 @@
 //! Mining, for tests.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use godwit_chain::Chain;
 use godwit_consensus::{check_proof_of_work, connect};
 use godwit_primitives::merkle::merkle_root;
 use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{
-    BlockHash, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, TxView, Txid,
+    BlockHash, BlockHeader, MerkleRoot, OutPoint, Params, Transaction, TxIn, TxOut, TxView, Txid,
 };
 use godwit_rpc::{Json, RpcError, code};
 use godwit_stream::{DataStream, Encode};
@@ -26,26 +28,53 @@ const SEQUENCE: u32 = 0xffff_fffe;
 /// What the output with the commitment to witnesses begins with (BIP141).
 const COMMITMENT: [u8; 6] = [0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
 
+/// Blocks that are mined one upon the other before the first of them is handed in. The way of each to the tip
+/// leads through five threads; together they are at each of them at once.
+const AT_ONCE: usize = 256;
+
+/// Held from a look at the tip until the blocks on it are there: who mines at the same time builds upon them.
+static MINING: Mutex<()> = Mutex::new(());
+
+/// Times of the last blocks by which the next one's is bound (BIP113).
+const TIMES: usize = 11;
+
 /// What the next block has to fit.
 struct Place {
     prev: BlockHash,
     height: u32,
-    time: u32,
+    now: u32,
+    /// Those of the last blocks, the oldest first.
+    times: Vec<u32>,
     bits: u32,
-    subsidy: i64,
 }
 
 fn place(node: &dyn NodeState) -> Place {
     let chain: &Chain = node.chain();
-    let tip = chain.tip_point();
-    let median = chain.tree().median_time_past(chain.tip());
-    let time = u32::try_from(node.now().unix).unwrap_or(u32::MAX).max(median + 1);
-    Place {
-        prev: tip.hash,
-        height: tip.height + 1,
-        time,
-        bits: next_bits(chain, chain.tip(), time),
-        subsidy: connect::block_subsidy(tip.height + 1, chain.params()),
+    let (tip, tree) = (chain.tip_point(), chain.tree());
+    let line = std::iter::successors(Some(chain.tip()), |id| tree.node(*id).parent());
+    let mut times: Vec<u32> = line.take(TIMES).map(|id| tree.node(id).header.time).collect();
+    times.reverse();
+    let now = u32::try_from(node.now().unix).unwrap_or(u32::MAX);
+    let mut place = Place { prev: tip.hash, height: tip.height + 1, now, times, bits: 0 };
+    place.bits = next_bits(chain, chain.tip(), place.time());
+    place
+}
+
+impl Place {
+    /// The time of the block, which is above the median of those before it.
+    fn time(&self) -> u32 {
+        let mut times = self.times.clone();
+        times.sort_unstable();
+        self.now.max(times[times.len() / 2] + 1)
+    }
+
+    /// That of the block upon this one, where targets stay as they are.
+    fn above(mut self, header: &BlockHeader) -> Self {
+        if self.times.len() == TIMES {
+            self.times.remove(0);
+        }
+        self.times.push(header.time);
+        Self { prev: header.block_hash(), height: self.height + 1, ..self }
     }
 }
 
@@ -68,7 +97,7 @@ fn push_number(number: u32) -> Vec<u8> {
     }
 }
 
-fn coinbase(place: &Place, script: &[u8], witness_root: [u8; 32]) -> Transaction {
+fn coinbase(place: &Place, params: &Params, script: &[u8], witness_root: [u8; 32]) -> Transaction {
     let nonce = [0; 32];
     let mut script_sig = push_number(place.height);
     script_sig.push(0);
@@ -83,7 +112,10 @@ fn coinbase(place: &Place, script: &[u8], witness_root: [u8; 32]) -> Transaction
             witness: vec![nonce.to_vec()],
         }],
         outputs: vec![
-            TxOut { value: place.subsidy, script_pubkey: script.to_vec() },
+            TxOut {
+                value: connect::block_subsidy(place.height, params),
+                script_pubkey: script.to_vec(),
+            },
             TxOut { value: 0, script_pubkey: committing },
         ],
         lock_time: place.height - 1,
@@ -91,9 +123,14 @@ fn coinbase(place: &Place, script: &[u8], witness_root: [u8; 32]) -> Transaction
 }
 
 /// A block without its proof of work.
-fn assemble(place: &Place, script: &[u8], txs: &[TxView<'_>]) -> (BlockHeader, Vec<u8>) {
+fn assemble(
+    place: &Place,
+    params: &Params,
+    script: &[u8],
+    txs: &[TxView<'_>],
+) -> (BlockHeader, Vec<u8>) {
     let wtxids = std::iter::once([0; 32]).chain(txs.iter().map(|tx| tx.wtxid().to_bytes()));
-    let coinbase = coinbase(place, script, merkle_root(wtxids).0);
+    let coinbase = coinbase(place, params, script, merkle_root(wtxids).0);
     let txids: Vec<Txid> =
         std::iter::once(coinbase.txid()).chain(txs.iter().map(TxView::txid)).collect();
     let root = merkle_root(txids.iter().map(|txid| txid.to_bytes())).0;
@@ -101,7 +138,7 @@ fn assemble(place: &Place, script: &[u8], txs: &[TxView<'_>]) -> (BlockHeader, V
         version: VERSION,
         prev_blockhash: place.prev,
         merkle_root: MerkleRoot::from_bytes(root),
-        time: place.time,
+        time: place.time(),
         bits: place.bits,
         nonce: 0,
     };
@@ -126,22 +163,46 @@ fn mine(call: &Call<'_>, header: &mut BlockHeader, tries: &mut u64) -> bool {
     true
 }
 
-fn several(call: &Call<'_>, count: i32, script: &[u8], mut tries: u64) -> Result<Json, RpcError> {
-    let mut hashes = Vec::new();
-    for _ in 0..count {
-        let place = call.node.ask(|node| place(node))?;
-        let (mut header, body) = assemble(&place, script, &[]);
-        if !mine(call, &mut header, &mut tries) {
+fn mining() -> MutexGuard<'static, ()> {
+    MINING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Mines some blocks from this place on; fewer than are wanted when the tries are used up.
+fn mine_line(
+    call: &Call<'_>,
+    mut place: Place,
+    wanted: usize,
+    script: &[u8],
+    tries: &mut u64,
+) -> Vec<(BlockHeader, Vec<u8>)> {
+    let mut mined = Vec::with_capacity(wanted);
+    while mined.len() < wanted {
+        let (mut header, body) = assemble(&place, call.node.params(), script, &[]);
+        if !mine(call, &mut header, tries) {
             break;
         }
-        let bytes = [&header.to_bytes()[..], &body].concat();
-        match super::submit::submit(&call.node, &bytes)? {
-            BlockOutcome::Connected => hashes.push(header.block_hash().to_string()),
-            outcome => {
-                log::warn!("A block that was generated is not accepted: {outcome:?}");
-                let text = "ProcessNewBlock, block not accepted";
-                return Err(RpcError::new(code::INTERNAL_ERROR, text));
-            }
+        mined.push((header, [&header.to_bytes()[..], &body].concat()));
+        place = place.above(&header);
+    }
+    mined
+}
+
+fn several(call: &Call<'_>, count: i32, script: &[u8], mut tries: u64) -> Result<Json, RpcError> {
+    let at_once = if call.node.params().no_retargeting { AT_ONCE } else { 1 };
+    let (count, mut hashes) = (usize::try_from(count).unwrap_or(0), Vec::new());
+    while hashes.len() < count {
+        let wanted = at_once.min(count - hashes.len());
+        let _mining = mining();
+        let place = call.node.ask(|node| place(node))?;
+        let mined = mine_line(call, place, wanted, script, &mut tries);
+        let are_all = mined.len() == wanted;
+        hashes.extend(mined.iter().map(|(header, _)| header.block_hash().to_string()));
+        if !super::submit::extend_tip(&call.node, mined)? {
+            let text = "ProcessNewBlock, block not accepted";
+            return Err(RpcError::new(code::INTERNAL_ERROR, text));
+        }
+        if !are_all {
+            break;
         }
     }
     Ok(Json::from(hashes))
@@ -214,8 +275,9 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
         txs.push(tx);
     }
     let submit = parse::flag(call.arg(2), true)?;
+    let _mining = mining();
     let place = call.node.ask(|node| place(node))?;
-    let (mut header, body) = assemble(&place, &script, &txs);
+    let (mut header, body) = assemble(&place, call.node.params(), &script, &txs);
     let mut tries = MAX_TRIES;
     if !mine(call, &mut header, &mut tries) {
         return Err(RpcError::new(code::MISC_ERROR, "Failed to make block."));
@@ -233,5 +295,40 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
             Err(RpcError::new(code::VERIFY_ERROR, text))
         }
         _ => Err(RpcError::new(code::INTERNAL_ERROR, "ProcessNewBlock, block not accepted")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_primitives::network::Network;
+
+    use super::*;
+
+    fn header(time: u32) -> BlockHeader {
+        BlockHeader { time, ..Params::new(Network::Regtest).genesis }
+    }
+
+    /// The time of each is the present one, or one second above the median of the last eleven, of which there
+    /// are fewer at first.
+    #[test]
+    fn times_are_those_that_a_chain_of_these_blocks_asks_for() {
+        let (now, genesis) = (1_000, 900);
+        let mut times = vec![genesis];
+        let prev = BlockHash::from_bytes([0; 32]);
+        let mut place = Place { prev, height: 1, now, times: times.clone(), bits: 0x207f_ffff };
+        for height in 1..60u32 {
+            let last = &times[times.len().saturating_sub(TIMES)..];
+            let mut sorted = last.to_vec();
+            sorted.sort_unstable();
+            let expected = now.max(sorted[sorted.len() / 2] + 1);
+            assert_eq!((place.height, place.time()), (height, expected));
+            // Every third miner's clock is far ahead.
+            let time = if height % 3 == 0 { now + 500 + height } else { place.time() };
+            times.push(time);
+            let header = header(time);
+            place = place.above(&header);
+            assert_eq!(place.prev, header.block_hash());
+        }
+        assert!(times.iter().filter(|time| **time > now).count() > 20);
     }
 }

@@ -9,7 +9,7 @@ use godwit_primitives::{Block, BlockHash, BlockHeader, HEADER_SIZE};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_stream::{DataStream, Encode, SpanReader};
 
-use super::{Call, block_not_found, parse};
+use super::{Call, block_not_found, is_active, parse};
 use crate::seam::{BlockOutcome, Overruled, Seam, Word};
 
 fn header_of(bytes: &[u8]) -> Option<BlockHeader> {
@@ -30,11 +30,59 @@ fn submit_for(
 ) -> Result<BlockOutcome, RpcError> {
     let stream = DataStream::from(bytes).into();
     let (sender, outcome) = bounded(1);
-    node.ask(move |node| node.submit_block(stream, sender))?;
+    node.post(move |node| node.submit_block(stream, sender))?;
     let outcome = node.wait_for(&outcome, is_gone)?;
     // Answered behind the turn in which that was found, and so behind its snapshot: who asks next sees it.
     node.ask(|_| ())?;
     Ok(outcome)
+}
+
+/// Hands in blocks that follow the tip, one upon the other, and waits until the last one is in the active chain
+/// and whoever asks next sees it; or until the chain stays where it is, on a branch that was better. Whether all
+/// of them are accepted.
+pub(super) fn extend_tip(
+    node: &Seam,
+    blocks: Vec<(BlockHeader, Vec<u8>)>,
+) -> Result<bool, RpcError> {
+    let Some((last, _)) = blocks.last() else { return Ok(true) };
+    let last = last.block_hash();
+    let (mut handed, mut outcomes) = (Vec::new(), Vec::new());
+    for (header, bytes) in blocks {
+        let (sender, outcome) = bounded(1);
+        handed.push((header, DataStream::from(&bytes[..]).into(), sender));
+        outcomes.push(outcome);
+    }
+    node.post(move |node| {
+        for (header, stream, sender) in handed {
+            // The blocks may arrive in another order than their headers. What is wrong with one, its block
+            // is told.
+            let (Ok(()) | Err(_)) = node.accept_header(&header);
+            node.submit_block(stream, sender);
+        }
+    })?;
+    for outcome in outcomes {
+        // One that came before its parent is stored at first.
+        match node.wait_for(&outcome, &|| false)? {
+            BlockOutcome::Connected | BlockOutcome::Stored | BlockOutcome::Duplicate => {}
+            outcome => {
+                log::warn!("A block that was generated is not accepted: {outcome:?}");
+                return Ok(false);
+            }
+        }
+    }
+    loop {
+        // Answered behind the turn in which the last one became the tip, and so behind its snapshot.
+        let (is_idle, is_there, failed) = node.ask(move |node| {
+            let chain = node.chain();
+            let id = chain.tree().find(&last);
+            let is_there = id.is_some_and(|id| is_active(chain, id));
+            (node.is_idle(), is_there, id.is_none_or(|id| chain.tree().node(id).failed))
+        })?;
+        if is_there || is_idle {
+            return Ok(!failed);
+        }
+        std::thread::sleep(POLL);
+    }
 }
 
 /// The block with 32 zero bytes as its coinbase's witness, if the coinbase commits to witnesses and has

@@ -1,5 +1,7 @@
 //! The methods, beside bitcoind's.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::super::{bitcoind, block, chain, wait_until};
@@ -216,6 +218,37 @@ fn godwit_mines_blocks_that_bitcoind_takes() {
     }
     assert_eq!(bitcoind.rpc.call("submitblock", &json!([only_made["hex"]])), Value::Null);
     assert_eq!(bitcoind.tip(), only_made["hash"].as_str().expect("a hash"));
+}
+
+/// More than are handed in at once, and others meanwhile: each block is built on the one before, whoever mined
+/// that, and is there when its miner is answered.
+#[test]
+fn who_mines_beside_others_builds_upon_their_blocks() {
+    let node = Node::new("regtest");
+    let godwit = Answering::start(&node, &[]);
+    let address = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080";
+    let mine = |count: usize| {
+        let mined = godwit.call("generatetoaddress", &json!([count, address]));
+        let hashes: Vec<String> = serde_json::from_value(mined).expect("hashes");
+        assert_eq!(hashes.len(), count);
+        for hash in [&hashes[0], &hashes[count - 1]] {
+            let header = godwit.call("getblockheader", &json!([hash]));
+            assert!(header["confirmations"].as_i64() > Some(0), "{header}");
+        }
+        hashes
+    };
+    let counts = [600, 20, 1, 1, 300];
+    let mined: Vec<String> = std::thread::scope(|scope| {
+        let miners = counts.map(|count| scope.spawn(move || mine(count)));
+        miners.into_iter().flat_map(|miner| miner.join().expect("it mines")).collect()
+    });
+    let height = counts.iter().sum::<usize>();
+    assert_eq!(godwit.call("getblockcount", &json!([])), height);
+    let hash_at = |height: usize| godwit.call("getblockhash", &json!([height]));
+    let hash_at = |height| hash_at(height).as_str().map(str::to_owned).expect("a hash");
+    let active: BTreeSet<String> = (1..=height).map(hash_at).collect();
+    assert!(active == mined.into_iter().collect(), "a block was left");
+    assert_eq!(godwit.call("getchaintips", &json!([])).as_array().map(Vec::len), Some(1));
 }
 
 #[test]

@@ -268,7 +268,8 @@ impl Server {
     }
 
     /// Whether a request is under way that came before the pause, of JSON-RPC, REST or for figures, and may
-    /// hold what it reads of the node's files. Those that have a snapshot loaded wait for the end of the pause.
+    /// hold what it reads of the node's files. Those that have a snapshot loaded wait for the end of the
+    /// pause.
     pub fn has_requests(&self) -> bool {
         self.api.active.may_read()
     }

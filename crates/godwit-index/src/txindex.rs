@@ -38,7 +38,8 @@ const RUN_ENTRIES: usize = 1 << 18;
 /// buffers of a merge, 3; a block and its txids, 5.
 pub const TX_INDEX_MEMORY: u64 = 16 << 20;
 /// Runs with which nothing is added before some are merged: three of each size of twelve, of which the last
-/// has 4^11 times 262,144 entries. With main's 1.3 billion there are 21, and more while a large merge goes on.
+/// has 4^11 times 262,144 entries. With main's 1.3 billion there are 21 at most, and more while a large merge
+/// goes on.
 const MAX_RUNS: usize = 3 * 12;
 /// Files that the index has open: runs, one more, what is written, and the manifest.
 pub const TX_INDEX_FILES: u64 = MAX_RUNS as u64 + 3;

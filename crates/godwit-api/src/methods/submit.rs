@@ -37,9 +37,9 @@ fn submit_for(
     Ok(outcome)
 }
 
-/// Hands in blocks that follow the tip, one upon the other, and waits until the last one is in the active chain
-/// and whoever asks next sees it; or until the chain stays where it is, on a branch that was better. Whether all
-/// of them are accepted.
+/// Hands in blocks that follow the tip, one upon the other, and waits until the last one is in the active
+/// chain and whoever asks next sees it; or until the chain stays where it is, on a branch that was better.
+/// Whether all of them are accepted.
 pub(super) fn extend_tip(
     node: &Seam,
     blocks: Vec<(BlockHeader, Vec<u8>)>,

@@ -12,8 +12,8 @@ use crate::error::IndexError;
 /// Runs of about one size that become one. Each entry is written once for each size there is.
 pub(super) const FAN_IN: usize = 4;
 
-/// Bytes that a merge leaves to all else that is written meanwhile: more than the chain's own merges leave, so
-/// that those of an index are put off before them.
+/// Bytes that a merge leaves to all else that is written meanwhile: more than the chain's own merges leave,
+/// so that those of an index are put off before them.
 pub(super) const LEFT_FREE: u64 = 256 << 20;
 
 /// How often runs of this size were merged, or would have been: runs of one tier are merged.

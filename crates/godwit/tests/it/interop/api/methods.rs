@@ -220,8 +220,8 @@ fn godwit_mines_blocks_that_bitcoind_takes() {
     assert_eq!(bitcoind.tip(), only_made["hash"].as_str().expect("a hash"));
 }
 
-/// More than are handed in at once, and others meanwhile: each block is built on the one before, whoever mined
-/// that, and is there when its miner is answered.
+/// More than are handed in at once, and others meanwhile: each block is built on the one before, whoever
+/// mined that, and is there when its miner is answered.
 #[test]
 fn who_mines_beside_others_builds_upon_their_blocks() {
     let node = Node::new("regtest");

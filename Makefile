@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak fuzz seams ifma interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc bench-cold bench-writing bench-verify bench-worst setup
+.PHONY: demo test soak fuzz seams ifma interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc record-syncs bench-cold bench-writing bench-verify bench-worst setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -78,6 +78,13 @@ bench-sync: setup
 bench-cold: setup
 	cargo build --release --locked --workspace --bins
 	@tools/bench-cold $(CARGO_TARGET_DIR)/release $(OPTIONS)
+
+# Syncs of the real program for the test of its estimate of the time that is left; an hour, and another result on another
+# machine. OPTIONS=-only=0,1 records some of them again, -at-once=4 several at a time.
+record-syncs: setup
+	cargo build --release --locked --workspace --bins
+	@tools/record-syncs $(CARGO_TARGET_DIR)/release "$$(tools/bench-chain $(CARGO_TARGET_DIR)/release)" \
+		crates/godwit-api/src/sync/estimate/recorded $(OPTIONS)
 
 # What clients of the RPC cost a sync with every script, and how long they wait; likewise, for twenty minutes. Options of
 # rpc-load go in OPTIONS.

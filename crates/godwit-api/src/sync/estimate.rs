@@ -257,6 +257,8 @@ pub(super) fn share_done(
 }
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod simulated;
 #[cfg(test)]
 mod tests;

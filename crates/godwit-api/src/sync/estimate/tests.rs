@@ -1,5 +1,5 @@
 use super::simulated::{self, Sync};
-use super::{Machine, Sample, Work, estimate, share_done};
+use super::{Machine, Sample, Work, estimate, recorded, share_done};
 
 /// What the estimate said at a share of the work, and what came.
 struct Judged {
@@ -46,10 +46,10 @@ fn collection(held_out: bool) -> Vec<Sync> {
     (first..first + 30).map(simulated::main).collect()
 }
 
-#[test]
-fn the_band_holds_the_end_in_nine_of_ten_syncs() {
+/// At shares of the work from `from` on.
+fn holds_in_nine_of_ten(of: &str, from: f64, syncs: impl Fn(bool) -> Vec<Sync>) {
     for held_out in [false, true] {
-        let judged: Vec<Judged> = collection(held_out).iter().flat_map(judge).collect();
+        let judged: Vec<Judged> = syncs(held_out).iter().flat_map(judge).collect();
         for wanted in SHARES {
             let at: Vec<&Judged> = judged.iter().filter(|judged| judged.share == wanted).collect();
             let held = at.iter().filter(|judged| judged.holds).count();
@@ -57,16 +57,31 @@ fn the_band_holds_the_end_in_nine_of_ten_syncs() {
             let off =
                 at.iter().map(|judged| (judged.end - 1.0).abs()).sum::<f64>() / at.len() as f64;
             println!(
-                "held out: {held_out}, at {wanted}: {held} of {}, half of the band at most {widest:.3}, \
+                "{of}, held out: {held_out}, at {wanted}: {held} of {}, half of the band at most {widest:.3}, \
                  off by {off:.3} in the mean",
                 at.len()
             );
             let missed = at.iter().filter(|judged| !judged.holds);
             let missed: Vec<&str> = missed.map(|judged| judged.sync.as_str()).collect();
+            if wanted < from {
+                continue;
+            }
             assert!(held * 10 >= at.len() * 9, "{wanted}, {held_out}: {missed:?}");
             assert!(wanted < 0.25 || widest <= 0.25, "{wanted}, {held_out}: {widest}");
         }
     }
+}
+
+#[test]
+fn the_band_holds_the_end_in_nine_of_ten_syncs() {
+    holds_in_nine_of_ten("simulated", 0.0, collection);
+}
+
+/// Of the real program, with what it knew of itself at each second. Before that it does not: these syncs take
+/// a minute, in which lines change ten times, and of several peers a slow one holds up the first seconds.
+#[test]
+fn at_three_quarters_the_band_holds_the_end_in_nine_of_ten_recorded_syncs() {
+    holds_in_nine_of_ten("recorded", 0.75, recorded::syncs);
 }
 
 const MACHINE: Machine = Machine { processors: 2.0, script: 10e-6 };

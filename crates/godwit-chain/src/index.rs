@@ -494,11 +494,11 @@ impl BlockIndex {
     /// The entries of the block index that changed since the last call.
     pub(crate) fn take_changes(&mut self) -> Vec<(BlockHash, BlockRecord)> {
         let dirty = self.tree.take_dirty();
-        self.entries(&dirty)
+        entries(&self.tree, &dirty)
     }
 
-    /// As [`take_changes`](Self::take_changes), with `most` of those that are mere headers and not below the tip
-    /// or `replay`.
+    /// As [`take_changes`](Self::take_changes), with `most` of those that are mere headers and not below
+    /// the tip or `replay`.
     pub(crate) fn take_some_changes(
         &mut self,
         replay: Option<NodeId>,
@@ -506,16 +506,16 @@ impl BlockIndex {
     ) -> Vec<(BlockHash, BlockRecord)> {
         let tips = [self.tip, replay.unwrap_or(self.tip)];
         let dirty = self.tree.take_some_dirty(&tips, most);
-        self.entries(&dirty)
+        entries(&self.tree, &dirty)
     }
+}
 
-    fn entries(&self, ids: &[NodeId]) -> Vec<(BlockHash, BlockRecord)> {
-        let entry = |id: &NodeId| {
-            let node = self.tree.node(*id);
-            (node.hash, record(&node))
-        };
-        ids.iter().map(entry).collect()
-    }
+fn entries(tree: &HeaderTree, ids: &[NodeId]) -> Vec<(BlockHash, BlockRecord)> {
+    let entry = |id: &NodeId| {
+        let node = tree.node(*id);
+        (node.hash, record(&node))
+    };
+    ids.iter().map(entry).collect()
 }
 
 #[cfg(test)]

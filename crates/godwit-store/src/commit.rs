@@ -208,14 +208,7 @@ impl Store {
         let mut batch = self.db.batch()?;
         batch.put(&COMMIT_NUMBER, ONLY, &next.commit)?;
         batch.put_all(&FILE_ENDS, uncommitted.iter().map(|file| (*file, &files[file])))?;
-        // Each page is touched once so, however many records and branches there are. In the order in which they
-        // changed, pages that had left the database's cache were read and written again for one record each.
-        let mut blocks: Vec<_> = commit.blocks.iter().collect();
-        blocks.sort_unstable_by_key(|(hash, record)| (record.height, *hash));
-        let entries = blocks
-            .iter()
-            .map(|(hash, record)| (BlockKey { height: record.height, hash: *hash }, record));
-        batch.put_all(&BLOCK_INDEX, entries)?;
+        put_blocks(&mut batch, &commit.blocks)?;
         if let Some(tip) = &commit.verified_tip {
             batch.put(&VERIFIED_TIP, ONLY, tip)?;
         }
@@ -254,6 +247,21 @@ impl Store {
         }
         if ends_history { remove_history(&self.disk, &self.dir) } else { Ok(()) }
     }
+}
+
+/// In the order of the keys each page is touched once, however many records and branches there are. In the
+/// order in which they changed, pages that had left the database's cache were read and written again for
+/// one record each.
+fn put_blocks(
+    batch: &mut Batch<'_>,
+    blocks: &[(BlockHash, BlockRecord)],
+) -> Result<(), StoreError> {
+    let key =
+        |hash: &BlockHash, record: &BlockRecord| BlockKey { height: record.height, hash: *hash };
+    let mut blocks: Vec<_> =
+        blocks.iter().map(|(hash, record)| (key(hash, record), record)).collect();
+    blocks.sort_unstable_by_key(|(key, _)| (key.height, key.hash));
+    batch.put_all(&BLOCK_INDEX, blocks)
 }
 
 fn put_history(batch: &mut Batch<'_>, history: HistoryCommit) -> Result<(), StoreError> {

@@ -12,10 +12,10 @@
 //! than that cannot be promised of a disk that takes a minute for a commit.
 //!
 //! Headers are taken in at any rate, since an announcement that was not looked at is lost. On a network
-//! where they cost nothing a peer can give more of them than a slow disk writes. Each commit would take longer
-//! than the one before, and no block would be accepted beside it. So a commit holds only as many records of
-//! mere headers as the disk has written in time ([`Pace::most_headers`]); the rest of them, which can be
-//! asked for again, waits in memory.
+//! where they cost nothing a peer can give more of them than a slow disk writes. Each commit would take
+//! longer than the one before, and no block would be accepted beside it. So a commit holds only as many
+//! records of mere headers as the disk has written in time ([`Pace::most_headers`]); the rest of them,
+//! which can be asked for again, waits in memory.
 
 use std::time::Duration;
 

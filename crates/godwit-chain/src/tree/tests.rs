@@ -249,9 +249,9 @@ fn nodes_are_found_in_every_chunk() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever order headers and blocks come in and however few headers are taken at once: no ancestor of what
-    /// is taken was never taken, new blocks and tips do not wait, at most so many headers come beside them, and
-    /// in the end all were taken.
+    /// Whatever order headers and blocks come in and however few headers are taken at once: no ancestor of
+    /// what is taken was never taken, new blocks and tips do not wait, at most so many headers come beside
+    /// them, and in the end all were taken.
     #[test]
     fn what_is_taken_of_the_changes_has_its_ancestors(
         steps in proptest::collection::vec((any::<u16>(), 0..8_u8), 1..200),

@@ -399,7 +399,7 @@ fn operations_of_many_branches(reorder: impl FnOnce(&mut Vec<(BlockHash, BlockRe
     count() - before
 }
 
-/// A peer that mines branches at no cost, as one can on regtest, gives records that lie all over the database.
+/// A peer that mines branches at no cost, as one can on regtest, gives records all over the database.
 #[test]
 fn a_commit_of_many_branches_costs_the_same_in_whatever_order_they_came() {
     let in_order = operations_of_many_branches(|blocks| {

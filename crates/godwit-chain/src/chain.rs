@@ -219,7 +219,7 @@ impl Chain {
                 if self.durability.is_busy() {
                     return Ok(false);
                 }
-                self.durability.want_commit();
+                self.durability.want_named(parent);
                 return Ok(true);
             }
         }

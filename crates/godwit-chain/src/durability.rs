@@ -57,8 +57,6 @@ struct Flush {
 /// What commits have made durable.
 #[derive(Clone, Copy)]
 struct Durable {
-    /// Number of headers in the block index on disk: those below this index of the tree.
-    headers: u32,
     verified: ChainPoint,
     coins: ChainPoint,
     /// Bytes of blocks and undo records that were written by then, since the chain was opened.
@@ -100,11 +98,14 @@ impl State<'_> {
 /// See the module's documentation.
 pub(crate) struct Durability {
     flush: Option<Flush>,
-    /// What the commit that is under way will have made durable.
-    committing: Option<Durable>,
+    /// What the commit that is under way will have made durable, and the entries of the block index that it
+    /// holds.
+    committing: Option<(Durable, Vec<NodeId>)>,
     durable: Durable,
-    /// A block waits for a commit of the block index.
+    /// Something waits for a commit of the block index.
     wanted: bool,
+    /// A header whose commit a block waits for.
+    awaited: Option<NodeId>,
     /// The coins are replaced by those of a snapshot, and so are not those of any block.
     replacing: bool,
     pace: Pace,
@@ -137,13 +138,9 @@ impl Durability {
         Self {
             flush: None,
             committing: None,
-            durable: Durable {
-                headers: index.tree().len() as u32,
-                verified,
-                coins: index.point(index.tip()),
-                appended: 0,
-            },
+            durable: Durable { verified, coins: index.point(index.tip()), appended: 0 },
             wanted: false,
+            awaited: None,
             replacing: false,
             pace: Pace::default(),
             writing: Writing::new(coin_writing, workers),
@@ -211,8 +208,13 @@ impl Durability {
     /// before it there.)
     pub(crate) fn names(&self, index: &BlockIndex, parent: Option<NodeId>) -> bool {
         parent.is_none_or(|parent| {
-            parent.index() < self.durable.headers || index.node(parent).position.is_some()
+            index.tree().is_named(parent) || index.node(parent).position.is_some()
         })
+    }
+
+    /// Asks for a commit soon that holds a header and its ancestors.
+    pub(crate) fn want_named(&mut self, header: Option<NodeId>) {
+        (self.wanted, self.awaited) = (true, header);
     }
 
     /// Asks for a commit soon.
@@ -282,7 +284,7 @@ impl Durability {
     }
 
     fn is_committing_coins(&self) -> bool {
-        self.committing.as_ref().is_some_and(|durable| durable.coins != self.durable.coins)
+        self.committing.as_ref().is_some_and(|(durable, _)| durable.coins != self.durable.coins)
     }
 
     /// Whether blocks may be accepted: not while the disk is behind. `now` is in seconds since 1970.
@@ -312,7 +314,7 @@ impl Durability {
             let has_coins = self.flush.as_ref().is_some_and(ready);
             let is_due = has_coins
                 || self.wanted
-                || state.index.changes() >= COMMIT_ENTRIES
+                || state.index.tree().changes() >= COMMIT_ENTRIES
                 || self.pace.is_due(state.now)
                 || self.pruning.is_due(state.env, state.index, state.replay);
             if self.scrub.reads_files() {
@@ -326,7 +328,7 @@ impl Durability {
                 self.commit_flush(&mut state);
                 any = true;
             } else if is_due {
-                self.commit_index(&mut state);
+                self.start_commit(&mut state, None, None, self.pace.most_headers());
                 any = true;
             } else if state.appended - self.pushed >= self.push_bytes {
                 self.push_out(&state);
@@ -349,8 +351,8 @@ impl Durability {
     /// Whether there is anything that the next commit would make durable. Every header, stored block and
     /// connected block is a change of the index.
     fn is_behind(&self, state: &State<'_>) -> bool {
-        let durable = self.committing.as_ref().unwrap_or(&self.durable);
-        state.index.changes() > 0 || state.verified() != durable.verified
+        let durable = self.committing.as_ref().map_or(&self.durable, |(durable, _)| durable);
+        state.index.tree().changes() > 0 || state.verified() != durable.verified
     }
 
     /// Has the bytes that were written since the last time written to the disk, so that the syncs of the next
@@ -400,12 +402,12 @@ impl Durability {
         self.pruning.note_coins(tip);
         // Nothing that is newer is in a run: the next seal waits for this commit.
         self.viewers.serve(state.index, tip, &state.coins.layers());
-        self.start_commit(state, Some(utxo), Some(id));
+        self.start_commit(state, Some(utxo), Some(id), self.pace.most_headers());
     }
 
-    /// Commits the block index and the verified height.
+    /// Commits the block index and the verified height; every header, however long that takes.
     pub(crate) fn commit_index(&mut self, state: &mut State<'_>) {
-        self.start_commit(state, None, None);
+        self.start_commit(state, None, None, usize::MAX);
     }
 
     fn start_commit(
@@ -413,16 +415,17 @@ impl Durability {
         state: &mut State<'_>,
         utxo: Option<UtxoCommit>,
         manifest: Option<ManifestId>,
+        most_headers: usize,
     ) {
         assert!(!self.is_busy(), "one job at a time");
         let verified = state.verified();
         let State { env, index, replay, now, appended: bytes, .. } = state;
         let appended = env.store.take_appended();
         let pruned = self.pruning.prune(env, index, *replay);
-        let blocks = index.take_some_changes(*replay, self.pace.most_headers());
+        let tips = self.awaited.take().into_iter().chain(*replay);
+        let (ids, blocks) = index.take_some_changes(tips, most_headers);
         let coins = utxo.as_ref().map_or(self.durable.coins, |utxo| utxo.tip);
-        let headers = index.tree().first_dirty(self.durable.headers);
-        self.committing = Some(Durable { headers, verified, coins, appended: *bytes });
+        self.committing = Some((Durable { verified, coins, appended: *bytes }, ids));
         let (verified_tip, scrub) = (Some(verified), self.scrub.take_place(index));
         let (history, closed) = self.history.begin(&mut self.pruning).unzip();
         self.pace.begin(*now, blocks.len());
@@ -439,6 +442,7 @@ impl Durability {
     /// A job has returned.
     pub(crate) fn answered(
         &mut self,
+        index: &mut BlockIndex,
         coins: &mut UtxoStore,
         answer: Answer,
     ) -> Result<(), StoreError> {
@@ -448,8 +452,9 @@ impl Durability {
                 pushed
             }
             Answer::Committed(committed) => {
-                let durable = self.committing.take().expect("a commit was under way");
+                let (durable, ids) = self.committing.take().expect("a commit was under way");
                 let (manifest, took) = committed?;
+                index.note_named(&ids);
                 self.pace.end(took);
                 if let Some(manifest) = manifest {
                     coins.committed(manifest)?;

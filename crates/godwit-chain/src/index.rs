@@ -486,27 +486,28 @@ impl BlockIndex {
         }
     }
 
-    /// How many [`take_changes`](Self::take_changes) would give.
-    pub(crate) fn changes(&self) -> usize {
-        self.tree.changes()
-    }
-
-    /// The entries of the block index that changed since the last call.
+    /// The entries of the block index that changed since they were taken, for a commit before anything else.
     pub(crate) fn take_changes(&mut self) -> Vec<(BlockHash, BlockRecord)> {
         let dirty = self.tree.take_dirty();
         entries(&self.tree, &dirty)
     }
 
-    /// As [`take_changes`](Self::take_changes), with `most` of those that are mere headers and not below
-    /// the tip or `replay`.
+    /// Entries for a commit that begins, with `most` of those that are mere headers, and their nodes, which
+    /// [`note_named`](Self::note_named) is told when it has returned: see [`HeaderTree::take_some_dirty`].
+    /// `tips` go with it, and the tip.
     pub(crate) fn take_some_changes(
         &mut self,
-        replay: Option<NodeId>,
+        tips: impl IntoIterator<Item = NodeId>,
         most: usize,
-    ) -> Vec<(BlockHash, BlockRecord)> {
-        let tips = [self.tip, replay.unwrap_or(self.tip)];
+    ) -> (Vec<NodeId>, Vec<(BlockHash, BlockRecord)>) {
+        let tips: Vec<NodeId> = tips.into_iter().chain([self.tip]).collect();
         let dirty = self.tree.take_some_dirty(&tips, most);
-        entries(&self.tree, &dirty)
+        let entries = entries(&self.tree, &dirty);
+        (dirty, entries)
+    }
+
+    pub(crate) fn note_named(&mut self, ids: &[NodeId]) {
+        self.tree.note_named(ids);
     }
 }
 

@@ -268,31 +268,32 @@ impl HeaderTree {
         Some(())
     }
 
-    /// How many nodes changed since the last call of [`Self::take_dirty`].
+    /// How many nodes have changed and were not taken.
     pub fn changes(&self) -> usize {
         self.dirty.len()
     }
 
-    /// The nodes that changed since the last call.
+    /// All nodes that changed since they were taken, for a commit before anything else.
     pub fn take_dirty(&mut self) -> Vec<NodeId> {
-        for id in &self.dirty {
+        let taken = std::mem::take(&mut self.dirty);
+        for id in &taken {
             self.nodes.get_mut(*id).clear_dirty();
         }
-        std::mem::take(&mut self.dirty)
+        self.note_named(&taken);
+        taken
     }
 
-    /// As [`take_dirty`](Self::take_dirty), but of those that are mere headers only `most`, the first that
-    /// came: the others stay for the next call. New blocks, `tips` and their ancestors do not stay, so that
-    /// nothing is taken before its ancestors.
+    /// Of the nodes that changed those that a commit is to hold which begins now, and whose end
+    /// [`note_named`](Self::note_named) is told: blocks, `tips`, what an earlier commit holds, all their
+    /// ancestors, and `most` others, the first that came. Those are mere headers; the rest of them stays. So
+    /// nothing is on disk without its ancestors, and no word about what is on disk waits.
     pub fn take_some_dirty(&mut self, tips: &[NodeId], most: usize) -> Vec<NodeId> {
-        if self.dirty.len() <= most {
-            return self.take_dirty();
-        }
+        let must_go = |id: &NodeId| self.nodes.get(*id).is_named() || self.node(*id).tx_count > 0;
+        let mut next: Vec<NodeId> = self.dirty.iter().copied().filter(must_go).collect();
+        next.extend(tips);
         let mut taken = Vec::new();
-        let is_block = |id: &NodeId| self.node(*id).tx_count > 0;
-        let blocks: Vec<NodeId> = self.dirty.iter().copied().filter(is_block).collect();
-        for id in blocks.iter().chain(tips) {
-            let mut next = Some(*id);
+        for end in next {
+            let mut next = Some(end);
             while let Some(id) = next.filter(|id| self.nodes.get(*id).is_dirty()) {
                 self.nodes.get_mut(id).clear_dirty();
                 taken.push(id);
@@ -301,20 +302,28 @@ impl HeaderTree {
         }
         let mut headers = std::mem::take(&mut self.dirty);
         headers.retain(|id| self.nodes.get(*id).is_dirty());
-        // A parent comes before its children.
-        headers.sort_unstable();
-        self.dirty = headers.split_off(most.min(headers.len()));
+        if headers.len() > most {
+            // A parent comes before its children.
+            headers.sort_unstable();
+            self.dirty = headers.split_off(most);
+        }
         for id in &headers {
             self.nodes.get_mut(*id).clear_dirty();
         }
-        taken.extend(headers);
+        taken.append(&mut headers);
         taken
     }
 
-    /// The first node at `index` or behind it that the last call left; behind all nodes where there is none.
-    pub fn first_dirty(&self, index: u32) -> u32 {
-        let left = self.dirty.iter().map(|id| id.index()).filter(|left| *left >= index);
-        left.min().unwrap_or(self.nodes.len() as u32)
+    /// A commit that holds them has returned.
+    pub fn note_named(&mut self, ids: &[NodeId]) {
+        for id in ids {
+            self.nodes.get_mut(*id).set_named();
+        }
+    }
+
+    /// Whether a commit that holds it has returned.
+    pub fn is_named(&self, id: NodeId) -> bool {
+        self.nodes.get(id).is_named()
     }
 
     /// Adds a header that keeps every header rule. Returns the node it already has, if any.

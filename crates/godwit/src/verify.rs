@@ -78,7 +78,8 @@ pub(crate) fn run(
         Err(ChainError::Store(StoreError::Stopped)) => {
             print_text(match goes_on {
                 true => {
-                    "Stopped: the rest was not read. `godwit verify -repair` goes on from here."
+                    "Stopped: the rest was not read. `godwit verify -repair` goes on where its readings of \
+                     the blocks were, if one was under way."
                 }
                 false => "Stopped: the rest was not read.",
             })?;

@@ -58,7 +58,7 @@ impl Chain {
                 }
             }
             Message::Durability(answer) => {
-                self.durability.answered(coins, answer)?;
+                self.durability.answered(index, coins, answer)?;
                 history::committed(self)?;
             }
             Message::Recovery(answer) => self.recovery.answered(answer)?,

@@ -8,8 +8,10 @@
 //! again then: what became of them is told once more, and of undo records only those are made again that are
 //! not right by now.
 //!
-//! It may be lost at any time: what is committed never follows from it alone. The blocks' own count confirms
-//! coins before they are written (`godwit-store/src/utxo/beyond_parity.rs`), and an undo record its checksum.
+//! It may be lost at any time. Coins of the set are written only when the blocks' own count confirms which
+//! they are (`godwit-store/src/utxo/beyond_parity.rs`); that what was gathered of them, and for undo records,
+//! is what blocks said rests on the checkpoint's SHA-256. Blocks that were read before the interruption
+//! are not read again: damage that came to them since is left to the next `verify`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

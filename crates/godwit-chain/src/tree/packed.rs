@@ -53,10 +53,11 @@ pub(super) struct Packed {
 
 const _: () = assert!(size_of::<Packed>() == 128);
 
-/// Flags, above the length of the block: two bits of validity, failed, dirty.
+/// Flags, above the length of the block: two bits of validity, failed, dirty, named.
 const VALIDITY_SHIFT: u32 = BLOCK_LEN_BITS;
 const FAILED: u32 = 1 << (BLOCK_LEN_BITS + 2);
 const DIRTY: u32 = 1 << (BLOCK_LEN_BITS + 3);
+const NAMED: u32 = 1 << (BLOCK_LEN_BITS + 4);
 
 fn low_bits(value: u64, bits: u32) -> u64 {
     value & ((1 << bits) - 1)
@@ -139,6 +140,15 @@ impl Packed {
         self.len_and_flags &= !DIRTY;
     }
 
+    /// A commit that holds it has returned.
+    pub(super) fn set_named(&mut self) {
+        self.len_and_flags |= NAMED;
+    }
+
+    pub(super) fn is_named(&self) -> bool {
+        self.len_and_flags & NAMED != 0
+    }
+
     fn validity(&self) -> Validity {
         match self.len_and_flags >> VALIDITY_SHIFT & 3 {
             0 => Validity::Header,
@@ -199,7 +209,8 @@ impl Packed {
         self.offset = block.offset;
         self.checksum = node.checksum;
         let failed = if node.failed { FAILED } else { 0 };
-        let flags = self.len_and_flags & DIRTY | failed | (node.validity as u32) << VALIDITY_SHIFT;
+        let kept = self.len_and_flags & (DIRTY | NAMED);
+        let flags = kept | failed | (node.validity as u32) << VALIDITY_SHIFT;
         self.len_and_flags = block.len | flags;
         self.undo = split(undo.offset << UNDO_LEN_BITS | u64::from(undo.len));
         self.counts = split(node.chain_tx_count << TX_COUNT_BITS | u64::from(node.tx_count));

@@ -52,7 +52,13 @@ proptest! {
         prop_assert!(packed.set_dirty());
         prop_assert_eq!(unpacked(&packed, &node), node);
         prop_assert_eq!((packed.failed(), packed.is_stored()), (node.failed, at.is_some()));
+        prop_assert!(packed.is_dirty() && !packed.is_named());
         packed.clear_dirty();
+        packed.set_named();
+        prop_assert!(!packed.is_dirty());
+        prop_assert_eq!(packed.set_block(&node), Some(()));
+        prop_assert!(packed.is_named());
+        prop_assert_eq!(unpacked(&packed, &node), node);
         prop_assert!(!packed.set_dirty());
     }
 }

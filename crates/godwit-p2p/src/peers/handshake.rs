@@ -74,6 +74,7 @@ pub(super) fn on_version(cx: &mut Context<'_>, id: PeerId, version: &Version) ->
     let peer = cx.table.get_mut(id).expect("it was found");
     let common = version.version.min(PROTOCOL_VERSION);
     let handshake = &mut peer.handshake;
+    handshake.begun = cx.line.time();
     handshake.version = Some(version.version);
     handshake.common_version = common;
     handshake.services = version.services;

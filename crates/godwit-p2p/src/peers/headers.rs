@@ -163,7 +163,8 @@ impl Headers {
         let is_trusted = cx.table.get(id).is_some_and(|peer| peer.may(Permissions::NO_BAN));
         let work_known =
             measured || is_trusted || last.is_some_and(|last| on_best_chain(cx.index, last));
-        if !work_known && self.try_low_work_sync(cx, id, &cx.index.get(start), &headers) {
+        let start = cx.index.get(start);
+        if !work_known && self.try_low_work_sync(cx, id, &start, &headers, asked) {
             return;
         }
         let presyncing = cx.table.get(id).is_some_and(|peer| peer.headers.presync.is_some());
@@ -246,6 +247,7 @@ impl Headers {
         id: PeerId,
         start: &HeaderInfo,
         headers: &[BlockHeader],
+        asked: bool,
     ) -> bool {
         let claimed = headers
             .iter()
@@ -255,7 +257,8 @@ impl Headers {
             return false;
         }
         if headers.len() < MAX_HEADERS {
-            if charge_useless_headers(cx, id, headers.len()) {
+            // A peer of a lower chain that comes back again and again tells all of it to each question of ours.
+            if asked || charge_useless_headers(cx, id, headers.len()) {
                 debug!("peer={}: ignoring low-work chain from height {}", id.0, start.height);
             }
             return true;

@@ -7,7 +7,9 @@ use super::misbehaviour::DisconnectReason;
 use crate::connection_kind::ConnectionKind;
 use crate::peer_id::PeerId;
 
-/// Longest time from connecting to `verack` (Core `DEFAULT_PEER_CONNECT_TIMEOUT`).
+/// Longest time from connecting to `version`, and from there to `verack`. (Core has one for both,
+/// `DEFAULT_PEER_CONNECT_TIMEOUT`. On a line that is flooded until each message takes half a minute no
+/// handshake ends in that.)
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest silence (Core `TIMEOUT_INTERVAL`).
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(20 * 60);

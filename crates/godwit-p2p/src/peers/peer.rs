@@ -57,7 +57,7 @@ pub(super) struct Standing {
 /// What the peer said in the handshake.
 #[derive(Debug)]
 pub(super) struct Handshake {
-    /// When it began, in line time.
+    /// When it began, or the peer's `version` came, in line time.
     pub(super) begun: Duration,
     /// Nonce of our `version`, to recognise a connection to ourselves.
     pub(super) nonce: u64,

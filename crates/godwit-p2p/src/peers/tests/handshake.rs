@@ -212,6 +212,20 @@ fn negotiation_after_verack_ends_the_connection() {
     assert_eq!(node.is_gone(id), None, "these belong after verack");
 }
 
+/// Seed 7714 of the runs with kills: on a flooded line each message took 34 s.
+#[test]
+fn b5_a_handshake_has_a_minute_for_each_step() {
+    let mut node = Harness::new(config());
+    let slow = node.inbound();
+    node.advance(Duration::from_secs(59));
+    let hello = node.version();
+    node.says(slow, Message::Version(Box::new(hello)));
+    node.advance(Duration::from_secs(60));
+    assert_eq!(node.is_gone(slow), None);
+    node.advance(Duration::from_secs(1));
+    assert_eq!(node.is_gone(slow), Some(DisconnectReason::HandshakeTimeout));
+}
+
 #[test]
 fn the_handshake_has_a_minute() {
     let mut node = Harness::new(config());

@@ -284,6 +284,23 @@ fn b7_a_flood_of_headers_that_lead_nowhere_is_left() {
     assert_eq!(node.is_gone(id), Some(DisconnectReason::UselessHeaders));
 }
 
+/// Seed 7179 of the runs with kills: a peer of a lower chain lost its connection every few seconds.
+#[test]
+fn b5_a_peer_of_a_lower_chain_may_tell_it_to_each_question() {
+    let minimum_chain_work = Work::from(2 * 2_000u32);
+    let mut node = Harness::new(PeersConfig { minimum_chain_work, ..config() });
+    let address = node.fresh_address();
+    let lower = chain(1_000, 100_000);
+    for _ in 0..=50 {
+        let id = node.accept(address).expect("there is a place");
+        node.greet(id);
+        assert_eq!(locators(&mut node, id).len(), 1);
+        node.headers(id, &lower);
+        assert_eq!(node.is_gone(id), None);
+        node.tell(NetEvent::Closed { peer: id });
+    }
+}
+
 #[test]
 fn b2_an_answer_that_is_the_same_for_ever_ends() {
     let mut node = Harness::new(config());

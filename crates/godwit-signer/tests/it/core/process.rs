@@ -5,6 +5,8 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -56,6 +58,12 @@ impl Core {
             .stdout(Stdio::null())
             .spawn()
             .expect("bitcoind starts");
+        // It listens before it writes the cookie, and -rpcwait of bitcoin-cli waits for no cookie.
+        let cookie = datadir.join("regtest/.cookie");
+        let started = Instant::now();
+        while !cookie.exists() && started.elapsed() < Duration::from_secs(120) {
+            thread::sleep(Duration::from_millis(20));
+        }
         Self { programs, datadir: datadir.to_owned(), port, child }
     }
 

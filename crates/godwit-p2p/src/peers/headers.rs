@@ -257,7 +257,7 @@ impl Headers {
             return false;
         }
         if headers.len() < MAX_HEADERS {
-            // A peer of a lower chain that comes back again and again tells all of it to each question of ours.
+            // A peer of a lower chain that comes back again and again tells it to each question of ours.
             if asked || charge_useless_headers(cx, id, headers.len()) {
                 debug!("peer={}: ignoring low-work chain from height {}", id.0, start.height);
             }

@@ -241,7 +241,7 @@ impl TxIndexWriter {
         Run::open(&self.disk, &self.dir, facts).map(Some)
     }
 
-    /// A merge cannot begin. Where the disk has no room for it, it is put off as long as the runs are not too
+    /// A merge cannot begin or go on. Where the disk has no room for it, it is put off as long as the runs are not too
     /// many: what fills the disk ends the node, which needs no index.
     fn put_off(&mut self, error: IndexError, runs: usize) -> Result<bool, IndexError> {
         if !matches!(error, IndexError::LacksRoom { .. }) || runs >= MAX_RUNS {
@@ -348,8 +348,8 @@ impl Index for TxIndexWriter {
     }
 
     fn tend(&mut self) -> Result<bool, IndexError> {
+        let runs = self.shared.state.read().runs.clone();
         if self.merge.is_none() {
-            let runs = self.shared.state.read().runs.clone();
             let sizes: Vec<u64> = runs.iter().map(|run| run.facts.entries).collect();
             let Some(range) = merge::due(&sizes, self.run_entries as u64) else { return Ok(false) };
             self.merge = match Merge::begin(&self.disk, &self.dir, &runs[range], self.take_id()) {
@@ -359,9 +359,10 @@ impl Index for TxIndexWriter {
             self.lacks_room = false;
         }
         let Some(merge) = self.merge.take() else { return Ok(false) };
-        match merge.go_on(self.run_entries)? {
-            Merging::GoesOn(merge) => self.merge = Some(merge),
-            Merging::Done(facts, replaces) => self.replace(facts, &replaces)?,
+        match merge.go_on(&self.disk, &self.dir, self.run_entries) {
+            Ok(Merging::GoesOn(merge)) => self.merge = Some(merge),
+            Ok(Merging::Done(facts, replaces)) => self.replace(facts, &replaces)?,
+            Err(error) => return self.put_off(error, runs.len()),
         }
         Ok(true)
     }

@@ -77,7 +77,22 @@ impl Merge {
     }
 
     /// Goes on by so many entries.
-    pub(super) fn go_on(mut self, entries: usize) -> Result<Merging, IndexError> {
+    ///
+    /// # Errors
+    ///
+    /// The disk has filled meanwhile: then what was merged is removed, for it would stand in the way of what
+    /// the chain writes. Or a call fails.
+    pub(super) fn go_on(
+        mut self,
+        disk: &StoreDisk,
+        dir: &Path,
+        entries: usize,
+    ) -> Result<Merging, IndexError> {
+        let free = disk.free_bytes(dir);
+        if free < LEFT_FREE {
+            self.writer.give_up(disk, dir)?;
+            return Err(IndexError::LacksRoom { needed: LEFT_FREE, free });
+        }
         for _ in 0..entries {
             let mut least = None;
             for (n, source) in self.sources.iter_mut().enumerate() {

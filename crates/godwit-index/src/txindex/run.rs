@@ -182,6 +182,13 @@ impl RunWriter {
         self.file.sync()?;
         Ok(self.facts)
     }
+
+    /// Removes what was written.
+    pub(super) fn give_up(self, disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+        let path = self.facts.path(dir);
+        drop(self);
+        disk.remove(&path)
+    }
 }
 
 /// Reads a run from its beginning to its end.

@@ -245,6 +245,36 @@ fn a_block_at_the_tip_does_not_wait_for_a_merge() {
     chain.close().expect("no fault");
 }
 
+/// Who else writes may fill the disk while a merge is under way: what it has written makes room again.
+#[test]
+fn a_merge_is_given_up_where_the_disk_fills_meanwhile() {
+    let mut chain = chain_of(&FaultDisk::new(), &BLOCKS[..130]);
+    let disk = FaultDisk::new();
+    let runs = || disk.paths().iter().filter(|path| path.extension().is_some()).count();
+    let (mut follower, shared) = follower(&disk, &chain);
+    follow(&chain, &mut follower).expect("no fault");
+    let mut given_up = 0;
+    for block in &BLOCKS[130..] {
+        submit(&mut chain, block);
+        settle(&mut chain);
+        let mut take = || follower.take(next(&chain, &follower.position()), &|| false);
+        assert_eq!(take().expect("no fault"), Outcome::GoesOn);
+        let before = runs();
+        if given_up == 0 && take().expect("no fault") == Outcome::GoesOn && runs() >= before {
+            let under_way = runs();
+            disk.set_capacity(Some(disk.used() + (1 << 20)));
+            assert_ne!(take().expect("it is put off"), Outcome::GoesOn);
+            assert_eq!(runs(), under_way - 1);
+            disk.set_capacity(None);
+            given_up += 1;
+        }
+    }
+    assert_eq!(given_up, 1, "no merge was under way");
+    follow(&chain, &mut follower).expect("there is room");
+    is_as(&chain, &shared, &BLOCKS, "with room again");
+    chain.close().expect("no fault");
+}
+
 /// What fills the disk ends the node. An index stops before that, with all that it has.
 #[test]
 fn merges_without_room_are_put_off_and_stop_the_index_where_its_runs_are_too_many() {

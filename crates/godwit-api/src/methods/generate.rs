@@ -32,7 +32,8 @@ const COMMITMENT: [u8; 6] = [0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
 /// leads through five threads; together they are at each of them at once.
 const AT_ONCE: usize = 256;
 
-/// Held from a look at the tip until the blocks on it are there: who mines at the same time builds upon them.
+/// Held from a look at the tip until the blocks on it are there, so that calls at the same time do not mine
+/// branches.
 static MINING: Mutex<()> = Mutex::new(());
 
 /// Times of the last blocks by which the next one's is bound (BIP113).
@@ -197,7 +198,7 @@ fn several(call: &Call<'_>, count: i32, script: &[u8], mut tries: u64) -> Result
         let mined = mine_line(call, place, wanted, script, &mut tries);
         let are_all = mined.len() == wanted;
         hashes.extend(mined.iter().map(|(header, _)| header.block_hash().to_string()));
-        if !super::submit::extend_tip(&call.node, mined)? {
+        if !super::submit::extend_tip(&call.node, call.is_gone, mined)? {
             let text = "ProcessNewBlock, block not accepted";
             return Err(RpcError::new(code::INTERNAL_ERROR, text));
         }

@@ -38,10 +38,11 @@ fn submit_for(
 }
 
 /// Hands in blocks that follow the tip, one upon the other, and waits until the last one is in the active
-/// chain and whoever asks next sees it; or until the chain stays where it is, on a branch that was better.
-/// Whether all of them are accepted.
+/// chain and the next question sees it; or until the chain stays where it is, on a branch that was better,
+/// or has connected other blocks for [`SETTLING`]. Whether all of them are accepted.
 pub(super) fn extend_tip(
     node: &Seam,
+    is_gone: &dyn Fn() -> bool,
     blocks: Vec<(BlockHeader, Vec<u8>)>,
 ) -> Result<bool, RpcError> {
     let Some((last, _)) = blocks.last() else { return Ok(true) };
@@ -62,7 +63,7 @@ pub(super) fn extend_tip(
     })?;
     for outcome in outcomes {
         // One that came before its parent is stored at first.
-        match node.wait_for(&outcome, &|| false)? {
+        match node.wait_for(&outcome, is_gone)? {
             BlockOutcome::Connected | BlockOutcome::Stored | BlockOutcome::Duplicate => {}
             outcome => {
                 log::warn!("A block that was generated is not accepted: {outcome:?}");
@@ -70,6 +71,7 @@ pub(super) fn extend_tip(
             }
         }
     }
+    let started = Instant::now();
     loop {
         // Answered behind the turn in which the last one became the tip, and so behind its snapshot.
         let (is_idle, is_there, failed) = node.ask(move |node| {
@@ -78,7 +80,7 @@ pub(super) fn extend_tip(
             let is_there = id.is_some_and(|id| is_active(chain, id));
             (node.is_idle(), is_there, id.is_none_or(|id| chain.tree().node(id).failed))
         })?;
-        if is_there || is_idle {
+        if is_there || is_idle || started.elapsed() > SETTLING {
             return Ok(!failed);
         }
         std::thread::sleep(POLL);

@@ -20,6 +20,8 @@ const LAST_FULL: u32 = 851;
 /// Fewer bytes are empty blocks.
 const FIRST_FULL: f64 = 1e6;
 
+const RECORDED: usize = 32;
+
 const MACHINE: Machine = Machine { processors: 2.0, script: 11.2e-6 };
 
 /// Columns as `tools/record-syncs` writes them.
@@ -58,6 +60,7 @@ pub(super) fn syncs(held_out: bool) -> Vec<Sync> {
         .map(|entry| entry.expect("a file").path())
         .collect();
     paths.sort();
+    assert_eq!(paths.len(), RECORDED, "each half is sixteen");
     let of_half = paths.iter().skip(usize::from(held_out)).step_by(2);
     let sync = |path: &std::path::PathBuf| {
         let text = fs::read_to_string(path).expect("a text");

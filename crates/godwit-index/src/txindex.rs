@@ -241,8 +241,8 @@ impl TxIndexWriter {
         Run::open(&self.disk, &self.dir, facts).map(Some)
     }
 
-    /// A merge cannot begin or go on. Where the disk has no room for it, it is put off as long as the runs are not too
-    /// many: what fills the disk ends the node, which needs no index.
+    /// A merge cannot begin or go on. Where the disk has no room for it, it is put off as long as the runs
+    /// are not too many: what fills the disk ends the node, which needs no index.
     fn put_off(&mut self, error: IndexError, runs: usize) -> Result<bool, IndexError> {
         if !matches!(error, IndexError::LacksRoom { .. }) || runs >= MAX_RUNS {
             return Err(error);

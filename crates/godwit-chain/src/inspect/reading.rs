@@ -341,7 +341,8 @@ impl Blocks<'_> {
         let fits = coins.is_some() || !reading.wants_blocks();
         let Some(saved) = saved.filter(|_| fits && from.finish().is_some()) else {
             log::info!(
-                "Repair: begins anew, since the one that was interrupted had other damage or blocks."
+                "Repair: begins anew, since the one that was interrupted read for something else, or of \
+                 other blocks."
             );
             return Ok(false);
         };

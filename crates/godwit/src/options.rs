@@ -3,6 +3,7 @@
 //! `godwit_program` reads the text by the `table`; `resolve` checks what concerns several options
 //! at once. After [`parse`] only paths are still text, and every value is in range.
 
+mod core_options;
 mod draft;
 mod listening;
 mod resolve;
@@ -49,6 +50,8 @@ pub struct Config {
     pub is_datadir_named: bool,
     /// The configuration file that was read, if there was one.
     pub config_file: Option<PathBuf>,
+    /// A sentence for each line of it with an option of Bitcoin Core that godwit does not have.
+    pub passed_over: Vec<String>,
     pub memory: MemoryOptions,
     /// `-flushinterval` in seconds.
     pub flush_interval: Option<u64>,

@@ -107,6 +107,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
     let log = logging::start(&dir, console);
     let _written_at_the_end = log.map_err(|error| StartError::Log(dir.clone(), error))?;
     log::info!("godwit version {}", env!("CARGO_PKG_VERSION"));
+    config.passed_over.iter().for_each(|text| log::warn!("{text}."));
     let result = match &config.command {
         Command::Node(options) => node::run(config, options, &bars, &stop),
         Command::Import(options) => match &options.verdicts {

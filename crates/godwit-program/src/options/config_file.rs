@@ -19,6 +19,17 @@ use super::spec::{Draft, FilePlace, OtherLines, Program};
 pub(super) struct ConfigFile<P: Program> {
     pub(super) path: PathBuf,
     entries: Vec<Entry<P>>,
+    /// A sentence for each line with an option of Bitcoin Core that the program does not have.
+    pub(super) passed_over: Vec<String>,
+}
+
+/// What a line is.
+enum Line<P: Program> {
+    Entry(Entry<P>),
+    /// An option of another program.
+    Other,
+    /// An option of Bitcoin Core that the program does not have.
+    Absent,
 }
 
 struct Entry<P: Program> {
@@ -30,7 +41,7 @@ struct Entry<P: Program> {
 impl<P: Program> ConfigFile<P> {
     pub(super) fn parse(path: PathBuf, text: &[u8]) -> Result<Self, OptionsError> {
         let shared = Arc::new(path.clone());
-        let mut file = ConfigFile { path, entries: Vec::new() };
+        let mut file = ConfigFile { path, entries: Vec::new(), passed_over: Vec::new() };
         let mut section = None;
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let origin = Origin::File { path: Arc::clone(&shared), line: index + 1 };
@@ -45,10 +56,12 @@ impl<P: Program> ConfigFile<P> {
             }
             if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
                 section = Some(network(name, &origin)?);
-            } else if !line.is_empty()
-                && let Some(entry) = Entry::parse(line, section, &origin)?
-            {
-                file.add(entry)?;
+            } else if !line.is_empty() {
+                match Entry::parse(line, section, &origin)? {
+                    Line::Entry(entry) => file.add(entry)?,
+                    Line::Other => {}
+                    Line::Absent => file.pass_over(line, index + 1),
+                }
             }
         }
         Ok(file)
@@ -65,6 +78,12 @@ impl<P: Program> ConfigFile<P> {
             .iter()
             .filter(move |entry| entry.section == Some(network))
             .map(|entry| &entry.given)
+    }
+
+    fn pass_over(&mut self, line: &str, number: usize) {
+        let name = line.split('=').next().unwrap_or(line).trim_end();
+        let (path, program) = (self.path.display(), P::NAME);
+        self.passed_over.push(format!("{path}:{number}: {program} has no {name}: passed over"));
     }
 
     fn add(&mut self, entry: Entry<P>) -> Result<(), OptionsError> {
@@ -85,12 +104,12 @@ impl<P: Program> ConfigFile<P> {
 
 impl<P: Program> Entry<P> {
     /// Applies the value to a draft that is thrown away, so that a mistake in another network's
-    /// section is reported as well. Returns `None` for an option of another program.
+    /// section is reported as well.
     fn parse(
         line: &str,
         section: Option<Network>,
         origin: &Origin,
-    ) -> Result<Option<Self>, OptionsError> {
+    ) -> Result<Line<P>, OptionsError> {
         if line.starts_with('-') {
             return Err(Problem::LeadingDash.at(origin));
         }
@@ -101,14 +120,15 @@ impl<P: Program> Entry<P> {
         };
         let (spec, negated) = match find_option(name, origin) {
             Ok(found) => found,
-            Err(error) if is_for_another::<P>(name, &error) => return Ok(None),
+            Err(error) if is_for_another::<P>(name, &error) => return Ok(Line::Other),
+            Err(_) if is_absent::<P>(name) => return Ok(Line::Absent),
             Err(error) => return Err(error),
         };
         match spec.file {
             FilePlace::Nowhere => {
                 return Err(Problem::NotInFile { option: spec.name }.at(origin));
             }
-            FilePlace::OtherProgram => return Ok(None),
+            FilePlace::OtherProgram => return Ok(Line::Other),
             FilePlace::Top if section.is_some() => {
                 return Err(Problem::NotInSection { option: spec.name }.at(origin));
             }
@@ -117,17 +137,24 @@ impl<P: Program> Entry<P> {
         let value = OsString::from(value.trim_start());
         let given = Given::new(spec, negated, Some(value), origin.clone())?;
         given.apply(&mut Draft::default())?;
-        Ok(Some(Entry { section, given }))
+        Ok(Line::Entry(Entry { section, given }))
     }
 }
 
 /// Whether an unknown name belongs to another program.
 fn is_for_another<P: Program>(name: &str, error: &OptionsError) -> bool {
     match (P::OTHER_LINES, &error.problem) {
-        (OtherLines::Known(names), _) => names.contains(&name),
+        (OtherLines::Known { others, .. }, _) => others.contains(&name),
         (OtherLines::All, Problem::UnknownOption { suggestion, .. }) => suggestion.is_none(),
         (OtherLines::All, _) => false,
     }
+}
+
+/// Whether a name is an option of Bitcoin Core, or its negation, that the program does not have.
+fn is_absent<P: Program>(name: &str) -> bool {
+    let OtherLines::Known { absent, .. } = P::OTHER_LINES else { return false };
+    let positive = name.strip_prefix("no");
+    absent.contains(&name) || positive.is_some_and(|name| absent.contains(&name))
 }
 
 fn network(name: &str, origin: &Origin) -> Result<Network, OptionsError> {

@@ -54,7 +54,9 @@ fn config_help<P: Program>() -> String {
         .collect();
     line_only.sort();
     let others = match P::OTHER_LINES {
-        OtherLines::Known(_) => "",
+        OtherLines::Known { .. } => {
+            " Lines for options of Bitcoin Core that there are not are passed over, with a warning."
+        }
         OtherLines::All => " Lines for other programs are skipped.",
     };
     let line_only = line_only.join(", ");

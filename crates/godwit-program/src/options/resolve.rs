@@ -47,8 +47,12 @@ pub(super) fn resolve<P: Program>(
     {
         check_config_is_read(&datadir, &file.path, &given)?;
     }
-    let config_file = file.map(|file| file.path);
-    Ok(Invoked { command, operands, network, datadir, config_file, draft: draft.own, given })
+    let (config_file, passed_over) = match file {
+        Some(file) => (Some(file.path), file.passed_over),
+        None => (None, Vec::new()),
+    };
+    let draft = draft.own;
+    Ok(Invoked { command, operands, network, datadir, config_file, passed_over, draft, given })
 }
 
 fn draft_of<P: Program>(given: &[Given<P>]) -> Result<Draft<P>, OptionsError> {

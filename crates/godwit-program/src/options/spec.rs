@@ -42,8 +42,14 @@ pub trait Program: Sized + 'static {
 /// the same file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherLines {
-    /// These names belong to another program; any other unknown name is an error.
-    Known(&'static [&'static str]),
+    /// Any other unknown name is an error.
+    Known {
+        /// Names that belong to another program.
+        others: &'static [&'static str],
+        /// Options of Bitcoin Core that the program does not have: the file may have been bitcoind's. They are
+        /// passed over, and the user hears of it ([`Invoked::passed_over`](super::Invoked)).
+        absent: &'static [&'static str],
+    },
     /// Unknown names are left to the other program to check, unless one looks like a typing error.
     All,
 }

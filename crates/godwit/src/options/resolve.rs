@@ -47,7 +47,16 @@ pub(super) fn resolve(
     let reachable = reachable(&invoked)?;
     let scrub = invoked.draft.files.scrub.unwrap_or(true);
     let is_datadir_named = invoked.origin("datadir").is_some();
-    let Invoked { command: name, operands, network, datadir, config_file, mut draft, .. } = invoked;
+    let Invoked {
+        command: name,
+        operands,
+        network,
+        datadir,
+        config_file,
+        passed_over,
+        mut draft,
+        ..
+    } = invoked;
     let rpc = match name {
         CommandName::Node => rpc::resolve(std::mem::take(&mut draft.rpc), network),
         _ => None,
@@ -63,6 +72,7 @@ pub(super) fn resolve(
         datadir,
         is_datadir_named,
         config_file,
+        passed_over,
         memory,
         flush_interval,
         prune_bytes,
@@ -109,10 +119,17 @@ fn memory(invoked: &Invoked<Godwit>, indexes: u64) -> Result<MemoryOptions, Opti
         if mib << 20 < MIN_MEMORY + indexes {
             return refused("memory", mib, "expected at least 448 MiB, and 16 for each index");
         }
-        if let Some(coins) = coins
-            && coins << 20 > MemoryPlan::most_for_coins((mib << 20) - indexes)
+        let most = MemoryPlan::most_for_coins((mib << 20) - indexes) >> 20;
+        if let Some(coins) = coins.map(|coins| coins.max(MIN_DBCACHE_MIB))
+            && coins > most
         {
-            return refused("dbcache", coins, "more than the other parts leave of -memory");
+            let reason = match most {
+                ..MIN_DBCACHE_MIB => {
+                    "-memory leaves nothing that could be set aside for coins alone".into()
+                }
+                _ => format!("more than the other parts leave of -memory, which is {most} MiB"),
+            };
+            return refused("dbcache", coins, &reason);
         }
     }
     let coins = coins.map(|mib| mib.max(MIN_DBCACHE_MIB) << 20);

@@ -84,19 +84,22 @@ impl Program for Godwit {
     ];
     const ELSEWHERE: &'static [(&'static str, &'static str)] =
         &[("keys", "godwit-signer"), ("psbt", "godwit-signer")];
-    const OTHER_LINES: OtherLines = OtherLines::Known(&[
-        "keys",
-        // Of godwit-cli alone.
-        "rpcconnect",
-        "rpcclienttimeout",
-        "rpcwait",
-        "rpcwaittimeout",
-        "rpcwallet",
-        "rpcid",
-        "named",
-        "color",
-        "ipcconnect",
-    ]);
+    const OTHER_LINES: OtherLines = OtherLines::Known {
+        others: &[
+            "keys",
+            // Of godwit-cli alone.
+            "rpcconnect",
+            "rpcclienttimeout",
+            "rpcwait",
+            "rpcwaittimeout",
+            "rpcwallet",
+            "rpcid",
+            "named",
+            "color",
+            "ipcconnect",
+        ],
+        absent: super::core_options::ABSENT,
+    };
     const EXITS: &'static [Exit] = &Exit::ALL;
 }
 

@@ -204,8 +204,19 @@ fn memory() {
         total(1024, Some(400 << 20))
     );
     assert_eq!(error(&["-memory=447"]), "-memory=447: expected at least 448 MiB");
-    let too_much = "-dbcache=900: more than the other parts leave of -memory";
-    assert_eq!(error(&["-memory=1024", "-dbcache=900"]), too_much);
+    let too_much = "-dbcache=900: more than the other parts leave of -memory, which is ";
+    let error_of_much = error(&["-memory=1024", "-dbcache=900"]);
+    let most = error_of_much.strip_prefix(too_much).and_then(|most| most.strip_suffix(" MiB"));
+    let most: u64 = most.expect("it is said").parse().expect("a number");
+    let dbcache = |mib: u64| format!("-dbcache={mib}");
+    assert_eq!(memory(&["-memory=1024", &dbcache(most)]), total(1024, Some(most << 20)));
+    let more = format!(
+        "-dbcache={}: more than the other parts leave of -memory, which is {most} MiB",
+        most + 1
+    );
+    assert_eq!(error(&["-memory=1024", &dbcache(most + 1)]), more);
+    let nothing = "-dbcache=4: -memory leaves nothing that could be set aside for coins alone";
+    assert_eq!(error(&["-memory=448", "-dbcache=1"]), nothing);
 }
 
 fn node(arguments: &[&str]) -> NodeOptions {
@@ -416,6 +427,36 @@ fn settings_of_other_commands_wait_in_the_file() {
     assert_eq!(import(home.config(&["import", "a"])).script_threads.get(), 2);
     let regtest = home.config(&["import", "a", "-regtest", "-testactivationheight=cltv@4"]).params;
     assert_eq!((regtest.csv_height, regtest.bip65_height), (3, 4));
+}
+
+/// A file that bitcoind was run with.
+#[test]
+fn options_of_bitcoin_core_alone_are_passed_over_in_the_file_and_said() {
+    let text = "daemon=1\ndbcache=9\nnodebug=x\n[signet]\ndisablewallet=1\n";
+    let home = Home::with_config(text);
+    let config = home.config(&["utxo", "stats"]);
+    assert_eq!(config.memory.coins, Some(9 << 20));
+    let file = home.path(".godwit/godwit.conf");
+    let said = [(1, "daemon"), (3, "nodebug"), (5, "disablewallet")].map(|(line, name)| {
+        format!("{}:{line}: godwit has no {name}: passed over", file.display())
+    });
+    assert_eq!(config.passed_over, said);
+    // On the command line nobody inherits them; what must not be passed over is refused in the file, too.
+    assert_eq!(home.error(&["-daemon"]), "unknown option -daemon; -help lists what there is");
+    for refused in ["vbparams", "blocksdir", "includeconf", "loadblock", "allowignoredconf"] {
+        let error = file_error(&format!("{refused}=1\n"));
+        assert!(error.contains(&format!("unknown option {refused}")), "{error}");
+    }
+}
+
+#[test]
+fn no_option_of_ours_is_passed_over() {
+    let absent = super::core_options::ABSENT;
+    assert!(absent.is_sorted_by(|one, next| one < next));
+    for name in absent {
+        let error = Home::new().error(&[&format!("-{name}")]);
+        assert!(error.starts_with(&format!("unknown option -{name}")), "{error}");
+    }
 }
 
 #[test]

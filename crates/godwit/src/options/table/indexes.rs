@@ -23,18 +23,17 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         )
     },
     OptionSpec {
-        form: Form::Value { placeholder: "TYPE", expected: "basic, 1 or 0", off: Some("0") },
+        form: Form::Switch { placeholder: "TYPE", expected: "basic, 1 or 0" },
         commands: OF_NODE,
         group: CONNECTIONS,
         ..setting(
             "blockfilterindex",
             "",
             "",
-            "Keep an index of block filters (BIP158) of this type, for getblockfilter; 1 means basic, the only \
-             one. Built as -txindex; with -prune, blocks are deleted when it has read them (default: 0).",
+            "Keep an index of block filters (BIP158), for getblockfilter, of the type basic, the only one. Built as -txindex; with -prune, blocks are deleted when it has read them (default: 0).",
             |draft, text| {
                 draft.files.indexes.filters = match text.to_str()? {
-                    "basic" | "1" => true,
+                    "basic" | "1" | "" => true,
                     "0" => false,
                     _ => return None,
                 };

@@ -240,9 +240,8 @@ impl Chainstate {
         let first = [COIN, part];
         let (mut cursor, mut value) = (self.db.seek(&first), DataStream::new());
         let mut digest = Sha256::new();
-        loop {
-            let failed = |error| HandOverError::of_database(&self.dir, error);
-            let Some((key, stored)) = cursor.entry().map_err(failed)? else { break };
+        let failed = |error| HandOverError::of_database(&self.dir, error);
+        while let Some((key, stored)) = cursor.entry().map_err(failed)? {
             if !key.starts_with(&first) {
                 break;
             }
@@ -259,6 +258,8 @@ impl Chainstate {
             }
             cursor.step();
         }
+        // The records of this part may end where a damaged block was passed over.
+        cursor.check().map_err(failed)?;
         share.digests.push((part.into(), digest.finalize()));
         Ok(())
     }

@@ -143,6 +143,13 @@ fn write_password(cookie: &CookieFile, password: &str) -> Result<(u64, u64), Coo
     beside.push(".tmp");
     let beside = PathBuf::from(beside);
     let failed = |error: io::Error| CookieError::File(path.to_owned(), error);
+    // The rename would replace a device, which nobody wants: `-rpccookiefile=/dev/null`, say.
+    if let Ok(there) = std::fs::symlink_metadata(path)
+        && !there.is_file()
+        && !there.is_symlink()
+    {
+        return Err(failed(io::Error::other("it exists and is no regular file")));
+    }
     // What an earlier run has left, or a link that another user put there.
     match std::fs::remove_file(&beside) {
         Ok(()) => {}
@@ -208,6 +215,18 @@ mod tests {
         let (_cookie, _) = write(&wanted).expect("it is written");
         assert_eq!(std::fs::read_to_string(&victim).expect("it is there"), "precious");
         assert!(path.symlink_metadata().expect("it is there").is_file());
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_replaced() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let wanted = cookie_in(dir.path(), CookiePermissions::Owner);
+        let socket = std::os::unix::net::UnixListener::bind(&wanted.path).expect("a socket");
+        let error = write(&wanted).err().expect("it would be gone").to_string();
+        assert!(error.contains("no regular file"), "{error}");
+        assert!(!wanted.path.symlink_metadata().expect("it is there").is_file());
+        assert!(!dir.path().join(".cookie.tmp").exists());
+        drop(socket);
     }
 
     #[test]

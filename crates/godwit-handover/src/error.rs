@@ -137,7 +137,7 @@ impl fmt::Display for HandOverError {
                  Bitcoin Core would take them for validated"
             ),
             Self::NothingStored(dir) => {
-                write!(f, "{} holds no chain: there is nothing to hand over", dir.display())
+                write!(f, "{} has no block connected: there is nothing to hand over", dir.display())
             }
             Self::NotEmpty(dir) => write!(f, "{} is not empty", dir.display()),
             Self::Started(dir) => write!(

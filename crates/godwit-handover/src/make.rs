@@ -78,6 +78,7 @@ pub fn hand_over(
     let target = Target::begin(settings.target, inspection.dir())?;
     let (needed, free) = (plan.needed_bytes(), target.free_bytes()?);
     if needed > free {
+        target.clear()?;
         return Err(HandOverError::NoSpace { dir: settings.target.to_owned(), needed, free });
     }
     let making = Making { inspection, plan, settings, target: &target };

@@ -37,11 +37,13 @@ impl Target {
     /// [`HandOverError::NotEmpty`], [`HandOverError::Started`], [`HandOverError::OtherFileSystem`]; failed
     /// system calls.
     pub(crate) fn begin(dir: &Path, source: &Path) -> Result<Self, HandOverError> {
-        make_dir(dir)?;
         let device = |path: &Path| fs::metadata(path).map_err(HandOverError::io(path));
-        if device(dir)?.dev() != device(source)?.dev() {
+        // Before anything is made.
+        let made_in = dir.ancestors().find(|path| path.exists()).unwrap_or(dir);
+        if device(made_in)?.dev() != device(source)?.dev() {
             return Err(HandOverError::OtherFileSystem(dir.to_owned()));
         }
+        make_dir(dir)?;
         let target = Self { dir: dir.to_owned() };
         target.clear()?;
         make_dir(&target.inside(BLOCKS))?;
@@ -49,7 +51,7 @@ impl Target {
     }
 
     /// Removes what a hand-over has left that did not end.
-    fn clear(&self) -> Result<(), HandOverError> {
+    pub(crate) fn clear(&self) -> Result<(), HandOverError> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(HandOverError::io(&self.dir))? {
             names.push(entry.map_err(HandOverError::io(&self.dir))?.file_name());

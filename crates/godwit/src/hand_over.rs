@@ -80,11 +80,25 @@ pub(crate) fn run(
     let to = path::absolute(to).map_err(|error| HandOverError::Io(to.to_owned(), error))?;
     let target = network_dir(&to, config.params.network);
     check_apart([&to, &target], [&config.datadir, &dir])?;
-    settle(config)?;
+    let ahead = settle(config)?;
     let mut source = Source::open(config, &dir)?;
     let (inspection, coins) = source.parts()?;
     let plan = Plan::new(inspection, coins, &config.params)?;
     let ChainPoint { hash, height } = plan.tip();
+    if height == 0 {
+        // A rebuild that was interrupted, or blocks that were fetched and not connected yet.
+        return Err(HandOverError::NothingStored(dir).into());
+    }
+    if ahead > 0 {
+        let text = format!(
+            "{} MiB of blocks above height {height} are stored and not connected: a sync or a rebuild has not come to \
+             its end. Bitcoin Core will validate those by itself. To hand them over validated, let `godwit` connect them \
+             first.",
+            ahead.div_ceil(MIB)
+        );
+        log::warn!("{text}");
+        print_text(&text)?;
+    }
     let text = format!(
         "Handing over block {hash} at height {height}: {} MiB of block and undo files will be shared, and up to \
          {} MiB are needed meanwhile.",
@@ -127,13 +141,16 @@ pub(crate) fn run(
     }
 }
 
-/// Connects what an earlier process had verified and not written, and writes all coins.
-fn settle(config: &Config) -> Result<(), Failure> {
+/// Connects what an earlier process had verified and not written, and writes all coins. Returns the bytes of
+/// blocks that are stored above.
+fn settle(config: &Config) -> Result<u64, Failure> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let mut chain = open_chain(config, workers, None, StartOptions::default())?;
     chain.connect_known_only();
     chain.flush()?;
-    Ok(chain.close()?)
+    let ahead = chain.stored_ahead();
+    chain.close()?;
+    Ok(ahead)
 }
 
 fn sort_memory(config: &Config) -> usize {
@@ -244,9 +261,19 @@ fn summary(config: &Config, to: &Path, plan: &Plan, handed_over: &HandedOver) ->
          `gettxoutsetinfo muhash` has to give the MuHash above; `verifychain 4 0` reads all blocks back. {validates}\n\
          Block and undo files are shared with {}. Delete that directory, or use it with -handedover.",
         UtxoHash(muhash),
-        to.display(),
+        quoted(to),
         config.network_dir().display()
     )
+}
+
+/// A path as a shell wants it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:@,".contains(c);
+    match text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }
 
 /// The options without which Core would refuse the directory, or see another network; each with a blank in

@@ -91,7 +91,7 @@ fn what_can_not_be_handed_over_is_refused_in_one_line() {
         assert!(ended.stderr.contains(text), "{ended:?}");
         assert!(!to.join("regtest/chainstate").exists());
     };
-    refused(&Node::new("regtest"), Exit::Configuration, "there is nothing to hand over");
+    refused(&Node::new("regtest"), Exit::Configuration, "has no block connected: there is nothing");
     let ended = Node::new("regtest").run(&[&"hand-over"]).expect(Exit::Configuration);
     assert!(ended.stderr.contains("-to needs a value: -to=DIR"), "{ended:?}");
 
@@ -129,6 +129,22 @@ fn what_can_not_be_handed_over_is_refused_in_one_line() {
         assert!(to == &datadir || !to.exists());
     }
     hand_over(&node, &node.beside("core")).expect(Exit::Success);
+}
+
+/// As a rebuild leaves it that was interrupted: Bitcoin Core would begin where the coins are.
+#[test]
+fn blocks_that_are_stored_and_not_connected_are_told() {
+    let node = Node::new("regtest");
+    let path = node.beside("chain.dat");
+    write_dat(&path, small_chain());
+    node.run(&[&"import", &"-stopatheight=40", &path]).expect(Exit::Success);
+    let ended = hand_over(&node, &node.beside("it's core")).expect(Exit::Success);
+    let told = "of blocks above height 40 are stored and not connected";
+    assert!(ended.stdout.contains(told), "{ended:?}");
+    assert!(ended.stdout.contains("/it'\\''s core' "), "{ended:?}");
+    let whole = with_small_chain();
+    let ended = hand_over(&whole, &whole.beside("core")).expect(Exit::Success);
+    assert!(!ended.stdout.contains("not connected"), "{ended:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use godwit_store::ChainPoint;
 use indicatif::MultiProgress;
 
 use crate::failure::Failure;
+use crate::input_file::check_regular;
 use crate::options::{Config, UtxoHash};
 use crate::process::StopFlag;
 use crate::progress::{AtRisk, Position, Progress, Stage};
@@ -27,6 +28,16 @@ pub(crate) fn blocks_of(config: &Config, path: &Path) -> PathBuf {
     core_directory(config, path).map_or_else(|| path.to_owned(), |dir| dir.join("blocks"))
 }
 
+/// A user of Core may not remember that it was pruned, and would see hundreds of blocks without parent.
+fn warn_of_pruning(blocks: &Path) {
+    if !blocks.join("blk00000.dat").exists() {
+        log::warn!(
+            "{} has no blk00000.dat: Bitcoin Core has pruned it. Blocks whose parents are missing cannot be imported.",
+            blocks.display()
+        );
+    }
+}
+
 /// What was given to be imported. No bitcoind starts on these directories meanwhile.
 pub(crate) struct CoreSources {
     paths: Vec<PathBuf>,
@@ -35,11 +46,15 @@ pub(crate) struct CoreSources {
 
 impl CoreSources {
     /// Fails at once where a bitcoind runs, and not after all blocks were validated.
-    pub(crate) fn open(config: &Config, paths: &[PathBuf]) -> Result<Self, HandOverError> {
+    pub(crate) fn open(config: &Config, paths: &[PathBuf]) -> Result<Self, Failure> {
+        for path in paths {
+            check_regular(path)?;
+        }
         let mut chainstates = Vec::new();
         for dir in paths.iter().filter_map(|path| core_directory(config, path)) {
             let dir = dir.join("chainstate");
             let chainstate = Chainstate::open(&dir)?;
+            warn_of_pruning(&dir.with_file_name("blocks"));
             chainstates.push((dir, chainstate));
         }
         let paths = paths.iter().map(|path| blocks_of(config, path)).collect();
@@ -174,8 +189,8 @@ impl fmt::Display for Compared {
             ),
             Found::OtherBlock { best, height: None } => write!(
                 f,
-                "{dir}: Bitcoin Core's coins are those of block {best}, which is not in its block files: not \
-                 compared."
+                "{dir}: Bitcoin Core's coins are those of block {best}, to which the blocks that were imported do not \
+                 lead: not compared."
             ),
         }
     }

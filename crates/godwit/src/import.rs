@@ -1,9 +1,14 @@
 //! `godwit import`: reads blocks from files and connects them.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use godwit_chain::{BadRecord, Chain, ChainStatus, Event, ImportObserver, ImportSummary};
+use godwit_chain::{
+    BadRecord, Chain, ChainError, ChainStatus, Event, ImportObserver, ImportSummary, StartOptions,
+};
+use godwit_primitives::BlockHash;
+use godwit_store::Rebuild;
 use godwit_store::scan::{BlockFileScanner, SkipReason, SkippedBytes};
 use indicatif::MultiProgress;
 
@@ -31,29 +36,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Failure> {
     let started = Instant::now();
     let sources = CoreSources::open(config, &options.paths)?;
-    let (threads, height) = (options.script_threads.get(), options.stop_at_height);
-    let mut chain = open_chain(config, threads, height, start_options(config, bars, stop, None))?;
-    let mut scanners = Vec::new();
-    for path in sources.paths() {
-        scanners.push(BlockFileScanner::open(chain.disk(), path, config.params.magic)?);
-    }
-    let mut reporter = Reporter { total_bytes: 0, bad: 0, progress: None };
-    let plan = godwit_chain::plan(&mut chain, scanners, &mut reporter, stop.shared())?;
-    let best = chain.tree().node(chain.tree().best_header());
-    log::info!(
-        "Best header {} at height {}; {} blocks of {:.1} MiB to read.",
-        best.hash,
-        best.height,
-        plan.len(),
-        plan.bytes() as f64 / MIB
-    );
-    reporter.total_bytes = plan.bytes() + chain.stored_ahead();
-    reporter.progress = Some(Progress::start(bars));
-    let result = godwit_chain::import(&mut chain, plan, &mut reporter, stop.shared());
-    if let Some(progress) = reporter.progress.take() {
-        progress.finish();
-    }
-    let summary = result?;
+    let (mut chain, reporter, summary) = import_all(config, options, &sources, bars, stop)?;
     let status = *chain.status();
     let tip = chain.tip_point();
     let (flushing, processor) = (Instant::now(), ProcessorTime::now());
@@ -81,6 +64,7 @@ pub(crate) fn run(
         return Ok(Exit::Interrupted);
     }
     let mut exit = if reporter.bad == 0 { Exit::Success } else { Exit::InputRefused };
+    let threads = options.script_threads.get();
     for comparison in comparisons {
         let Some(compared) = comparison.with_core(threads, bars, stop)? else {
             return Ok(Exit::Interrupted);
@@ -91,6 +75,83 @@ pub(crate) fn run(
         }
     }
     Ok(exit)
+}
+
+/// Imports what the sources have. A stored block that turns out to be damaged is forgotten by the chain, which ends;
+/// the sources may have it, so that the import goes on with another chain, once for each such block.
+fn import_all(
+    config: &Config,
+    options: &ImportOptions,
+    sources: &CoreSources,
+    bars: &MultiProgress,
+    stop: &StopFlag,
+) -> Result<(Chain, Reporter, ImportSummary), Failure> {
+    let threads = options.script_threads.get();
+    let mut start = start_options(config, bars, stop, None);
+    // By hash, with what was said of each. A file of blocks that ends early has some hundred.
+    let mut lost: HashMap<BlockHash, ChainError> = HashMap::new();
+    let mut reporter = Reporter { total_bytes: 0, bad: 0, progress: None };
+    loop {
+        let mut chain = open_chain(config, threads, options.stop_at_height, start)?;
+        reporter.bad = 0;
+        match import_once(&mut chain, config, sources, &mut reporter, bars, stop)? {
+            Ok(summary) => {
+                let is_stored = |hash| {
+                    let id = chain.tree().find(hash);
+                    id.is_some_and(|id| chain.tree().node(id).position.is_some())
+                };
+                let missing =
+                    lost.keys().find(|hash| !summary.stopped && !is_stored(hash)).copied();
+                return match missing.and_then(|hash| lost.remove(&hash)) {
+                    Some(error) => {
+                        chain.close()?;
+                        Err(error.into())
+                    }
+                    None => Ok((chain, reporter, summary)),
+                };
+            }
+            Err(error @ ChainError::DamagedBlock { hash, .. }) if !lost.contains_key(&hash) => {
+                log::warn!("{error}. It is taken from what is imported, if it is there.");
+                lost.insert(hash, error);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        drop(chain);
+        // A rebuild has begun, and goes on.
+        start =
+            StartOptions { rebuild: Rebuild::Nothing, ..start_options(config, bars, stop, None) };
+    }
+}
+
+/// The inner error is that of connecting and storing blocks.
+fn import_once(
+    chain: &mut Chain,
+    config: &Config,
+    sources: &CoreSources,
+    reporter: &mut Reporter,
+    bars: &MultiProgress,
+    stop: &StopFlag,
+) -> Result<Result<ImportSummary, ChainError>, Failure> {
+    let mut scanners = Vec::new();
+    for path in sources.paths() {
+        scanners.push(BlockFileScanner::open(chain.disk(), path, config.params.magic)?);
+    }
+    let plan = godwit_chain::plan(chain, scanners, reporter, stop.shared())?;
+    let best = chain.tree().node(chain.tree().best_header());
+    log::info!(
+        "Best header {} at height {}; {} blocks of {:.1} MiB to read.",
+        best.hash,
+        best.height,
+        plan.len(),
+        plan.bytes() as f64 / MIB
+    );
+    reporter.total_bytes = plan.bytes() + chain.stored_ahead();
+    reporter.progress = Some(Progress::start(bars));
+    let result = godwit_chain::import(chain, plan, reporter, stop.shared());
+    if let Some(progress) = reporter.progress.take() {
+        progress.finish();
+    }
+    Ok(result)
 }
 
 /// Logs a result. On a terminal, log lines are not shown beside the progress bar, but the user should see it.

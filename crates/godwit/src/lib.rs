@@ -7,6 +7,7 @@ mod descriptors;
 mod failure;
 mod hand_over;
 mod import;
+mod input_file;
 pub mod log_format;
 mod logging;
 mod memory;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::input_file::check_regular;
 use crate::open::{Purpose, open_for};
 use crate::options::{Config, UtxoHash};
 
@@ -67,6 +68,7 @@ pub(crate) fn load(
     file: &Path,
     expected: Option<&UtxoHash>,
 ) -> Result<Exit, Failure> {
+    check_regular(file)?;
     let info = load_into(config, file, expected, &|_| ControlFlow::Continue(()))??;
     Ok(print_json(&json!({
         "coins_loaded": info.coins,

@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::core_sources::blocks_of;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
+use crate::input_file::check_regular;
 use crate::open::{open_chain, start_options};
 use crate::options::{Config, ImportOptions};
 use crate::process::{StopFlag, seconds_since_1970};
@@ -45,6 +46,9 @@ pub(crate) fn run(
     bars: &MultiProgress,
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
+    for path in &options.paths {
+        check_regular(path)?;
+    }
     let failed = |error| WriteError(file.to_path_buf(), error);
     let mut out = BufWriter::new(File::create(file).map_err(failed)?);
     let (threads, height) = (options.script_threads.get(), options.stop_at_height);

@@ -48,6 +48,67 @@ fn agrees_with_core(chain: &'static str, file: &str, expected: &str) {
     assert_eq!(stats["assumed_below"], Value::Null);
 }
 
+/// Stored ahead of the coins, and not what they were when their turn comes.
+#[test]
+fn stored_blocks_that_are_damaged_are_taken_from_what_is_imported() {
+    let length = |blocks: &[Vec<u8>]| blocks.iter().map(|block| 8 + block.len()).sum::<usize>();
+    let ahead = |damage: &dyn Fn(&mut Vec<u8>)| {
+        let node = Node::new("regtest");
+        let path = node.beside("chain.dat");
+        write_dat(&path, small_chain());
+        node.run(&[&"import", &"-stopatheight=40", &path]).expect(Exit::Success);
+        let file = node.network_dir().join("blocks/blk00000.dat");
+        let mut bytes = fs::read(&file).expect("a file");
+        damage(&mut bytes);
+        fs::write(&file, bytes).expect("the same file");
+        (node, path)
+    };
+    let flipped = |bytes: &mut Vec<u8>| {
+        for height in [50, 51, 70] {
+            bytes[length(&small_chain()[..height]) + 8 + 90] ^= 1;
+        }
+    };
+    let cut = |bytes: &mut Vec<u8>| bytes.truncate(length(&small_chain()[..60]) + 100);
+    for damage in [&flipped as &dyn Fn(&mut Vec<u8>), &cut] {
+        let (node, path) = ahead(damage);
+        let ended = node.run(&[&"import", &path]).expect(Exit::Success);
+        assert!(ended.stdout.contains("is damaged"), "{ended:?}");
+        assert_eq!(node.stats(), small_chain_stats());
+        node.run(&[&"verify"]).expect(Exit::Success);
+    }
+    let (node, _) = ahead(&flipped);
+    let others = node.beside("others.dat");
+    write_dat(&others, &small_chain()[..50]);
+    let ended = node.run(&[&"import", &others]).expect(Exit::Damaged);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    assert!(ended.stderr.contains("at height 51 is damaged"), "{ended:?}");
+    assert!(ended.stderr.contains("a node with peers fetches it again"), "{ended:?}");
+}
+
+/// Its length is 0 for the system: an import of nothing would look like one that is done.
+#[test]
+fn a_pipe_is_refused_in_one_line() {
+    let node = Node::new("regtest");
+    let (chain, pipe) = (node.beside("chain.dat"), node.beside("pipe"));
+    write_dat(&chain, small_chain());
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .expect("a pipe");
+    for words in
+        [&[&"import" as &dyn AsRef<std::ffi::OsStr>, &chain, &pipe][..], &[&"utxo", &"load", &pipe]]
+    {
+        let ended = node.run(words).expect(Exit::InputRefused);
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+        assert!(ended.stderr.contains("is a pipe or a device"), "{ended:?}");
+    }
+    assert_eq!(node.stats()["height"], 0);
+}
+
 fn text(value: &Value) -> &str {
     value.as_str().expect("text")
 }

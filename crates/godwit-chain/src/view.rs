@@ -238,10 +238,14 @@ impl Chain {
         if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Bytes of the stored blocks of the best header's chain that are not connected yet.
-    pub fn stored_ahead(&self) -> u64 {
-        let best = self.index.tree().best_header();
-        let (fork, mut walk) = (self.index.tree().fork(self.index.tip(), best), best);
+    /// Bytes of the stored blocks that are not connected yet, of the next `most` blocks of the best header's
+    /// chain: so many are walked, which takes 40 ns each.
+    pub fn stored_ahead(&self, most: u32) -> u64 {
+        let tree = self.index.tree();
+        let best = tree.best_header();
+        let fork = tree.fork(self.index.tip(), best);
+        let last = tree.node(fork).height.saturating_add(most);
+        let mut walk = tree.ancestor(best, last).unwrap_or(best);
         let mut bytes = 0;
         while walk != fork {
             let node = self.index.node(walk);

@@ -38,6 +38,7 @@ use crate::index::{HeaderId, HeaderIndex};
 use crate::peer_id::PeerId;
 use crate::time::Now;
 
+pub use self::assign::MAX_WINDOW_BLOCKS;
 pub(crate) use self::peer::PeerTraits;
 
 /// Longest time between two looks at the requests in flight ([`Downloads::next_wakeup`]).

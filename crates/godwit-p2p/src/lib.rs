@@ -43,6 +43,7 @@ pub use asmap::{Asmap, AsmapFault, AsmapVersion, MAX_ASMAP_BYTES};
 pub use bans::{Ban, Bans, HostRange, MAX_BANS};
 pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
 pub use connection_kind::ConnectionKind;
+pub use download::MAX_WINDOW_BLOCKS;
 pub use frame::{Command, FRAME_HEADER_SIZE, Frame, MAX_PAYLOAD};
 pub use index::{HeaderId, HeaderIndex, HeaderInfo, HistorySpan};
 pub use inventory::{Inventory, InventoryKind};

@@ -148,7 +148,7 @@ fn settle(config: &Config) -> Result<u64, Failure> {
     let mut chain = open_chain(config, workers, None, StartOptions::default())?;
     chain.connect_known_only();
     chain.flush()?;
-    let ahead = chain.stored_ahead();
+    let ahead = chain.stored_ahead(u32::MAX);
     chain.close()?;
     Ok(ahead)
 }

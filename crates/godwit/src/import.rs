@@ -145,7 +145,7 @@ fn import_once(
         plan.len(),
         plan.bytes() as f64 / MIB
     );
-    reporter.total_bytes = plan.bytes() + chain.stored_ahead();
+    reporter.total_bytes = plan.bytes() + chain.stored_ahead(u32::MAX);
     reporter.progress = Some(Progress::start(bars));
     let result = godwit_chain::import(chain, plan, reporter, stop.shared());
     if let Some(progress) = reporter.progress.take() {

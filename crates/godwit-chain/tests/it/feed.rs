@@ -134,10 +134,12 @@ fn a_block_that_arrives_out_of_order_is_kept_in_memory_for_its_turn() {
     settle(&mut chain);
     let bytes: usize = blocks[1..].iter().map(Vec::len).sum();
     assert!(chain.status().memory.near > bytes, "{} bytes of blocks wait", bytes);
+    let ahead = [u32::MAX, 2, 1, 0].map(|most| chain.stored_ahead(most));
+    assert_eq!(ahead, [bytes as u64, blocks[1].len() as u64, 0, 0], "the first is missing");
     give(&mut chain, &blocks[0], 0);
     settle(&mut chain);
     assert_eq!(chain.tip_point().height, blocks.len() as u32);
-    assert_eq!(chain.status().memory.near, 0);
+    assert_eq!((chain.status().memory.near, chain.stored_ahead(u32::MAX)), (0, 0));
 }
 
 /// The block with its last transaction twice: an odd number of transactions has the same merkle

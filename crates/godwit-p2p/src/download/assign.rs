@@ -12,7 +12,7 @@ use crate::services::NETWORK_LIMITED_MIN_BLOCKS;
 
 /// Most blocks above the tip that may be requested. Core: 1024, which at 200 bytes each is 0.2 MB,
 /// less than a fast link carries in one round trip.
-pub(super) const MAX_WINDOW_BLOCKS: usize = 4_096;
+pub const MAX_WINDOW_BLOCKS: usize = 4_096;
 
 /// Expected size of all blocks of the window, in bytes. They are written to disk until the blocks
 /// before them are connected, and should still be in the page cache then.

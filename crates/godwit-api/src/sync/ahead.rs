@@ -106,7 +106,7 @@ impl Schedule {
         }
     }
 
-    /// Work of so many bytes, whose scripts run or do not.
+    /// Work of so many bytes, whose scripts run or do not, none of which came yet.
     fn work(self, history: &[Sample], bytes: f64, runs: bool) -> Work {
         let coins = match Measured::of(history) {
             Some(measured) if measured.coins_a_byte > 0.0 => measured.coins_a_byte,
@@ -114,14 +114,20 @@ impl Schedule {
         };
         let inputs = coins * INPUTS_A_BYTE / COINS_A_BYTE;
         let scripts = if runs { bytes * inputs } else { 0.0 };
-        Work { bytes, coins: bytes * coins, scripts }
+        Work { fetched: bytes, bytes, coins: bytes * coins, scripts }
     }
 
-    /// What is ahead, without scripts and with them.
+    /// What is ahead, without scripts and with them. What is stored until its turn need not be fetched: it is
+    /// taken for the next blocks.
     pub fn ahead(self, at: &Stretch, history: &[Sample]) -> [Work; 2] {
         let from = at.scripts_from.saturating_sub(1).clamp(at.tip, at.best.max(at.tip));
-        [((at.tip, from), false), ((from, at.best.max(from)), true)]
-            .map(|(heights, runs)| self.work(history, self.bytes(at, history, heights), runs))
+        let mut stored = history.last().map_or(0.0, |last| last.work.stored_ahead());
+        [((at.tip, from), false), ((from, at.best.max(from)), true)].map(|(heights, runs)| {
+            let work = self.work(history, self.bytes(at, history, heights), runs);
+            let held = stored.min(work.bytes);
+            stored -= held;
+            Work { fetched: work.bytes - held, ..work }
+        })
     }
 
     /// What is done, earlier runs included; these ran as many scripts for each byte as this one.
@@ -133,6 +139,7 @@ impl Schedule {
         let earlier = self.bytes(at, history, (0, at.first));
         let scripts = if of_run.bytes > 0.0 { of_run.scripts / of_run.bytes } else { 0.0 };
         Work {
+            fetched: of_run.fetched + earlier,
             bytes: of_run.bytes + earlier,
             coins: of_run.coins + self.work(history, earlier, false).coins,
             scripts: of_run.scripts + earlier * scripts,
@@ -207,11 +214,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stored_is_not_fetched_again() {
+        let after = |fetched| {
+            let work = Work { fetched, bytes: 1e6, ..Work::default() };
+            [Sample::default(), Sample { work, blocks: 10.0, ..Sample::default() }]
+        };
+        let at = Stretch { first: 0, tip: 10, best: 100, scripts_from: 56 };
+        let ahead = |fetched| {
+            let ahead = Schedule::Bytes(10_000_000).ahead(&at, &after(fetched));
+            assert_eq!(ahead.map(|work| work.bytes), [4.5e6, 4.5e6]);
+            ahead.map(|work| work.fetched)
+        };
+        assert_eq!(ahead(1e6), [4.5e6, 4.5e6]);
+        assert_eq!(ahead(3e6), [2.5e6, 4.5e6]);
+        assert_eq!(ahead(6.5e6), [0.0, 3.5e6]);
+        // Blocks of a branch that is left count for nothing.
+        assert_eq!(ahead(20e6), [0.0, 0.0]);
+        assert_eq!(ahead(0.0), [4.5e6, 4.5e6]);
+    }
+
+    #[test]
     fn what_earlier_runs_did_counts_as_done() {
-        let work = Work { bytes: 10e9, coins: 80e6, scripts: 0.0 };
+        let work = Work { fetched: 11e9, bytes: 10e9, coins: 80e6, scripts: 0.0 };
         let history = [Sample::default(), Sample { work, blocks: 6_000.0, ..Sample::default() }];
         let at = Stretch { first: 800_000, tip: 806_000, best: 977_000, scripts_from: 938_344 };
-        let done = Schedule::Main.done(&at, &history).bytes;
-        assert!(done > 510e9 && done < 520e9, "{done}");
+        let done = Schedule::Main.done(&at, &history);
+        assert!(done.bytes > 510e9 && done.bytes < 520e9, "{done:?}");
+        assert_eq!(done.fetched - done.bytes, 1e9);
     }
 }

@@ -9,12 +9,22 @@
 /// Work of blocks, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// To be fetched.
+    /// Bytes to be fetched. Of what was done, blocks that came before earlier ones are part of it, and are
+    /// not of the rest.
+    pub fetched: f64,
+    /// Bytes to be decoded and connected.
     pub bytes: f64,
     /// To be spent and created.
     pub coins: f64,
     /// To be run: inputs with scripts.
     pub scripts: f64,
+}
+
+impl Work {
+    /// Of what was done, bytes that were fetched and wait for earlier blocks.
+    pub fn stored_ahead(&self) -> f64 {
+        (self.fetched - self.bytes).max(0.0)
+    }
 }
 
 /// What was done and what it took since the start of the run, in seconds. Each number never falls.
@@ -67,27 +77,28 @@ pub struct Estimate {
     pub most: f64,
 }
 
-/// The share of the past time whose rates count as the recent ones, and how much they count.
-const RECENT: f64 = 0.3;
-const RECENT_WEIGHT: f64 = 0.65;
+/// The share of the past time whose rates count as the recent ones, and how much they count besides: a rate
+/// may have changed for good, but most of what differs comes and goes.
+const RECENT: f64 = 0.5;
+const RECENT_WEIGHT: f64 = 0.35;
 
-/// By how much the time left may be longer, as a share: without any change of the rates, for each unit by
-/// which they varied, at most, and more while little has passed. What comes later is seldom faster: coins
-/// leave the memory, peers tire. So the band goes less far down.
-const LEAST_SPREAD: f64 = 0.22;
-const SPREAD_OF_CHANGE: f64 = 1.2;
-const MOST_SPREAD: f64 = 1.2;
-const EARLY_SPREAD: f64 = 0.6;
-const DOWNWARDS: f64 = 0.9;
-
-/// Half of the band as a share of the whole time: at least, and at most once a fifth of time or
-/// work is over.
-const LEAST_OF_ALL: f64 = 0.06;
-const MOST_OF_ALL: f64 = 0.22;
-const EARLY: f64 = 0.2;
-
-/// Slices of the past time by which the change of rates is told.
+/// Slices of the past time whose rates are compared.
 const SLICES: usize = 8;
+
+/// How restless rates are, in seconds: their variance, as a share of the mean rate's square, times the time
+/// for which a rate stays. Those of lines are off by two fifths for five seconds, or so. In the first minute
+/// slices are no longer than that, and say too little of it.
+const UNREST: f64 = 0.8;
+
+/// By what share the rate of the time left is off (one standard deviation) for reasons of which the past
+/// says nothing: coins leave the memory, a peer goes, somebody else uses the line.
+const LASTING: f64 = 0.17;
+
+/// So many standard deviations on both sides hold nine in ten, of what is normally distributed.
+const NINE_IN_TEN: f64 = 1.645;
+
+/// Seconds by which no end is known better: of a last block, a last flush.
+const EDGE: f64 = 1.0;
 
 /// Fewer scripts tell nothing of what one costs.
 const ENOUGH_SCRIPTS: f64 = 2_000.0;
@@ -98,7 +109,7 @@ const STARVING: f64 = 0.25;
 /// Seconds for each unit of work.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
-    /// Of the line; zero where it is not what takes the time.
+    /// Of the line, for each byte that is fetched; zero where it is not what takes the time.
     line: f64,
     /// Of all processors together, scripts aside, for each byte.
     processor: f64,
@@ -116,6 +127,7 @@ impl Sample {
     /// What lies between two samples.
     pub fn since(&self, before: &Self) -> Self {
         let work = Work {
+            fetched: self.work.fetched - before.work.fetched,
             bytes: self.work.bytes - before.work.bytes,
             coins: self.work.coins - before.work.coins,
             scripts: self.work.scripts - before.work.scripts,
@@ -139,10 +151,10 @@ impl Sample {
 
 impl Costs {
     fn measured(past: &Sample, machine: &Machine) -> Self {
-        let Work { bytes, coins, scripts } = past.work;
+        let Work { fetched, bytes, coins, scripts } = past.work;
         let is_starving = past.starved > STARVING * past.at;
         Self {
-            line: if is_starving { ratio(past.at, bytes) } else { 0.0 },
+            line: if is_starving { ratio(past.at, fetched) } else { 0.0 },
             processor: ratio((past.processor - past.scripts).max(0.0), bytes),
             script: match scripts >= ENOUGH_SCRIPTS {
                 true => past.scripts / scripts,
@@ -156,7 +168,7 @@ impl Costs {
     fn of(&self, work: &Work, machine: &Machine) -> f64 {
         let computed = self.processor * work.bytes + self.script * work.scripts;
         let by_processors = computed / machine.processors.max(1.0);
-        by_processors.max(self.line * work.bytes).max(self.coin * work.coins)
+        by_processors.max(self.line * work.fetched).max(self.coin * work.coins)
     }
 }
 
@@ -178,39 +190,46 @@ fn before(history: &[Sample], seconds: f64) -> Option<&Sample> {
     history.get(first_later.saturating_sub(1))
 }
 
-/// By how much the price of a byte changed from slice to slice: the root of the mean square of its
-/// logarithm's distance from the mean.
-fn change(history: &[Sample]) -> f64 {
+/// From where blocks began to come: connections and headers, which come first, say nothing of them.
+fn at_work(history: &[Sample]) -> &[Sample] {
+    let Some(first) = history.first().map(|sample| sample.work) else { return history };
+    let is_idle =
+        |sample: &Sample| sample.work.fetched <= first.fetched && sample.work.bytes <= first.bytes;
+    &history[history.partition_point(is_idle).saturating_sub(1)..]
+}
+
+/// The variance of the rates of the slices, as a share of the mean rate's square. Slices in which nothing
+/// came count as such.
+fn change(history: &[Sample], machine: &Machine) -> f64 {
     let (Some(first), Some(last)) = (history.first(), history.last()) else { return 0.0 };
-    let length = (last.at - first.at) / SLICES as f64;
-    let mut prices = Vec::with_capacity(SLICES);
-    for slice in 0..SLICES {
-        let (Some(from), Some(to)) = (
-            before(history, length * (SLICES - slice) as f64),
-            before(history, length * (SLICES - slice - 1) as f64),
-        ) else {
-            continue;
-        };
-        let past = to.since(from);
-        if past.work.bytes > 0.0 && past.at > 0.0 {
-            prices.push((past.at / past.work.bytes).ln());
-        }
-    }
-    let count = prices.len() as f64;
-    if count < 2.0 {
-        return 0.0;
-    }
-    let mean = prices.iter().sum::<f64>() / count;
-    let squares: f64 = prices.iter().map(|price| (price - mean).powi(2)).sum();
-    (squares / count).sqrt()
+    let past = last.since(first);
+    let costs = Costs::measured(&past, machine);
+    let done = |sample: &Sample| costs.of(&sample.since(first).work, machine);
+    // Between samples, of which there are few at first, at an even rate.
+    let done_by = |at: f64| {
+        let after = history.partition_point(|sample| sample.at < at).min(history.len() - 1);
+        let (from, to) = (&history[after.saturating_sub(1)], &history[after]);
+        let share = ratio(at - from.at, to.at - from.at).clamp(0.0, 1.0);
+        done(from) + (done(to) - done(from)) * share
+    };
+    let end = |slice: usize| done_by(first.at + past.at * slice as f64 / SLICES as f64);
+    let mean = done(last) / SLICES as f64;
+    let off = |slice: usize| ratio(end(slice + 1) - end(slice), mean) - 1.0;
+    let squares: f64 = (0..SLICES).map(|slice| off(slice).powi(2)).sum();
+    squares / (SLICES - 1) as f64
 }
 
 /// The time that is left, by a history in the order of time; `None` while nothing can be said.
+///
+/// The band is that of a mean: the past one is measured over the time that has passed, and the one to come
+/// will be one over the time that is left. How much either may be off follows from how much the rates of
+/// slices differ, and falls with the time that it is taken over.
 pub(super) fn estimate(history: &[Sample], ahead: &[Work], machine: &Machine) -> Option<Estimate> {
-    let (first, last) = (history.first()?, history.last()?);
     if ahead.iter().all(|work| work.bytes <= 0.0) {
         return Some(Estimate { left: 0.0, least: 0.0, most: 0.0 });
     }
+    let history = at_work(history);
+    let (first, last) = (history.first()?, history.last()?);
     let passed = last.at - first.at;
     let whole = by_rates(&last.since(first), ahead, machine)?;
     let recent = before(history, passed * RECENT)
@@ -218,21 +237,13 @@ pub(super) fn estimate(history: &[Sample], ahead: &[Work], machine: &Machine) ->
         .unwrap_or(whole);
     // The mean of the logarithms: half and twice the rate are equally far.
     let left = recent.powf(RECENT_WEIGHT) * whole.powf(1.0 - RECENT_WEIGHT);
-    let all = passed + left;
-    let bytes: f64 = ahead.iter().map(|work| work.bytes).sum();
-    let done = last.work.bytes - first.work.bytes;
-    let progress = (passed / all).max(done / (done + bytes));
-    let early = EARLY_SPREAD * (1.0 - progress / EARLY).max(0.0);
-    let spread = (LEAST_SPREAD + SPREAD_OF_CHANGE * change(history) + early).min(MOST_SPREAD);
-    let (mut below, mut above) = (left - left / (1.0 + DOWNWARDS * spread), left * spread);
-    if progress > EARLY {
-        below = below.min(MOST_OF_ALL * all);
-        above = above.min(MOST_OF_ALL * all);
-    }
-    // Near the end the rest is small, and what a last flush takes is not.
-    below = below.max(LEAST_OF_ALL * all);
-    above = above.max(LEAST_OF_ALL * all);
-    Some(Estimate { left, least: (left - below).max(0.0), most: left + above })
+    let of_mean = UNREST / passed + change(history, machine) / SLICES as f64;
+    let of_both = of_mean * left * (left + passed);
+    let off = NINE_IN_TEN * (of_both + (LASTING * left).powi(2)).sqrt();
+    // Half the rate is as likely as twice the rate, so that the band goes further up than down.
+    let least = left * ratio(left, left + off) - EDGE;
+    let most = left + off + EDGE;
+    most.is_finite().then_some(Estimate { left, least: least.max(0.0), most })
 }
 
 /// The share of all work that is done, from 0 to 1, by the same costs; `done` includes what earlier runs did.

@@ -13,6 +13,8 @@ pub struct SyncFacts {
     pub tip: Tip,
     pub best: Tip,
     pub status: ChainStatus,
+    /// Bytes of blocks that came before earlier ones, and are stored until their turn.
+    pub stored_ahead: u64,
     pub initial_download: bool,
     pub verification: Verification,
     /// Processor time of all threads.

@@ -243,6 +243,7 @@ pub(crate) fn sync_json(report: &SyncReport, chain: &'static str, version: &'sta
         ("bottleneck", bottleneck_json(report.bottleneck)),
         ("blocks_per_second", short(report.blocks_per_second, 2)),
         ("bytes_per_second", short(report.bytes_per_second, 0)),
+        ("stored_ahead", short(now.work.stored_ahead(), 0)),
         ("power_cut", risk_json(&report.risk)),
         ("verification", verification_json(&report.verification, &report.scripts)),
         ("written", Json::object(written)),

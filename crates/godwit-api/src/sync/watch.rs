@@ -181,6 +181,7 @@ fn sample(facts: &SyncFacts, starved: Duration) -> Sample {
         at: facts.now.as_secs_f64(),
         blocks: connected.blocks as f64,
         work: Work {
+            fetched: (connected.bytes + facts.stored_ahead) as f64,
             bytes: connected.bytes as f64,
             coins: connected.coins as f64,
             scripts: (inputs.proven + inputs.unclaimed + inputs.unproven) as f64,

@@ -8,7 +8,7 @@ use godwit_api::{
     Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport, SyncWatch, Tip, Verification,
 };
 use godwit_chain::{BackendKind, NodeId, Places, ScriptEngine, scripts_from};
-use godwit_p2p::{ConnectionKind, Now, PeerInfo, Target};
+use godwit_p2p::{ConnectionKind, MAX_WINDOW_BLOCKS, Now, PeerInfo, Target};
 use godwit_primitives::Network;
 
 use super::core::NodeCore;
@@ -103,6 +103,7 @@ fn facts(core: &NodeCore, now: Now, budget: u64) -> SyncFacts {
         tip: tip(chain.tip()),
         best: tip(tree.best_header()),
         status: *chain.status(),
+        stored_ahead: chain.stored_ahead(MAX_WINDOW_BLOCKS as u32),
         initial_download: core.is_initial_download(),
         verification: Verification {
             scripts_from: scripts_from(chain),

@@ -28,13 +28,13 @@ const MACHINE: Machine = Machine { processors: 2.0, script: 11.2e-6 };
 fn sample(row: &str) -> (Sample, Stretch) {
     let value = |text: &str| text.parse::<f64>().unwrap_or_else(|_| panic!("{row}"));
     let values: Vec<f64> = row.split('\t').map(value).collect();
-    let values: [f64; 15] = values.try_into().unwrap_or_else(|_| panic!("{row}"));
+    let values: [f64; 16] = values.try_into().unwrap_or_else(|_| panic!("{row}"));
     let [at, tip, _, scripts_from, blocks, bytes, coins, scripts, ..] = values;
-    let [.., starved, processor, script_seconds, accept, apply, flush, wait] = values;
+    let [.., starved, processor, script_seconds, accept, apply, flush, wait, ahead] = values;
     let sample = Sample {
         at,
         blocks,
-        work: Work { bytes, coins, scripts },
+        work: Work { fetched: bytes + ahead, bytes, coins, scripts },
         starved,
         processor,
         scripts: script_seconds,

@@ -5,7 +5,7 @@ use super::super::ahead::{Schedule, Stretch};
 use super::{Machine, Sample};
 
 /// SplitMix64.
-struct Draw(u64);
+pub(super) struct Draw(pub(super) u64);
 
 impl Draw {
     fn next(&mut self) -> u64 {
@@ -16,12 +16,12 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    fn within(&mut self, low: f64, high: f64) -> f64 {
+    pub(super) fn within(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Evenly by the logarithm.
-    fn about(&mut self, low: f64, high: f64) -> f64 {
+    pub(super) fn about(&mut self, low: f64, high: f64) -> f64 {
         self.within(low.ln(), high.ln()).exp()
     }
 
@@ -29,7 +29,7 @@ impl Draw {
         self.within(0.0, 1.0) < share
     }
 
-    fn one_of<const N: usize>(&mut self, values: [f64; N]) -> f64 {
+    pub(super) fn one_of<const N: usize>(&mut self, values: [f64; N]) -> f64 {
         values[(self.next() % N as u64) as usize]
     }
 }
@@ -109,6 +109,7 @@ impl Conditions {
         let by_others = computing * (1.0 + (wander - 1.0) / 2.0);
         let took = by_line.max(by_others) + by_line.min(by_others) * 0.1;
         sample.at += took;
+        sample.work.fetched += bytes;
         sample.work.bytes += bytes;
         sample.work.coins += coins;
         sample.work.scripts += scripts;

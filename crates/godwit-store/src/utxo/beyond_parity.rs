@@ -42,7 +42,7 @@
 //!    partition named or the repaired one, and in either case the others as they were.
 //! 8. *What is committed stays.* Each pass commits the partitions that are complete with it. A repair that
 //!    is stopped or cut is begun again with what is still damaged. It goes on from the block at which the
-//!    one before was written down last ([`saved`]), if it is of the same ranges.
+//!    one before was written down last ([`saved`]), if that is of the same ranges, or of all keys.
 //!
 //! Whole partitions are written, and not ranges of keys alone: so there is no second way in which an entry
 //! could hide another one, and no need of tombstones for what older runs show wrongly. All coins are never
@@ -137,6 +137,12 @@ struct Partition {
 }
 
 impl Partition {
+    /// Nothing that can be read of it is believed any more.
+    fn gather_all(&mut self, n: u8, partition_bits: u32) {
+        (self.inputs, self.parts) = (Vec::new(), Vec::new());
+        self.spans = vec![partition_span(n, partition_bits)];
+    }
+
     /// Calls `each` with what the partition is to have, in order; `coins` are those that were gathered last.
     fn for_each(
         &self,
@@ -442,8 +448,7 @@ impl CoinsRepair {
                 log::warn!(
                     "Coins of partition {n} are not all those of the blocks: all are gathered."
                 );
-                (partition.inputs, partition.parts) = (Vec::new(), Vec::new());
-                partition.spans = vec![span];
+                partition.gather_all(n, self.context.partition_bits);
                 wanted.push(span);
                 self.partitions.insert(n, partition);
             }

@@ -2,12 +2,14 @@
 //!
 //! Coins, tally and parts of partitions that wait for the next pass follow from the blocks up to that one and
 //! from the ranges of keys, and from nothing else. So they are as good for a repair of fewer partitions, if
-//! those have the ranges that they had: a cut behind the commit of a pass leaves such a repair.
+//! those have the ranges that they had: a cut behind the commit of a pass leaves such a repair. And they are as
+//! good where the range was a whole partition, whatever of it is lost now: then no entry of a run is asked.
+//! That is what is left of a repair for which the blocks have refuted what could be read of the partition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{BUFFER, CoinsRepair, Gathered, KeySpan, Tally, contains, partition_span};
+use super::{BUFFER, CoinsRepair, Gathered, KeySpan, Partition, Tally, contains, partition_span};
 use crate::checkpoint::{CheckpointReader, CheckpointWriter};
 use crate::error::StoreError;
 use crate::utxo::entry::{Entry, HEADER, MAX_ENTRY, length};
@@ -18,8 +20,16 @@ use crate::utxo::run::segment::Segment;
 /// What follows the last entry of several: the length of none.
 const NO_ENTRY: [u8; HEADER] = [0; HEADER];
 
+/// Partitions of which something is saved.
+struct SavedPartitions {
+    all: Vec<u8>,
+    /// Those all of whose coins were gathered, though not all of them are lost.
+    refuted: BTreeSet<u8>,
+}
+
 /// What another repair had gathered, before it is known whether it is whole.
 pub struct SavedPass {
+    refuted: BTreeSet<u8>,
     parts: BTreeMap<u8, Option<Arc<Segment>>>,
     gathered: Gathered,
     tally: Tally,
@@ -80,9 +90,11 @@ impl CoinsRepair {
     ///
     /// A scratch run cannot be written.
     pub fn load(&mut self, from: &mut CheckpointReader) -> Result<Option<SavedPass>, StoreError> {
-        let Some(saved) = self.load_spans(from) else { return Ok(None) };
+        let Some(SavedPartitions { all, refuted }) = self.load_spans(from) else {
+            return Ok(None);
+        };
         let mut parts = BTreeMap::new();
-        for n in saved {
+        for n in all {
             let is_wanted = self.partitions.contains_key(&n);
             let is_whole = match is_wanted {
                 true => self.load_part(n, from, &mut parts)?,
@@ -92,24 +104,28 @@ impl CoinsRepair {
                 return Ok(None);
             }
         }
-        Ok(self.load_gathered(from, parts))
+        Ok(self.load_gathered(from, parts, refuted))
     }
 
-    /// The saved partitions, if all that are wanted are among them and have the same ranges.
-    fn load_spans(&self, from: &mut CheckpointReader) -> Option<Vec<u8>> {
-        let (mut saved, mut wanted) = (Vec::new(), 0);
+    /// The saved partitions, if all that are wanted are among them and have the same ranges, or had all keys.
+    fn load_spans(&self, from: &mut CheckpointReader) -> Option<SavedPartitions> {
+        let (mut all, mut refuted, mut wanted) = (Vec::new(), BTreeSet::new(), 0);
         for _ in 0..from.u64()? {
             let [n] = from.array()?;
             let spans = read_spans(from)?;
             if let Some(partition) = self.partitions.get(&n) {
                 wanted += 1;
                 if partition.spans != spans {
-                    return None;
+                    if spans != [partition_span(n, self.context.partition_bits)] {
+                        return None;
+                    }
+                    refuted.insert(n);
                 }
             }
-            saved.push(n);
+            all.push(n);
         }
-        (wanted == self.partitions.len() && saved.is_sorted_by(|a, b| a < b)).then_some(saved)
+        let is_right = wanted == self.partitions.len() && all.is_sorted_by(|a, b| a < b);
+        is_right.then_some(SavedPartitions { all, refuted })
     }
 
     /// Writes the entries that earlier passes have gathered of a partition to a scratch run; `false` if they
@@ -146,21 +162,30 @@ impl CoinsRepair {
         &self,
         from: &mut CheckpointReader,
         parts: BTreeMap<u8, Option<Arc<Segment>>>,
+        refuted: BTreeSet<u8>,
     ) -> Option<SavedPass> {
         let passes = (u128::from_le_bytes(from.array()?), u128::from_le_bytes(from.array()?));
         let mut tally = self.empty_tally();
         for place in tally.partitions_mut() {
             *place = (from.u64()?, from.u64()?);
         }
-        let spans: Vec<KeySpan> = self.partitions.values().flat_map(|p| p.spans.clone()).collect();
+        let spans_of = |(n, partition): (&u8, &Partition)| match refuted.contains(n) {
+            true => vec![partition_span(*n, self.context.partition_bits)],
+            false => partition.spans.clone(),
+        };
+        let spans: Vec<KeySpan> = self.partitions.iter().flat_map(spans_of).collect();
         let gathered = Gathered::load(from, &self.context.hasher, &spans, self.limit())?;
-        Some(SavedPass { parts, gathered, tally, passes })
+        Some(SavedPass { refuted, parts, gathered, tally, passes })
     }
 
     /// Takes up what another repair had gathered.
     pub fn go_on(&mut self, saved: SavedPass) {
-        let SavedPass { parts, gathered, tally, passes } = saved;
+        let SavedPass { refuted, parts, gathered, tally, passes } = saved;
         (self.gathered, self.tally, self.passes) = (gathered, tally, passes);
+        for n in refuted {
+            let partition = self.partitions.get_mut(&n).expect("load_spans() has looked for it");
+            partition.gather_all(n, self.context.partition_bits);
+        }
         for (n, part) in parts {
             let partition = self.partitions.get_mut(&n).expect("load() has looked for it");
             partition.parts = part.into_iter().collect();

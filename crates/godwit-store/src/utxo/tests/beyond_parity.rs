@@ -346,12 +346,10 @@ fn lost_filters_and_indexes_need_no_blocks() {
     assert!(kinds.contains(&BlockKind::Filter) && kinds.contains(&BlockKind::Index));
 }
 
-/// A block that is damaged, and another one of its segment, whose checksum holds, that lacks an entry:
-/// nothing but the blocks of the chain tells of it.
 /// The largest run with its first block lost, its parity too, and what `change` makes of the payload of
 /// another block of entries, of which parity says `vouched` or not that it is what was written. `None` where
 /// that block has no entries of its own.
-fn with_a_block_of_another_time(
+pub(super) fn with_a_block_of_another_time(
     history: &History,
     n: usize,
     vouched: bool,
@@ -390,20 +388,24 @@ fn with_a_block_of_another_time(
 }
 
 /// Blocks of entries of the largest run, at most.
-const MOST_BLOCKS: usize = 1_000;
+pub(super) const MOST_BLOCKS: usize = 1_000;
 
+/// How many bytes of a block of entries are in use once its last entry is gone.
+pub(super) fn without_the_last(block: &mut [u8; BLOCK], len: usize) -> usize {
+    let (payload, mut used) = (&block[BLOCK_HEADER..BLOCK_HEADER + len], 0);
+    while let Some(entry) = Entry::first_of(&payload[used..])
+        && used + entry.bytes().len() < len
+    {
+        used += entry.bytes().len();
+    }
+    used
+}
+
+/// A block that is damaged, and another one of its segment, whose checksum holds, that lacks an entry:
+/// nothing but the blocks of the chain tells of it.
 #[test]
 fn entries_that_are_missing_under_a_right_checksum_are_found_out() {
     let history = history(13, 0);
-    let without_the_last = |block: &mut [u8; BLOCK], len: usize| {
-        let (payload, mut used) = (&block[BLOCK_HEADER..BLOCK_HEADER + len], 0);
-        while let Some(entry) = Entry::first_of(&payload[used..])
-            && used + entry.bytes().len() < len
-        {
-            used += entry.bytes().len();
-        }
-        used
-    };
     let mut found = 0;
     for n in 2..MOST_BLOCKS {
         let Some(disk) = with_a_block_of_another_time(&history, n, true, without_the_last) else {

@@ -2,7 +2,8 @@
 
 use super::super::fixtures::Random;
 use super::beyond_parity::{
-    History, LARGE, Notes, check, hand_over_from, harm, history, inspection, zero_beyond_parity,
+    History, LARGE, MOST_BLOCKS, Notes, check, hand_over_from, harm, history, inspection,
+    with_a_block_of_another_time, without_the_last, zero_beyond_parity,
 };
 use super::damage::run_paths;
 use super::*;
@@ -141,6 +142,38 @@ fn a_repair_that_goes_on_at_any_block_ends_as_one_that_was_not_interrupted() {
         }
     }
     assert!(several > 3 && kinds[0] > 20 && kinds[1] > 20, "{several}, {kinds:?}");
+}
+
+/// What could be read of a partition was refuted by a first pass: the damage that is found once more does not
+/// say so, what was written down does.
+#[test]
+fn a_repair_that_gathers_all_of_a_partition_goes_on() {
+    let mut refuted = 0;
+    for (partition_bits, memory) in [(0, LARGE), (1, LARGE), (0, 6000)] {
+        let history = history(13, partition_bits);
+        let damaged = (2..MOST_BLOCKS).filter_map(|n| {
+            let disk = with_a_block_of_another_time(&history, n, true, without_the_last)?;
+            Some((n, disk))
+        });
+        for (n, disk) in damaged.take(4) {
+            let what = format!("block {n}, {partition_bits}, {memory} bytes");
+            let (one_go, mut manifest) = (disk.copy(), history.manifest.clone());
+            let twin = repair(&history, &one_go, &mut manifest, [memory; 2], || Interruption::Nothing);
+            check(&history, &one_go, &manifest, &what);
+            for at in [0, 30, 60] {
+                let (disk, mut manifest) = (disk.copy(), history.manifest.clone());
+                let mut pass = 0;
+                let passes = repair(&history, &disk, &mut manifest, [memory; 2], || {
+                    pass += 1;
+                    if pass > 1 { Interruption::Block(at) } else { Interruption::Nothing }
+                });
+                assert_eq!(passes, twin, "{what}, interrupted at block {at}");
+                check(&history, &disk, &manifest, &what);
+                refuted += u32::from(passes > 1 && memory == LARGE);
+            }
+        }
+    }
+    assert!(refuted > 6, "{refuted}");
 }
 
 /// Less memory than before, or more.

@@ -30,7 +30,6 @@ mod shortened;
 mod spent;
 mod undo;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -383,51 +382,6 @@ impl<'a> Blocks<'a> {
         Ok(undo)
     }
 
-    /// Tells what is wrong with undo records, once it is known whether they could be made again.
-    fn repair_undo(
-        &self,
-        undo: Vec<(usize, Option<Found>)>,
-        undo_files: &[NamedFile],
-        reading: &mut Reading,
-        watch: &mut dyn Watch,
-    ) -> Result<(), ChainError> {
-        let len = |(place, _): &(usize, _)| u64::from(self.stored[*place].position.len);
-        let bytes: u64 = undo.iter().map(len).sum();
-        let few = bytes <= UNDO_BYTES;
-        let remedy = self.undo_remedy(few);
-        let restored = match self.repair && few && !undo.is_empty() {
-            true => {
-                let damaged = undo.iter().map(|(place, _)| *place).collect();
-                self.restore_undo(damaged, reading, watch)?
-            }
-            false => vec![false; undo.len()],
-        };
-        // Of these files a record that was cut off could not be made again.
-        let mut incomplete = BTreeSet::new();
-        for ((place, found), restored) in undo.into_iter().zip(restored) {
-            let Some(mut found) = found else {
-                incomplete
-                    .extend(self.stored[place].undo.filter(|_| !restored).map(|undo| undo.file));
-                continue;
-            };
-            found.remedy = if restored { Remedy::Done } else { remedy };
-            watch.found(found);
-        }
-        let still_short: BTreeSet<u32> = self
-            .inspection
-            .undo_files()?
-            .iter()
-            .filter(|file| is_short(file))
-            .map(|f| f.number)
-            .collect();
-        for file in undo_files {
-            let left = incomplete.contains(&file.number) || still_short.contains(&file.number);
-            let restored = self.repair && !left;
-            watch.found(shortened(file, if restored { Remedy::Done } else { remedy }));
-        }
-        Ok(())
-    }
-
     /// Reads the blocks once more, for coins that did not fit into memory before.
     fn read_for_coins(
         &self,
@@ -448,14 +402,6 @@ impl<'a> Blocks<'a> {
         })?;
         reading.rest();
         Ok(())
-    }
-
-    /// What repairs undo records that were not made again; `few`: they can be.
-    fn undo_remedy(&self, few: bool) -> Remedy {
-        match !self.repair && few && self.inspection.has_whole_history() {
-            true => Remedy::Repair,
-            false => self.inspection.index_remedy(),
-        }
     }
 
     /// Calls `each` with blocks in the order of the files.

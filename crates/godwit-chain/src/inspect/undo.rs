@@ -1,16 +1,19 @@
-//! Undo records that are made again, from the blocks that created the coins.
+//! Undo records that are not right: they are told, and in a repair made again from the blocks that created the
+//! coins.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use godwit_store::inspect::{Stage, Watch};
+use godwit_store::error::Remedy;
+use godwit_store::inspect::{Found, NamedFile, Stage, Watch};
 use godwit_store::utxo::CompressedCoins;
 use godwit_store::{BLOCK_BUFFERS, UndoRecord};
 use godwit_stream::BufferPool;
 
 use super::reading::{Reading, Round};
+use super::shortened::{is_short, shortened};
 use super::spent::{Wanted, created, lines};
-use super::{Blocks, StoredBlock, UNDO_COINS, look_at};
+use super::{Blocks, StoredBlock, UNDO_BYTES, UNDO_COINS, look_at};
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Loading};
 use crate::shares::in_shares;
@@ -56,6 +59,59 @@ impl Taken {
 }
 
 impl Blocks<'_> {
+    /// Tells what is wrong with undo records, once it is known whether they could be made again.
+    pub(super) fn repair_undo(
+        &self,
+        undo: Vec<(usize, Option<Found>)>,
+        undo_files: &[NamedFile],
+        reading: &mut Reading,
+        watch: &mut dyn Watch,
+    ) -> Result<(), ChainError> {
+        let len = |(place, _): &(usize, _)| u64::from(self.stored[*place].position.len);
+        let bytes: u64 = undo.iter().map(len).sum();
+        let few = bytes <= UNDO_BYTES;
+        let remedy = self.undo_remedy(few);
+        let restored = match self.repair && few && !undo.is_empty() {
+            true => {
+                let damaged = undo.iter().map(|(place, _)| *place).collect();
+                self.restore_undo(damaged, reading, watch)?
+            }
+            false => vec![false; undo.len()],
+        };
+        // Of these files a record that was cut off could not be made again.
+        let mut incomplete = BTreeSet::new();
+        for ((place, found), restored) in undo.into_iter().zip(restored) {
+            let Some(mut found) = found else {
+                incomplete
+                    .extend(self.stored[place].undo.filter(|_| !restored).map(|undo| undo.file));
+                continue;
+            };
+            found.remedy = if restored { Remedy::Done } else { remedy };
+            watch.found(found);
+        }
+        let still_short: BTreeSet<u32> = self
+            .inspection
+            .undo_files()?
+            .iter()
+            .filter(|file| is_short(file))
+            .map(|f| f.number)
+            .collect();
+        for file in undo_files {
+            let left = incomplete.contains(&file.number) || still_short.contains(&file.number);
+            let restored = self.repair && !left;
+            watch.found(shortened(file, if restored { Remedy::Done } else { remedy }));
+        }
+        Ok(())
+    }
+
+    /// What repairs undo records that were not made again; `few`: they can be.
+    fn undo_remedy(&self, few: bool) -> Remedy {
+        match !self.repair && few && self.inspection.has_whole_history() {
+            true => Remedy::Repair,
+            false => self.inspection.index_remedy(),
+        }
+    }
+
     /// Makes the undo records of blocks again, which are named by their places; which of them are right now.
     pub(super) fn restore_undo(
         &self,

@@ -36,8 +36,8 @@ FILE is a generated chain with its summary beside it. Rounds: 10. Seconds betwee
 /// With every script, and without.
 const CASES: [Case; 2] = [Case::IMPORT[0], Case::IMPORT[2]];
 
-/// Times the time without an interval that each may take at most, with this interval in seconds: a shorter one
-/// costs more, a longer one less.
+/// Times the time without an interval that each may take at most, with this interval in seconds: a shorter
+/// one costs more, a longer one less.
 const TARGETS: [f64; 2] = [1.03, 1.10];
 const TARGET_INTERVAL: u64 = 2;
 
@@ -152,12 +152,7 @@ fn run_case(
                 _ => runs.with.push(import(Some(interval), false)?.0),
             }
         }
-        println!(
-            "{} {}/{rounds}: {} writes more in each run",
-            case.name,
-            round + 1,
-            runs.writes()
-        );
+        println!("{} {}/{rounds}: {} writes more in each run", case.name, round + 1, runs.writes());
     }
     Ok(runs)
 }

@@ -17,7 +17,7 @@ use godwit_sim::summary::Summary;
 use serde::Serialize;
 
 const USAGE: &str = "\
-usage: godwit-sim generate --plan small|demo|kills|benchmark|aged|third [--seed N]
+usage: godwit-sim generate --plan small|demo|kills|benchmark|aged|third|long [--seed N]
          [--end-time now|N] --out FILE
        godwit-sim restamp --chain FILE --end-time now|N --out FILE
        godwit-sim extend --chain FILE --empty N --out FILE

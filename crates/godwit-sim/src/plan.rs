@@ -191,6 +191,20 @@ impl ChainPlan {
         ChainPlan { name: "aged", stretches, ..ChainPlan::benchmark(seed) }
     }
 
+    /// The benchmark's chain with ten times as many blocks of each era, for what is to happen often in one
+    /// import.
+    pub fn long(seed: u64) -> ChainPlan {
+        let ChainPlan { mut stretches, .. } = ChainPlan::benchmark(seed);
+        for stretch in &mut stretches {
+            if let Stretch::Mix(_, blocks) = stretch
+                && *blocks > 1
+            {
+                *blocks *= 10;
+            }
+        }
+        ChainPlan { name: "long", stretches, ..ChainPlan::benchmark(seed) }
+    }
+
     /// The kill tests' chain: a million coins at the end, most of them cheap to make, that grow
     /// beside twenty seconds of script checks, and late blocks that spend many old ones at once.
     pub fn kills(seed: u64) -> ChainPlan {
@@ -221,6 +235,7 @@ impl ChainPlan {
             "benchmark" => Some(ChainPlan::benchmark(seed)),
             "aged" => Some(ChainPlan::aged(seed)),
             "third" => Some(ChainPlan::third(seed)),
+            "long" => Some(ChainPlan::long(seed)),
             _ => None,
         }
     }

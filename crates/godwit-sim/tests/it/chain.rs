@@ -225,3 +225,29 @@ fn the_aged_chain_spends_coins_older_than_a_week_and_the_benchmark_none() {
     assert_eq!(within_a_week(ChainPlan::benchmark(1)), 100.0);
     assert!(within_a_week(ChainPlan::aged(1)) < 100.0);
 }
+
+/// Its eras are ten times as long as those of the benchmark's chain, with no more coins to begin with.
+#[test]
+#[ignore = "a minute"]
+fn the_long_chain_does_not_run_out_of_coins() {
+    let long = ChainPlan::long(1);
+    let mut plan = ChainPlan { block_weight: 100_000, empty_tail: 5, ..ChainPlan::long(1) };
+    for stretch in &mut plan.stretches {
+        if let Stretch::FanOut(fan_out) = stretch {
+            (fan_out.bare, fan_out.giant) = (10, fan_out.giant.min(2_000));
+        }
+    }
+    let mut least = u64::MAX;
+    // Behind the first coins, and before the two blocks of special inputs.
+    let eras = plan.maturing + 14..plan.height() - plan.empty_tail - 1;
+    let summary = generate(&plan, |block| {
+        if eras.contains(&block.height) {
+            least = least.min(block.bytes.len() as u64);
+        }
+        Ok(())
+    });
+    let summary = summary.expect("the plan is sound");
+    assert_eq!(summary.height + 2_095, long.height());
+    println!("{least} bytes in the least block, {} coins", summary.txouts);
+    assert!(least > 10_000, "{least}");
+}

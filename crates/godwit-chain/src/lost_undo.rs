@@ -4,7 +4,10 @@
 //! A transaction's id commits to its outputs, and a block's place says the rest of a coin: so what is found
 //! is what was spent. Of two transactions of one id (the pairs of BIP30) the one that is met first is
 //! meant, since it had overwritten the other. A block on the way that is damaged itself is fetched again, if
-//! the driver fetches, and the search begins anew; where one was pruned, there is no way back.
+//! the driver fetches, and the search begins anew; where one was pruned, there is no way back. The search for
+//! what one block spent is written down once a minute ([`saved`]), and begins where that was.
+
+mod saved;
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -41,6 +44,10 @@ pub(crate) struct Creator {
 }
 
 impl Creator {
+    pub(crate) fn hash(&self) -> BlockHash {
+        self.hash
+    }
+
     /// Bytes of the block.
     pub(crate) fn bytes(&self) -> u64 {
         self.position.len.into()
@@ -77,6 +84,8 @@ pub(crate) struct LostUndo {
     wanted: HashMap<Txid, Vec<Wanted>>,
     /// The next block that is looked through.
     next: Option<NodeId>,
+    /// The last one that an earlier search for the same looked through.
+    looked_through: Option<BlockHash>,
     /// When the search began, or its progress was reported.
     reported: Option<Duration>,
 }
@@ -85,7 +94,8 @@ impl LostUndo {
     /// For blocks of one chain, of which `first` is the highest.
     pub(crate) fn new(first: NodeId, rotten: BTreeSet<NodeId>) -> Self {
         let (records, wanted) = (Vec::new(), HashMap::new());
-        Self { records, rotten, wanted, next: Some(first), reported: None }
+        let (next, looked_through, reported) = (Some(first), None, None);
+        Self { records, rotten, wanted, next, looked_through, reported }
     }
 
     /// For a block that was read already, on top of `below`.
@@ -109,6 +119,9 @@ impl LostUndo {
 
     /// Takes the next blocks below; none where one was pruned, or at genesis, whose coin is never spent.
     pub(crate) fn next_blocks(&mut self, index: &BlockIndex) -> Vec<Creator> {
+        if let Some(hash) = self.looked_through.take() {
+            self.go_on_below(&hash, index);
+        }
         let mut blocks = Vec::new();
         while blocks.len() < BLOCKS_PER_JOB
             && let Some(id) = self.next
@@ -121,9 +134,10 @@ impl LostUndo {
         blocks
     }
 
-    /// Says now and then how far the search is.
-    pub(crate) fn report_progress(&mut self, index: &BlockIndex, now: Duration) {
-        if self.take_due_report(now) {
+    /// Says now and then how far the search is; whether it did.
+    pub(crate) fn report_progress(&mut self, index: &BlockIndex, now: Duration) -> bool {
+        let is_due = self.take_due_report(now);
+        if is_due {
             log::info!(
                 "Looking for what block {} spent: {} coins are not found, down to height {}.",
                 self.records.first().map_or(BlockHash::ZERO, |record| index.node(record.id).hash),
@@ -131,6 +145,7 @@ impl LostUndo {
                 self.next.map_or(0, |next| index.height(next))
             );
         }
+        is_due
     }
 
     /// Whether a report is due; then the next one is an interval later.

@@ -1,49 +1,88 @@
-//! The checkpoint of a repair: what it has come to by reading blocks, in one file, so that a repair that is
-//! interrupted goes on.
+//! Checkpoints: what a work has come to by reading blocks, in one file, so that it goes on when it is
+//! interrupted.
 //!
-//! It is work that may be thrown away, and nothing else. No file depends on it; one that is damaged, or of
-//! another directory, network or commit of coins, is passed over. It is written beside the one before, made
-//! durable and renamed over that, so that a cut leaves the one or the other; a write that fails leaves the
-//! repair as it is. [`FORMAT`] says whose it is; what follows is the repair's own business.
+//! That may be thrown away, and nothing else. No file depends on it; one that is damaged, or of another
+//! directory, network or block, is passed over. It is written beside the one before, made durable and renamed
+//! over that, so that a cut leaves the one or the other; a write that fails leaves the work as it is. The
+//! header says whose it is; what follows is the work's own business.
 //!
 //! | bytes | content |
 //! | --- | --- |
-//! | 8 | [`FORMAT`] |
+//! | 8 | which work, and the version of its format |
 //! | 4 | message start of the network |
 //! | 8 | fingerprint of the key of the coins |
-//! | 36 | hash and height of the block whose coins they are, zeros if there are none |
-//! | n | what the repair writes |
+//! | 36 | hash and height of the block that it is about, zeros if there is none |
+//! | n | what the work writes |
 //! | 32 | SHA-256 of all before |
 
 use std::path::{Path, PathBuf};
 
+use godwit_primitives::Coin;
 use godwit_primitives::sha256::Sha256;
+use godwit_stream::DataStream;
 
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::StoreError;
 use crate::record::ChainPoint;
+use crate::store::Store;
+use crate::utxo::UtxoHasher;
 
-/// Name and version of the format.
-const FORMAT: [u8; 8] = *b"gwrepr\0\x01";
+/// What is interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// `verify -repair`, of a list of blocks, and about none of them alone.
+    Repair,
+    /// The search of a running chain for what the block spent.
+    LostUndo,
+}
 
-const FILE: &str = "repair.checkpoint";
-/// The next one, while it is written.
-const UNFINISHED: &str = "repair.checkpoint.new";
+impl Work {
+    const ALL: [Self; 2] = [Self::Repair, Self::LostUndo];
+
+    /// Name and version of the format.
+    fn format(self) -> [u8; 8] {
+        match self {
+            Self::Repair => *b"gwrepr\0\x02",
+            Self::LostUndo => *b"gwundo\0\x01",
+        }
+    }
+
+    fn file(self) -> &'static str {
+        match self {
+            Self::Repair => "repair.checkpoint",
+            Self::LostUndo => "undo.checkpoint",
+        }
+    }
+
+    /// The next one, while it is written.
+    fn unfinished(self) -> &'static str {
+        match self {
+            Self::Repair => "repair.checkpoint.new",
+            Self::LostUndo => "undo.checkpoint.new",
+        }
+    }
+}
 
 /// Bytes read or written at once.
 const BUFFER: usize = 256 << 10;
 /// Bytes behind all others.
 const SUM: u64 = 32;
-/// Bytes before those of the repair.
+/// Bytes of the longest coin that is believed: more than any script has that can be spent.
+const MAX_COIN: u64 = 16 << 10;
+/// Bytes before those of the work.
 const HEADER: usize = 8 + 4 + 8 + 36;
 
-/// Removes what an interrupted repair has left.
+/// Removes all checkpoints.
 ///
 /// # Errors
 ///
-/// It cannot be removed.
-pub(crate) fn remove(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
-    for path in [FILE, UNFINISHED].map(|name| dir.join(name)) {
+/// One cannot be removed.
+pub(crate) fn remove_all(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    Work::ALL.into_iter().try_for_each(|work| remove(disk, dir, work))
+}
+
+fn remove(disk: &StoreDisk, dir: &Path, work: Work) -> Result<(), StoreError> {
+    for path in [work.file(), work.unfinished()].map(|name| dir.join(name)) {
         if !disk.is_missing(&path)? {
             disk.remove(&path)?;
         }
@@ -51,8 +90,9 @@ pub(crate) fn remove(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Where the checkpoint of a directory is.
+/// Where the checkpoint of a work is.
 pub struct Checkpoints {
+    work: Work,
     /// What it begins with.
     header: [u8; HEADER],
     /// With a latch of its own: nothing depends on these files.
@@ -61,22 +101,31 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Of a network's directory, whose coins are those of a block, under a key with that fingerprint.
+    /// In a network's directory, whose coins have a key with that fingerprint; `block` is what the work is
+    /// about.
     pub(crate) fn new(
         (disk, dir): (&StoreDisk, &Path),
+        work: Work,
         magic: [u8; 4],
         fingerprint: u64,
-        tip: Option<ChainPoint>,
+        block: Option<ChainPoint>,
     ) -> Self {
         let mut header = [0; HEADER];
-        header[..8].copy_from_slice(&FORMAT);
+        header[..8].copy_from_slice(&work.format());
         header[8..12].copy_from_slice(&magic);
         header[12..20].copy_from_slice(&fingerprint.to_le_bytes());
-        if let Some(tip) = tip {
-            header[20..52].copy_from_slice(tip.hash.as_bytes());
-            header[52..].copy_from_slice(&tip.height.to_le_bytes());
+        if let Some(block) = block {
+            header[20..52].copy_from_slice(block.hash.as_bytes());
+            header[52..].copy_from_slice(&block.height.to_le_bytes());
         }
-        Self { header, disk: disk.apart(), dir: dir.to_owned() }
+        Self { work, header, disk: disk.apart(), dir: dir.to_owned() }
+    }
+
+    /// Of the search for what a block spent.
+    pub fn of_lost_undo(store: &Store, block: ChainPoint) -> Self {
+        let fingerprint = UtxoHasher::new(store.utxo_hash_key()).fingerprint();
+        let place = (&store.disk, &*store.dir);
+        Self::new(place, Work::LostUndo, store.magic(), fingerprint, Some(block))
     }
 
     /// Begins the next checkpoint.
@@ -85,18 +134,18 @@ impl Checkpoints {
     ///
     /// A failed system call, after which everything else can still be written.
     pub fn begin(&self) -> Result<CheckpointWriter, StoreError> {
-        let (disk, dir) = (self.disk.apart(), self.dir.clone());
-        let file = disk.open(&dir.join(UNFINISHED), OpenMode::Truncate)?;
+        let (disk, dir, work) = (self.disk.apart(), self.dir.clone(), self.work);
+        let file = disk.open(&dir.join(work.unfinished()), OpenMode::Truncate)?;
         let buffer = Vec::with_capacity(BUFFER);
         let mut writer =
-            CheckpointWriter { disk, dir, file, offset: 0, buffer, sum: Sha256::new() };
+            CheckpointWriter { disk, dir, work, file, offset: 0, buffer, sum: Sha256::new() };
         writer.write(&self.header)?;
         Ok(writer)
     }
 
-    /// What an interrupted repair has left, if it is whole and of these coins.
+    /// What the interrupted work has left, if it is whole and about the same block.
     pub fn open(&self) -> Option<CheckpointReader> {
-        let file = self.disk.apart().open(&self.dir.join(FILE), OpenMode::Read).ok()?;
+        let file = self.disk.apart().open(&self.dir.join(self.work.file()), OpenMode::Read).ok()?;
         let end = file.file_len().ok()?.checked_sub(SUM)?;
         let reader = || {
             let (file, buffer, sum) = (file.clone(), Vec::new(), Sha256::new());
@@ -108,16 +157,16 @@ impl Checkpoints {
         (reader.array()? == self.header).then_some(reader)
     }
 
-    /// Removes the checkpoint: the repair is done.
+    /// Removes the checkpoint: the work is done.
     pub fn remove(&self) {
-        if let Err(error) = remove(&self.disk.apart(), &self.dir) {
-            log::warn!("What a repair had come to is not removed: {error}");
+        if let Err(error) = remove(&self.disk.apart(), &self.dir, self.work) {
+            log::warn!("A checkpoint is not removed: {error}");
         }
     }
 
     /// Removes one that could not be written to its end: the room is of use to others.
     pub fn abandon(&self) {
-        if let Err(error) = self.disk.apart().remove(&self.dir.join(UNFINISHED)) {
+        if let Err(error) = self.disk.apart().remove(&self.dir.join(self.work.unfinished())) {
             log::warn!("What was written of a checkpoint is not removed: {error}");
         }
     }
@@ -132,6 +181,7 @@ impl Checkpoints {
 pub struct CheckpointWriter {
     disk: StoreDisk,
     dir: PathBuf,
+    work: Work,
     file: StoreFile,
     offset: u64,
     buffer: Vec<u8>,
@@ -154,6 +204,18 @@ impl CheckpointWriter {
         self.write(&n.to_le_bytes())
     }
 
+    /// A coin as Core compresses it, behind its length.
+    ///
+    /// # Errors
+    ///
+    /// A failed write.
+    pub fn write_coin(&mut self, coin: &Coin) -> Result<(), StoreError> {
+        let mut bytes: DataStream = DataStream::new();
+        bytes.put(coin);
+        self.write_u64(bytes.as_slice().len() as u64)?;
+        self.write(bytes.as_slice())
+    }
+
     fn flush(&mut self) -> Result<(), StoreError> {
         self.sum.update(&self.buffer);
         self.file.write_all_at(self.offset, &self.buffer)?;
@@ -172,7 +234,8 @@ impl CheckpointWriter {
         let sum = std::mem::take(&mut self.sum).finalize();
         self.file.write_all_at(self.offset, &sum)?;
         self.file.sync()?;
-        self.disk.rename(&self.dir.join(UNFINISHED), &self.dir.join(FILE))?;
+        let (from, to) = (self.work.unfinished(), self.work.file());
+        self.disk.rename(&self.dir.join(from), &self.dir.join(to))?;
         self.disk.sync_dir(&self.dir)?;
         Ok(self.offset + SUM)
     }
@@ -227,6 +290,13 @@ impl CheckpointReader {
 
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    pub fn coin(&mut self) -> Option<Coin> {
+        let len = self.u64().filter(|len| *len <= MAX_COIN)?;
+        let mut bytes = vec![0; len as usize];
+        self.read(&mut bytes)?;
+        Coin::from_compressed(&bytes).ok()
     }
 
     /// To be called last: `None` if what was read is not what was written, this time.

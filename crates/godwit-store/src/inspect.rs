@@ -13,7 +13,7 @@ use godwit_primitives::BlockHash;
 use godwit_stream::{DataStream, Obfuscation, PooledStream, SerializeData, SpanReader};
 
 use crate::block_files::{FRAME_SIZE, block_file_path, frame, has_files as has_block_files};
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{Checkpoints, Work};
 use crate::control::{self, Control, Slot};
 use crate::db::Db;
 use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk, StoreFile};
@@ -251,8 +251,8 @@ impl Inspection {
 
     /// Where an interrupted repair has left what it had come to.
     pub fn checkpoints(&self) -> Checkpoints {
-        let (place, tip) = ((&self.disk, &*self.dir), self.state().utxo_tip);
-        Checkpoints::new(place, self.network.magic, self.hasher().fingerprint(), tip)
+        let (place, fingerprint) = ((&self.disk, &*self.dir), self.hasher().fingerprint());
+        Checkpoints::new(place, Work::Repair, self.network.magic, fingerprint, None)
     }
 
     pub fn disk(&self) -> &StoreDisk {

@@ -180,7 +180,7 @@ impl Store {
             && (kept.is_some() || options.rebuild != Rebuild::Nothing)
         {
             remove_runs(&disk, &dir.join(UTXO_DIR))?;
-            checkpoint::remove(&disk, &dir)?;
+            checkpoint::remove_all(&disk, &dir)?;
         }
         if kept.as_ref().is_some_and(|kept| kept.pruned) {
             remove_block_files(&disk, &blocks_dir)?;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use godwit_store::ChainPoint;
+use godwit_store::checkpoint::Checkpoints;
 use godwit_store::exec::Priority;
 use godwit_store::utxo::{CompressedCoins, EpochPin, Layers, UtxoStore};
 
@@ -35,6 +37,10 @@ pub(crate) enum Reading {
 pub(crate) struct Rebuilding {
     block: Structured,
     lost: LostUndo,
+    /// Where it is written down how far the search is; `None` once that has failed.
+    place: Option<Checkpoints>,
+    /// It was.
+    is_saved: bool,
 }
 
 /// A connected block with all that is needed to disconnect it.
@@ -165,8 +171,11 @@ impl Window {
                         "Block {hash} has no undo record, and what it would say is looked for."
                     ),
                 }
-                let lost = LostUndo::of(id, &block, height, below);
-                Ok(Reading::Rebuilding(Box::new(Rebuilding { block, lost })))
+                let mut lost = LostUndo::of(id, &block, height, below);
+                let place = Checkpoints::of_lost_undo(&store, ChainPoint { hash, height });
+                lost.take_up(&place);
+                let rebuilding = Rebuilding { block, lost, place: Some(place), is_saved: false };
+                Ok(Reading::Rebuilding(Box::new(rebuilding)))
             };
             Answer::Read(token, read())
         });
@@ -187,16 +196,24 @@ impl Window {
         if blocks.is_empty() && !lost.is_done() {
             return Err(lost_undo(env, index, id));
         }
-        lost.report_progress(index, env.now());
+        let is_due = !lost.is_done() && lost.report_progress(index, env.now());
+        rebuilding.is_saved |= is_due;
         self.reading = true;
         let (store, hasher) = (Arc::clone(&env.store), env.hasher);
         self.job_sender.run(Priority::Urgent, "rebuild", move || {
             let look = || {
-                rebuilding.lost.look_through(&store, &hasher, &blocks)?;
-                if !rebuilding.lost.is_done() {
+                let Rebuilding { lost, place, is_saved, .. } = &mut *rebuilding;
+                lost.look_through(&store, &hasher, &blocks)?;
+                let is_done = lost.is_done();
+                // At the end, too: the block is not yet disconnected for good.
+                if is_due || is_done && *is_saved {
+                    let looked_through = blocks.last().expect("there is one").hash();
+                    place.take_if(|place| !lost.save(place, &looked_through));
+                }
+                if !is_done {
                     return Ok(Reading::Rebuilding(rebuilding));
                 }
-                let Rebuilding { block, lost } = *rebuilding;
+                let Rebuilding { block, lost, .. } = *rebuilding;
                 read_created(&layers, block, lost.into_spent(), false)
             };
             Answer::Read(token, look())

@@ -14,6 +14,7 @@ mod history_pruned;
 mod inspect;
 mod kernel;
 mod lost_coins;
+mod lost_undo;
 mod overrule;
 mod panics;
 mod pruned_branches;

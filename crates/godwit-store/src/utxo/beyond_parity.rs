@@ -38,8 +38,8 @@
 //! 7. *The manifest names all of a repair or nothing.* A run is written under a number that was never used,
 //!    and is durable with its parity and its name before the one commit that names it in place of what it
 //!    replaces. Files that no manifest names any more are removed behind that commit; what a crash leaves
-//!    of them, and of unfinished runs, the next start removes. So a cut at any operation leaves the damaged
-//!    partition named or the repaired one, and in either case the others as they were.
+//!    of them, the next start removes, and of unfinished runs the next repair too. So a cut at any operation
+//!    leaves the damaged partition named or the repaired one, and in either case the others as they were.
 //! 8. *What is committed stays.* Each pass commits the partitions that are complete with it. A repair that
 //!    is stopped or cut is begun again with what is still damaged. It goes on from the block at which the
 //!    one before was written down last ([`saved`]), if that is of the same ranges, or of all keys.
@@ -244,7 +244,9 @@ impl CoinsRepair {
             ..inspection.context.clone()
         };
         let mut manifest = inspection.manifest.clone();
-        manifest.next_run = manifest.next_run.max(unnamed_files(&context, &manifest)?.next_run);
+        let unnamed = unnamed_files(&context, &manifest)?;
+        unnamed.remove_unfinished(&context)?;
+        manifest.next_run = manifest.next_run.max(unnamed.next_run);
         let entries = room::of_repair(&manifest, lost);
         room::require(&context, entries, 0)?;
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);

@@ -21,13 +21,13 @@ use super::manifest::{Manifest, ManifestRun};
 use super::memtable::{KnownCoin, Memtable, Probe, Taken};
 use super::room;
 use super::run::file::RunFile;
-use super::run::format::{RunId, SegmentMeta};
+use super::run::format::{BLOCK, RunId, SegmentMeta};
 use super::sealed::{Sealed, SealedSince};
 use super::segments::{Segments, Shape};
 use super::sort::FIRST_SCRATCH;
 use super::worker_pools::{UtxoEvent, WorkerPools};
 use super::write_rate::WriteRate;
-use crate::disk::StoreDisk;
+use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, IoFailure, Operation, StoreError};
 use crate::exec::Executor;
 
@@ -455,12 +455,40 @@ pub(super) fn unnamed_files(
 }
 
 impl Unnamed {
+    /// Removes scratch files, and runs that were not written to their end: no commit can have named them. A
+    /// repair that is killed leaves some, which would take the room of the next one, and no start that finds
+    /// coins damaged removes anything.
+    pub(super) fn remove_unfinished(&self, context: &UtxoContext) -> Result<(), StoreError> {
+        for path in &self.obsolete {
+            let run = RunId::of_path(path).expect("no other is noted");
+            if !is_finished(context, run)? {
+                log::info!("Removing {}, which was not written to its end.", path.display());
+                context.disk.remove(path)?;
+            }
+        }
+        Ok(())
+    }
+
     fn remove(self, context: &UtxoContext) -> Result<(), StoreError> {
         for path in self.obsolete {
             log::info!("Removing {}, which no commit names.", path.display());
             context.disk.remove(&path)?;
         }
         Ok(())
+    }
+}
+
+/// Whether a run has its footer, which is written last.
+fn is_finished(context: &UtxoContext, id: RunId) -> Result<bool, StoreError> {
+    let (disk, path, repairs) = (context.disk.clone(), id.path(&context.dir), Arc::default());
+    if id.0 >= FIRST_SCRATCH || disk.is_missing(&path)? {
+        return Ok(false);
+    }
+    let bytes = disk.open(&path, OpenMode::Read)?.file_len()?;
+    let blocks = u32::try_from(bytes / BLOCK as u64).unwrap_or(u32::MAX);
+    match (RunFile { id, disk, path, blocks, repairs }).read_footer() {
+        Err(error) if error.is_rotten() => Ok(false),
+        footer => footer.map(|_| true),
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! Coins, tally and parts of partitions that wait for the next pass follow from the blocks up to that one and
 //! from the ranges of keys, and from nothing else. So they are as good for a repair of fewer partitions, if
-//! those have the ranges that they had: a cut behind the commit of a pass leaves such a repair. And they are as
-//! good where the range was a whole partition, whatever of it is lost now: then no entry of a run is asked.
-//! That is what is left of a repair for which the blocks have refuted what could be read of the partition.
+//! those have the ranges that they had: a cut behind the commit of a pass leaves such a repair. And they are
+//! as good where the range was a whole partition, whatever of it is lost now: then no entry of a run is
+//! asked. That is what is left of a repair for which the blocks have refuted what could be read of the
+//! partition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -139,7 +139,7 @@ pub(super) fn hand_over_from(repair: &mut CoinsRepair, blocks: &[Block], height:
 }
 
 /// Repairs what is damaged; `manifest` is what was committed last. Returns the passes that it took.
-fn repair(
+pub(super) fn repair(
     history: &History,
     disk: &FaultDisk,
     manifest: &mut Manifest,

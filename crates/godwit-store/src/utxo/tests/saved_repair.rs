@@ -1,13 +1,16 @@
 //! Repairs of lost coins that are interrupted at any block, and go on from what was written down.
 
+use godwit_fault_disk::Survival;
+
 use super::super::fixtures::Random;
+use super::super::run::format::{BLOCK, BlockKind, RunId, open_block};
 use super::beyond_parity::{
     History, LARGE, MOST_BLOCKS, Notes, check, hand_over_from, harm, history, inspection,
     with_a_block_of_another_time, without_the_last, zero_beyond_parity,
 };
 use super::damage::run_paths;
 use super::*;
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{Checkpoints, Work};
 use crate::disk::Disk;
 
 /// Beside the directory of the coins.
@@ -18,7 +21,8 @@ const HEADER: usize = 56;
 
 fn checkpoints(disk: &FaultDisk) -> Checkpoints {
     let disk = StoreDisk::new(Arc::new(disk.clone()));
-    Checkpoints::new((&disk, Path::new(ABOVE)), [0; 4], hasher().fingerprint(), None)
+    let (place, fingerprint) = ((&disk, Path::new(ABOVE)), hasher().fingerprint());
+    Checkpoints::new(place, Work::Repair, [0; 4], fingerprint, None)
 }
 
 fn save(repair: &CoinsRepair, disk: &FaultDisk) -> u64 {
@@ -149,16 +153,17 @@ fn a_repair_that_goes_on_at_any_block_ends_as_one_that_was_not_interrupted() {
 #[test]
 fn a_repair_that_gathers_all_of_a_partition_goes_on() {
     let mut refuted = 0;
-    for (partition_bits, memory) in [(0, LARGE), (1, LARGE), (0, 6000)] {
+    for (partition_bits, memory, trials) in [(0, LARGE, 4), (1, LARGE, 2), (0, 40_000, 1)] {
         let history = history(13, partition_bits);
         let damaged = (2..MOST_BLOCKS).filter_map(|n| {
             let disk = with_a_block_of_another_time(&history, n, true, without_the_last)?;
             Some((n, disk))
         });
-        for (n, disk) in damaged.take(4) {
+        for (n, disk) in damaged.take(trials) {
             let what = format!("block {n}, {partition_bits}, {memory} bytes");
             let (one_go, mut manifest) = (disk.copy(), history.manifest.clone());
-            let twin = repair(&history, &one_go, &mut manifest, [memory; 2], || Interruption::Nothing);
+            let twin =
+                repair(&history, &one_go, &mut manifest, [memory; 2], || Interruption::Nothing);
             check(&history, &one_go, &manifest, &what);
             for at in [0, 30, 60] {
                 let (disk, mut manifest) = (disk.copy(), history.manifest.clone());
@@ -192,13 +197,54 @@ fn a_repair_goes_on_with_other_memory() {
         assert!(passes > 1, "{memory:?}");
         for path in disk.list(Path::new(DIR)).unwrap() {
             let path = Path::new(DIR).join(path);
-            let id = super::super::run::format::RunId::of_path(&path);
+            let id = RunId::of_path(&path);
             if manifest.runs.iter().all(|run| Some(run.id) != id) {
                 disk.remove(&path).unwrap();
             }
         }
         check(&history, &disk, &manifest, &format!("{memory:?}"));
     }
+}
+
+/// Whether a run has its last block, which is its footer.
+fn is_finished(disk: &FaultDisk, path: &Path) -> bool {
+    let (id, bytes) = (RunId::of_path(path).unwrap(), disk.contents(path).unwrap());
+    let (blocks, rest) = bytes.as_chunks::<BLOCK>();
+    let is_footer = |block| {
+        let opened = open_block(block, id, blocks.len() as u32 - 1);
+        opened.is_some_and(|block| block.kind == BlockKind::Footer)
+    };
+    rest.is_empty() && blocks.last().is_some_and(is_footer)
+}
+
+/// What is left of the runs that a killed repair was writing would take the room of the next one.
+#[test]
+fn a_repair_removes_the_runs_that_one_before_did_not_write_to_their_end() {
+    let history = history(7, 1);
+    let gone = history.disk.copy();
+    run_paths(&gone).iter().for_each(|path| gone.remove(path).unwrap());
+    let mut unfinished = 0;
+    for n in (1..).step_by(3) {
+        let (disk, mut manifest) = (gone.copy(), history.manifest.clone());
+        disk.fail_change(n);
+        let ended = super::beyond_parity::repair(&history, &disk, &mut manifest, 60_000, None);
+        let is_cut = disk.has_failed();
+        disk.fail_nothing();
+        if !is_cut {
+            ended.unwrap();
+            break;
+        }
+        disk.crash(Survival::All);
+        let before = run_paths(&disk);
+        unfinished += before.iter().filter(|path| !is_finished(&disk, path)).count();
+        drop(begin(&disk, &mut manifest, 60_000));
+        for path in run_paths(&disk) {
+            let is_named = manifest.runs.iter().any(|run| Some(run.id) == RunId::of_path(&path));
+            assert!(is_named || is_finished(&disk, &path), "change {n}: {}", path.display());
+        }
+        super::beyond_parity::repair(&history, &disk, &mut manifest, LARGE, None).unwrap();
+    }
+    assert!(unfinished > 10, "{unfinished}");
 }
 
 /// Damage that was not there, and any byte that is not what was written.

@@ -39,7 +39,7 @@ use godwit_store::disk::Disk;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::exec::Executor;
 use godwit_store::inspect::{Found, Inspection, NamedFile, Stage, Watch};
-use godwit_store::utxo::UtxoHasher;
+use godwit_store::utxo::{CoinsInspection, UtxoHasher};
 use godwit_store::{BlockChecksum, BlockPosition, ChainPoint, NetworkId, StoreError, UndoPosition};
 
 use crate::error::ChainError;
@@ -54,6 +54,7 @@ use index::{check_tree, index_again};
 use lost_coins::{Gathered, LostCoinsRepair};
 use reading::{Reading, bytes, list_hash};
 use shortened::{Shortened, is_cut_off, is_short, shortened};
+use undo::WrongUndo;
 
 pub use reading::RepairPace;
 
@@ -82,10 +83,12 @@ pub struct InspectOptions {
     pub audit: Option<AuditOptions>,
 }
 
-/// What an inspection has read.
+/// What an inspection has read, and the repair before it from which it went on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspected {
     pub blocks: u64,
+    /// How many of the blocks, with their undo records, were checked before that repair was interrupted.
+    pub blocks_before: u64,
     pub undo_records: u64,
     pub runs: u64,
     /// `None` where they cannot all be read, and of an audit.
@@ -116,11 +119,11 @@ struct StoredBlock {
     has_coins: bool,
 }
 
-/// Damage of one stored block, and whether its undo record is to be made again.
+/// Damage of one stored block, and of its undo record.
 #[derive(Default)]
 struct Checked {
     block: Option<Found>,
-    undo: Option<Found>,
+    undo: Option<Damage>,
     gathered: Gathered,
 }
 
@@ -154,7 +157,7 @@ pub fn inspect(
         Err(error) => Err(Found::of(error, inspection.index_remedy())?),
         Ok(coins) => Ok(coins),
     };
-    let (mut is_whole, mut counted, mut repair) = (true, None, None);
+    let (mut is_whole, mut repair) = (true, None);
     if let Ok(Some(coins)) = &coins {
         let runs = coins.inspect_runs(watch)?;
         (inspected.runs, is_whole) = (inspected.runs + coins.runs() as u64, runs.lost.is_empty());
@@ -165,10 +168,28 @@ pub fn inspect(
     if inspection.has_index() {
         blocks.inspect(watch, &mut inspected, &mut reading)?;
     }
+    read_coins(&blocks, coins, (is_whole, &options), &mut reading, watch, &mut inspected)?;
+    if options.repair && inspection.has_index() {
+        // Not before: to read all blocks again would take hours.
+        reading.end();
+    }
+    Ok(inspected)
+}
+
+/// Reads all coins, as one, behind the blocks; `is_whole`: none was lost.
+fn read_coins(
+    blocks: &Blocks<'_>,
+    coins: Result<Option<CoinsInspection>, Found>,
+    (mut is_whole, options): (bool, &InspectOptions),
+    reading: &mut Reading,
+    watch: &mut Heard<'_>,
+    inspected: &mut Inspected,
+) -> Result<(), ChainError> {
+    let (inspection, mut counted) = (blocks.inspection, None);
     let mut coins = match coins {
         Err(found) => {
             watch.found(found);
-            return Ok(inspected);
+            return Ok(());
         }
         Ok(coins) => coins,
     };
@@ -183,21 +204,21 @@ pub fn inspect(
         Some(coins) => {
             watch.progress(Stage::Coins, 0, coins.bytes());
             let layers = coins.layers()?;
-            if let Some(audit) = &audited {
+            if let Some(audit) = blocks.audit {
                 if watch.nothing() {
-                    let with = (&mut reading, &*options.start.stop);
-                    inspected.audit = Some(audit.conclude(&blocks, &layers, with, watch)?);
+                    let with = (reading, &*options.start.stop);
+                    inspected.audit = Some(audit.conclude(blocks, &layers, with, watch)?);
                 }
-                return Ok(inspected);
+                return Ok(());
             }
             let (totals, muhash) = muhash_totals(&layers, options.threads, &options.start.stop)?;
             if counted.is_some_and(|counted| counted != totals.txouts) {
-                watch.found(miscounted(dir));
+                watch.found(miscounted(inspection.dir()));
             }
             Some(CoinsFound { tip: inspection.state().utxo_tip, totals, muhash })
         }
     };
-    Ok(inspected)
+    Ok(())
 }
 
 /// Opens what there is; for a repair, makes an index that is damaged again first.
@@ -307,7 +328,8 @@ impl<'a> Blocks<'a> {
         out.blocks = self.stored.len() as u64;
         out.undo_records = self.stored.iter().filter(|block| block.undo.is_some()).count() as u64;
         let mut undo = Vec::new();
-        if self.take_up(reading)? {
+        if let Some(before) = self.take_up(reading, watch)? {
+            out.blocks_before = before;
             undo = self.look_again(reading, &files, watch)?;
         }
         if reading.is_checking() {
@@ -328,17 +350,17 @@ impl<'a> Blocks<'a> {
                 self.save(reading);
             }
         }
-        self.repair_undo(undo, &undo_files, reading, watch)?;
+        self.repair_undo(&undo, &undo_files, reading, watch)?;
         while reading.wants_blocks() {
             self.read_for_coins(reading, watch)?;
         }
         if self.repair {
-            reading.end();
+            self.save(reading);
         }
         Ok(())
     }
 
-    /// Tells what is wrong with a block. Returns its place if its undo record is not right.
+    /// Tells what is wrong with a block. Returns its undo record if that is not right.
     fn suspect(
         &self,
         place: usize,
@@ -346,7 +368,7 @@ impl<'a> Blocks<'a> {
         short_undo: &Shortened,
         reading: &mut Reading,
         watch: &mut dyn Watch,
-    ) -> Option<(usize, Option<Found>)> {
+    ) -> Option<WrongUndo> {
         let undo = self.stored[place].undo;
         let cut_off = undo.is_some_and(|undo| is_cut_off(short_undo, undo));
         if let Some(found) = checked.block {
@@ -355,18 +377,18 @@ impl<'a> Blocks<'a> {
         }
         (checked.undo.is_some() || cut_off).then(|| {
             reading.suspects.insert(place);
-            (place, checked.undo)
+            WrongUndo { place, damage: checked.undo }
         })
     }
 
-    /// Checks the blocks again at which an interrupted repair has found damage. Returns the places of those
-    /// whose undo records are not right now.
+    /// Checks the blocks again at which an interrupted repair has found damage. Returns the undo records that
+    /// are not right now.
     fn look_again(
         &self,
         reading: &mut Reading,
         files: &(Shortened, Shortened),
         watch: &mut dyn Watch,
-    ) -> Result<Vec<(usize, Option<Found>)>, ChainError> {
+    ) -> Result<Vec<WrongUndo>, ChainError> {
         let (mut undo, suspects) = (Vec::new(), std::mem::take(&mut reading.suspects));
         let places: Vec<usize> = suspects.iter().copied().collect();
         for batch in places.chunks(self.threads.max(1)) {
@@ -479,11 +501,7 @@ impl<'a> Blocks<'a> {
             }
         };
         checked.gathered = look_at(repair, stored, block);
-        if let Some(damage) = damage {
-            let path = self.inspection.undo_path(undo.file);
-            let (offset, bytes, remedy) = (undo.offset, undo.len.into(), Remedy::Repair);
-            checked.undo = Some(Found { path, offset, bytes, damage, remedy });
-        }
+        checked.undo = damage;
         Ok(checked)
     }
 
@@ -509,6 +527,12 @@ impl<'a> Blocks<'a> {
         let block = block.filter(|block| block.view().tx_count() as u32 == stored.tx_count);
         block.ok_or_else(|| damaged(Damage::Disagreement("it is not the block of the index")))
     }
+}
+
+/// Tells the user, and the log.
+fn note(watch: &mut dyn Watch, line: &str) {
+    log::info!("{line}");
+    watch.note(line);
 }
 
 /// How many of these blocks are read at once.

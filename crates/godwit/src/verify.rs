@@ -98,10 +98,17 @@ pub(crate) fn run(
 
 /// The last lines.
 fn summary(inspected: &Inspected, left: u64, repaired: u64) -> String {
-    let Inspected { blocks, undo_records, runs, coins, audit } = inspected;
+    let Inspected { blocks, blocks_before, undo_records, runs, coins, audit } = inspected;
     let damages = match (left, repaired) {
         (0, 0) => "none".to_owned(),
         _ => format!("{} found, {repaired} repaired, {left} left", left + repaired),
+    };
+    let (before, told) = match blocks_before {
+        0 => (String::new(), ""),
+        before => (
+            format!(" ({before} of them before it was interrupted)"),
+            ", beside what was repaired before",
+        ),
     };
     let coins = match (audit, coins) {
         (Some(audited), _) => what_is_proven(audited, *blocks),
@@ -112,8 +119,8 @@ fn summary(inspected: &Inspected, left: u64, repaired: u64) -> String {
         (None, None) => "Not all coins can be read: there is no MuHash.".to_owned(),
     };
     format!(
-        "Read {blocks} blocks, {undo_records} undo records and {runs} runs of coins. Damage: \
-         {damages}.\n{coins}"
+        "Read {blocks} blocks{before}, {undo_records} undo records and {runs} runs of coins. Damage: \
+         {damages}{told}.\n{coins}"
     )
 }
 
@@ -205,7 +212,11 @@ impl Watch for Report<'_> {
             _ => self.left += 1,
         }
         log::info!("Damaged: {found}");
-        let printed = self.bars.suspend(|| print_text(&found.to_string())).map(drop);
+        self.note(&found.to_string());
+    }
+
+    fn note(&mut self, line: &str) {
+        let printed = self.bars.suspend(|| print_text(line)).map(drop);
         if self.printed.is_ok() {
             self.printed = printed;
         }

@@ -410,8 +410,11 @@ impl Audit {
             self.id(stored).is_some_and(|(_, point)| heights.contains(&point.height))
         };
         let places = (0..blocks.stored.len()).filter(|place| is_disputed(&blocks.stored[*place]));
-        let remade = blocks.restore_undo(places.collect(), reading, watch)?;
-        Ok(remade.into_iter().filter(|remade| *remade).count())
+        let (places, mut remade) = (Vec::from_iter(places), 0);
+        blocks.restore_undo(&places, reading, watch, &mut |_, _, is_right| {
+            remade += usize::from(is_right);
+        })?;
+        Ok(remade)
     }
 }
 
@@ -487,6 +490,10 @@ impl Watch for Heard<'_> {
     fn found(&mut self, found: Found) {
         self.damages += 1;
         self.watch.found(found);
+    }
+
+    fn note(&mut self, line: &str) {
+        self.watch.note(line);
     }
 
     fn progress(&mut self, stage: Stage, done: u64, total: u64) {

@@ -11,7 +11,7 @@ use godwit_store::error::Remedy;
 use godwit_store::inspect::{Found, Inspection, Watch};
 use godwit_store::utxo::{CoinsInspection, CoinsRepair, RunsInspected, SavedPass, Tally};
 
-use super::{InspectOptions, StoredBlock};
+use super::{InspectOptions, StoredBlock, note};
 use crate::apply::codes;
 use crate::error::ChainError;
 use crate::index::Loading;
@@ -49,6 +49,8 @@ pub(super) struct LostCoinsRepair {
     /// The blocks that the coins come from, and the height of the last one.
     line: HashSet<BlockHash>,
     height: u32,
+    /// The last one.
+    tip: BlockHash,
     /// Height of the block that is to come next.
     next: u32,
     /// Damage of which nobody was told yet.
@@ -78,6 +80,11 @@ impl LostCoinsRepair {
             untold.into_iter().for_each(|found| watch.found(Found { remedy, ..found }));
             return Ok(None);
         }
+        if from_blocks {
+            let line = "Lost coins: parity does not repair all runs of coins; what is missing is gathered from \
+                        all blocks.";
+            note(watch, line);
+        }
         let state = inspection.state();
         let (mut line, mut height, mut memory) = (HashSet::new(), 0, options.memory.beside(0));
         if from_blocks && let Some(tip) = state.utxo_tip {
@@ -101,9 +108,21 @@ impl LostCoinsRepair {
                 Err(error) => return Err(error),
             }
         }
-        let mut repair = CoinsRepair::begin(coins, &lost, memory, &options.start.stop)?;
-        repair.copy_intact(&mut |manifest| inspection.commit_coins(manifest))?;
-        Ok(Some(Self { coins: repair, line, height, next: 1, untold, counted: None }))
+        let mut coins = CoinsRepair::begin(coins, &lost, memory, &options.start.stop)?;
+        coins.copy_intact(&mut |manifest| inspection.commit_coins(manifest))?;
+        let tip = state.utxo_tip.map_or(BlockHash::ZERO, |tip| tip.hash);
+        let mut repair = Self { coins, line, height, tip, next: 1, untold, counted: None };
+        repair.tell_repaired(watch);
+        Ok(Some(repair))
+    }
+
+    /// Tells of damage whose repair is committed: a repair that goes on from there does not find it any more.
+    fn tell_repaired(&mut self, watch: &mut dyn Watch) {
+        let is_left = |found: &Found| self.coins.is_left(&found.path);
+        let untold = std::mem::take(&mut self.untold).into_iter();
+        let (left, repaired): (Vec<Found>, Vec<Found>) = untold.partition(is_left);
+        self.untold = left;
+        repaired.into_iter().for_each(|found| watch.found(Found { remedy: Remedy::Done, ..found }));
     }
 
     /// Whether blocks are to be read, in the order of their heights.
@@ -123,6 +142,7 @@ impl LostCoinsRepair {
 
     /// Writes down what was gathered up to the block that is to come next.
     pub(super) fn save(&self, out: &mut CheckpointWriter) -> Result<(), StoreError> {
+        out.write(self.tip.as_bytes())?;
         out.write_u64(self.next.into())?;
         self.coins.save(out)
     }
@@ -132,10 +152,10 @@ impl LostCoinsRepair {
         &mut self,
         from: &mut CheckpointReader,
     ) -> Result<Option<SavedCoins>, StoreError> {
+        let tip = from.array().map(BlockHash::from_bytes);
         let next = from.u64().and_then(|next| u32::try_from(next).ok());
-        let Some(next) = next.filter(|next| *next > 0 && *next - 1 <= self.height) else {
-            return Ok(None);
-        };
+        let next = next.filter(|next| *next > 0 && *next - 1 <= self.height);
+        let Some(next) = next.filter(|_| tip == Some(self.tip)) else { return Ok(None) };
         Ok(self.coins.load(from)?.map(|pass| SavedCoins { next, pass }))
     }
 
@@ -203,7 +223,11 @@ impl LostCoinsRepair {
     }
 
     /// All blocks were read once, as far as there are any.
-    pub(super) fn end_pass(&mut self, inspection: &Inspection) -> Result<(), StoreError> {
+    pub(super) fn end_pass(
+        &mut self,
+        inspection: &Inspection,
+        watch: &mut dyn Watch,
+    ) -> Result<(), StoreError> {
         if !self.wants_blocks() {
             return Ok(());
         }
@@ -213,29 +237,26 @@ impl LostCoinsRepair {
         }
         (self.next, self.counted) = (1, Some(self.coins.counted()));
         self.coins.end_pass(&mut |manifest| inspection.commit_coins(manifest))?;
+        self.tell_repaired(watch);
         if self.wants_blocks()
             && let Some(readings) = self.coins.passes_left()
         {
-            log::info!(
+            let line = format!(
                 "Lost coins: about {readings} more readings of all blocks are needed, for want of memory \
                  (-memory); `godwit -reindex-chainstate` takes one."
             );
+            note(watch, &line);
         }
         Ok(())
     }
 
-    /// Tells what became of it. Returns whether all was repaired, and how many coins there are then, if
-    /// blocks have told.
-    pub(super) fn end(self, watch: &mut dyn Watch) -> (bool, Option<u64>) {
-        let mut is_whole = true;
-        for found in self.untold {
-            let remedy = match self.coins.is_left(&found.path) {
-                true => Remedy::ReindexChainstate,
-                false => Remedy::Done,
-            };
-            is_whole &= remedy == Remedy::Done;
-            watch.found(Found { remedy, ..found });
-        }
+    /// Tells what was not repaired. Returns whether all was, and how many coins there are then, if blocks
+    /// have told.
+    pub(super) fn end(mut self, watch: &mut dyn Watch) -> (bool, Option<u64>) {
+        self.tell_repaired(watch);
+        let is_whole = self.untold.is_empty();
+        let remedy = Remedy::ReindexChainstate;
+        self.untold.into_iter().for_each(|found| watch.found(Found { remedy, ..found }));
         (is_whole, self.counted)
     }
 }

@@ -3,10 +3,10 @@
 //! What readings have come to is written down now and then, and at a stop: the block that is to be read
 //! next, the blocks at which damage was found, the coins that were gathered so far, and those that undo
 //! records are to have. All of it follows from the list of blocks, and from what the blocks are that were
-//! read. So it is taken up where the list is the same, and the coins that are lost are those that were, or
-//! fewer of them; else the repair begins with the first block. Blocks at which damage was found are read
-//! again then: what became of them is told once more, and of undo records only those are made again that are
-//! not right by now.
+//! read. So it is taken up where the list begins with the same blocks, and the coins that are lost are those
+//! that were, or fewer of them; else the repair begins with the first block. Blocks at which damage was found
+//! are read again then: what became of them is told once more, and of undo records only those are made again
+//! that are not right by now. Of blocks that a node has stored meanwhile, all are read.
 //!
 //! It may be lost at any time. Coins of the set are written only when the blocks' own count confirms which
 //! they are (`godwit-store/src/utxo/beyond_parity.rs`); that what was gathered of them, and for undo records,
@@ -17,22 +17,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use godwit_primitives::coin::encode_compressed;
 use godwit_primitives::sha256::Sha256;
 use godwit_primitives::{BlockHash, Coin, OutPoint, Txid};
 use godwit_store::StoreError;
 use godwit_store::checkpoint::{CheckpointReader, CheckpointWriter, Checkpoints};
 use godwit_store::exec::Executor;
 use godwit_store::inspect::{Inspection, Stage, Watch};
-use godwit_stream::DataStream;
 
 use super::lost_coins::{LostCoinsRepair, SavedCoins};
 use super::spent::Wanted;
-use super::{Blocks, InspectOptions, StoredBlock, UNDO_ROUND_BYTES, batch_len};
+use super::{Blocks, InspectOptions, StoredBlock, UNDO_ROUND_BYTES, batch_len, note};
 use crate::error::ChainError;
-
-/// Bytes of the longest coin that is believed: more than any script has that can be spent.
-const MAX_COIN: u64 = 16 << 10;
 
 /// How often a repair writes down what it has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +149,7 @@ impl Reading {
         self.saved_by_height || self.wants_blocks()
     }
 
-    /// The repair is done.
+    /// The repair is done, and all that was to be read behind it.
     pub(super) fn end(&self) {
         self.checkpoint.place.remove();
     }
@@ -275,7 +270,7 @@ impl Blocks<'_> {
             self.save(reading);
         }
         match &mut reading.coins {
-            Some(coins) => Ok(coins.end_pass(self.inspection)?),
+            Some(coins) => Ok(coins.end_pass(self.inspection, watch)?),
             None => Ok(()),
         }
     }
@@ -286,8 +281,9 @@ impl Blocks<'_> {
             return;
         }
         let free = reading.checkpoint.place.free_bytes();
+        let is_writing = |coins: &&LostCoinsRepair| coins.wants_blocks();
         let has_room = |coins: &LostCoinsRepair| free >= coins.room();
-        let written = match reading.coins.as_ref().is_none_or(has_room) {
+        let written = match reading.coins.as_ref().filter(is_writing).is_none_or(has_room) {
             true => self.write(reading),
             false => {
                 log::warn!("Repair: there is no room to write down what it has come to.");
@@ -310,6 +306,7 @@ impl Blocks<'_> {
     fn write(&self, reading: &Reading) -> Result<u64, StoreError> {
         let mut out = reading.checkpoint.place.begin()?;
         out.write(&[u8::from(self.by_height)])?;
+        out.write_u64(self.stored.len() as u64)?;
         out.write(&self.list)?;
         out.write(&[code(reading.stage)])?;
         out.write_u64(reading.next as u64)?;
@@ -328,9 +325,14 @@ impl Blocks<'_> {
         out.finish()
     }
 
-    /// Takes up what an interrupted repair has left, if there is something, and it fits; whether it does.
-    pub(super) fn take_up(&self, reading: &mut Reading) -> Result<bool, ChainError> {
-        let Some(mut from) = reading.saved.take() else { return Ok(false) };
+    /// Takes up what an interrupted repair has left, if there is something, and it fits; how many blocks it
+    /// has checked.
+    pub(super) fn take_up(
+        &self,
+        reading: &mut Reading,
+        watch: &mut dyn Watch,
+    ) -> Result<Option<u64>, ChainError> {
+        let Some(mut from) = reading.saved.take() else { return Ok(None) };
         let saved = self.read_saved(&mut from);
         let coins = match saved {
             Some(Saved { has_coins: true, .. }) if reading.wants_blocks() => {
@@ -340,17 +342,18 @@ impl Blocks<'_> {
         };
         let fits = coins.is_some() || !reading.wants_blocks();
         let Some(saved) = saved.filter(|_| fits && from.finish().is_some()) else {
-            log::info!(
-                "Repair: begins anew, since the one that was interrupted read for something else, or of \
-                 other blocks."
-            );
-            return Ok(false);
+            let line = "Repair: begins anew, since the one that was interrupted read for something else, or of \
+                        other blocks.";
+            note(watch, line);
+            return Ok(None);
         };
-        self.go_on(reading, saved, coins);
-        Ok(true)
+        note(watch, &self.go_on(reading, saved, coins));
+        let checked = if reading.is_checking() { reading.next } else { self.stored.len() };
+        Ok(Some(checked as u64))
     }
 
-    fn go_on(&self, reading: &mut Reading, saved: Saved, coins: Option<SavedCoins>) {
+    /// Returns where it does.
+    fn go_on(&self, reading: &mut Reading, saved: Saved, coins: Option<SavedCoins>) -> String {
         let Saved { stage, next, suspects, hopeless, round, found, .. } = saved;
         (reading.stage, reading.next, reading.round) = (stage, next, round);
         (reading.suspects, reading.hopeless) = (suspects, hopeless);
@@ -359,41 +362,46 @@ impl Blocks<'_> {
             repair.go_on(saved);
         }
         let (done, total) = (bytes(&self.stored[..next]), bytes(&self.stored));
-        match self.stored.get(next).filter(|_| self.by_height) {
-            Some(block) => log::info!(
-                "Repair: goes on at height {}; {done} of {total} bytes of this reading were read before.",
-                block.height
-            ),
-            None => log::info!(
-                "Repair: goes on; {done} of {total} bytes of this reading were read before."
-            ),
-        }
+        let place = match self.stored.get(next).filter(|_| self.by_height) {
+            Some(block) => format!(" at height {}", block.height),
+            None => String::new(),
+        };
+        format!("Repair: goes on{place}; {done} of {total} bytes of this reading were read before.")
     }
 
-    /// What a checkpoint has behind the order of the list; `None` if it is not of this list.
+    /// What a checkpoint has behind the order of the list; `None` if it is neither of this list nor of its
+    /// beginning. What a node has stored since then is to be checked too.
     fn read_saved(&self, from: &mut CheckpointReader) -> Option<Saved> {
-        let list: [u8; 32] = from.array()?;
-        let [stage] = from.array()?;
-        let next = usize::try_from(from.u64()?).ok()?;
-        if list != self.list || next > self.stored.len() {
+        let count =
+            usize::try_from(from.u64()?).ok().filter(|count| *count <= self.stored.len())?;
+        let (list, stored): ([u8; 32], _) = (from.array()?, &self.stored[..count]);
+        let has_grown = count < self.stored.len();
+        let is_beginning = list == if has_grown { list_hash(stored) } else { self.list };
+        if !is_beginning {
             return None;
         }
-        let suspects = self.read_places(from)?;
-        let hopeless = self.read_places(from)?;
+        let [stage] = from.array()?;
+        let next = usize::try_from(from.u64()?).ok().filter(|next| *next <= count)?;
+        let suspects = read_places(from, count)?;
+        let hopeless = read_places(from, count)?;
         let line = BlockHash::from_bytes(from.array()?);
-        let round = Round { line, places: self.read_places(from)? };
+        let round = Round { line, places: read_places(from, count)? };
         let found = (0..from.u64()?).map(|_| read_coin(from)).collect::<Option<Wanted>>()?;
         let [has_coins] = from.array()?;
         let has_coins = has_coins == 1;
         let stage = [Stage::Blocks, Stage::Undo, Stage::LostCoins]
             .into_iter()
             .find(|known| code(*known) == stage)?;
-        Some(Saved { stage, next, suspects, hopeless, round, found, has_coins })
-    }
-
-    fn read_places(&self, from: &mut CheckpointReader) -> Option<BTreeSet<usize>> {
-        let place = |place: u64| usize::try_from(place).ok().filter(|n| *n < self.stored.len());
-        (0..from.u64()?).map(|_| place(from.u64()?)).collect()
+        let saved = Saved { stage, next, suspects, hopeless, round, found, has_coins };
+        match has_grown && stage != Stage::Blocks {
+            // What was gathered on the way would lack the rest of that reading.
+            true if has_coins => None,
+            true => {
+                let (round, found) = (Round::default(), Wanted::new());
+                Some(Saved { stage: Stage::Blocks, next: count, round, found, ..saved })
+            }
+            false => Some(saved),
+        }
     }
 }
 
@@ -432,23 +440,23 @@ fn write_places(out: &mut CheckpointWriter, places: &BTreeSet<usize>) -> Result<
     places.iter().try_for_each(|place| out.write_u64(*place as u64))
 }
 
+/// Places in a list of so many blocks.
+fn read_places(from: &mut CheckpointReader, blocks: usize) -> Option<BTreeSet<usize>> {
+    let place = |place: u64| usize::try_from(place).ok().filter(|n| *n < blocks);
+    (0..from.u64()?).map(|_| place(from.u64()?)).collect()
+}
+
 fn write_coin(
     out: &mut CheckpointWriter,
     outpoint: &OutPoint,
     coin: &Coin,
 ) -> Result<(), StoreError> {
-    let mut bytes = DataStream::new();
-    encode_compressed(coin.value, &coin.script_pubkey, coin.height, coin.coinbase, &mut bytes);
     out.write(outpoint.txid.as_bytes())?;
     out.write_u64(outpoint.vout.into())?;
-    out.write_u64(bytes.as_slice().len() as u64)?;
-    out.write(bytes.as_slice())
+    out.write_coin(coin)
 }
 
 fn read_coin(from: &mut CheckpointReader) -> Option<(OutPoint, Option<Coin>)> {
     let (txid, vout) = (Txid::from_bytes(from.array()?), u32::try_from(from.u64()?).ok()?);
-    let len = from.u64().filter(|len| *len <= MAX_COIN)?;
-    let mut bytes = vec![0; len as usize];
-    from.read(&mut bytes)?;
-    Some((OutPoint { txid, vout }, Some(Coin::from_compressed(&bytes).ok()?)))
+    Some((OutPoint { txid, vout }, Some(from.coin()?)))
 }

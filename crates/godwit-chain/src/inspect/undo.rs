@@ -1,10 +1,10 @@
-//! Undo records that are not right: they are told, and in a repair made again from the blocks that created the
-//! coins.
+//! Undo records that are not right: they are told, and in a repair made again from the blocks that created
+//! the coins.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use godwit_store::error::Remedy;
+use godwit_store::error::{Damage, Remedy};
 use godwit_store::inspect::{Found, NamedFile, Stage, Watch};
 use godwit_store::utxo::CompressedCoins;
 use godwit_store::{BLOCK_BUFFERS, UndoRecord};
@@ -19,6 +19,14 @@ use crate::index::{BlockIndex, Loading};
 use crate::shares::in_shares;
 use crate::structure::Structured;
 use crate::tree::NodeId;
+
+/// An undo record that is not right.
+pub(super) struct WrongUndo {
+    /// That of its block.
+    pub(super) place: usize,
+    /// `None` where the file ends before it, which is told of the file.
+    pub(super) damage: Option<Damage>,
+}
 
 /// Undo records that are made again by one reading of the blocks.
 struct Taken {
@@ -59,35 +67,35 @@ impl Taken {
 }
 
 impl Blocks<'_> {
-    /// Tells what is wrong with undo records, once it is known whether they could be made again.
+    /// Makes undo records again, if it is to repair and they are not too many, and tells what is wrong with
+    /// each when it is known whether it is right by then.
     pub(super) fn repair_undo(
         &self,
-        undo: Vec<(usize, Option<Found>)>,
+        wrong: &[WrongUndo],
         undo_files: &[NamedFile],
         reading: &mut Reading,
         watch: &mut dyn Watch,
     ) -> Result<(), ChainError> {
-        let len = |(place, _): &(usize, _)| u64::from(self.stored[*place].position.len);
-        let bytes: u64 = undo.iter().map(len).sum();
-        let few = bytes <= UNDO_BYTES;
+        let len = |wrong: &WrongUndo| u64::from(self.stored[wrong.place].position.len);
+        let few = wrong.iter().map(len).sum::<u64>() <= UNDO_BYTES;
         let remedy = self.undo_remedy(few);
-        let restored = match self.repair && few && !undo.is_empty() {
-            true => {
-                let damaged = undo.iter().map(|(place, _)| *place).collect();
-                self.restore_undo(damaged, reading, watch)?
-            }
-            false => vec![false; undo.len()],
-        };
+        let mut restored = vec![None; wrong.len()];
+        if self.repair && few && !wrong.is_empty() {
+            let damaged: Vec<usize> = wrong.iter().map(|wrong| wrong.place).collect();
+            self.restore_undo(&damaged, reading, watch, &mut |watch, n, is_right| {
+                restored[n] = Some(is_right);
+                self.tell(&wrong[n], if is_right { Remedy::Done } else { remedy }, watch);
+            })?;
+        }
         // Of these files a record that was cut off could not be made again.
         let mut incomplete = BTreeSet::new();
-        for ((place, found), restored) in undo.into_iter().zip(restored) {
-            let Some(mut found) = found else {
-                incomplete
-                    .extend(self.stored[place].undo.filter(|_| !restored).map(|undo| undo.file));
-                continue;
-            };
-            found.remedy = if restored { Remedy::Done } else { remedy };
-            watch.found(found);
+        for (wrong, restored) in wrong.iter().zip(restored) {
+            if restored.is_none() {
+                self.tell(wrong, remedy, watch);
+            }
+            if wrong.damage.is_none() && restored != Some(true) {
+                incomplete.extend(self.stored[wrong.place].undo.map(|undo| undo.file));
+            }
         }
         let still_short: BTreeSet<u32> = self
             .inspection
@@ -104,6 +112,13 @@ impl Blocks<'_> {
         Ok(())
     }
 
+    fn tell(&self, wrong: &WrongUndo, remedy: Remedy, watch: &mut dyn Watch) {
+        let undo = self.stored[wrong.place].undo;
+        let Some((damage, at)) = wrong.damage.clone().zip(undo) else { return };
+        let (path, offset, bytes) = (self.inspection.undo_path(at.file), at.offset, at.len.into());
+        watch.found(Found { path, offset, bytes, damage, remedy });
+    }
+
     /// What repairs undo records that were not made again; `few`: they can be.
     fn undo_remedy(&self, few: bool) -> Remedy {
         match !self.repair && few && self.inspection.has_whole_history() {
@@ -112,18 +127,19 @@ impl Blocks<'_> {
         }
     }
 
-    /// Makes the undo records of blocks again, which are named by their places; which of them are right now.
+    /// Makes the undo records of blocks again, which are named by their places, and says of each that was
+    /// tried, by its number among them, whether it is right now.
     pub(super) fn restore_undo(
         &self,
-        damaged: Vec<usize>,
+        damaged: &[usize],
         reading: &mut Reading,
         watch: &mut dyn Watch,
-    ) -> Result<Vec<bool>, ChainError> {
-        let mut restored = vec![false; damaged.len()];
+        made: &mut dyn FnMut(&mut dyn Watch, usize, bool),
+    ) -> Result<(), ChainError> {
         let state = self.inspection.state();
-        let Some(tip) = state.verified_tip.or(state.utxo_tip) else { return Ok(restored) };
+        let Some(tip) = state.verified_tip.or(state.utxo_tip) else { return Ok(()) };
         if !self.inspection.has_whole_history() {
-            return Ok(restored);
+            return Ok(());
         }
         let mut loading = Loading::new(Arc::clone(&self.params));
         self.inspection.for_each_block(|hash, record| {
@@ -141,23 +157,27 @@ impl Blocks<'_> {
                 let goes_on = unfinished
                     .is_some_and(|places| left.iter().any(|n| places.contains(&damaged[*n])));
                 let taken =
-                    Taken::new(self, &damaged, &left, unfinished.filter(|_| goes_on), reading);
+                    Taken::new(self, damaged, &left, unfinished.filter(|_| goes_on), reading);
                 if !goes_on {
                     let places = taken.members.iter().map(|n| damaged[*n]).collect();
                     self.begin_round(Round { line: hash, places }, reading, watch)?;
                 }
                 self.find_coins(&index, line, taken.coins, reading, watch)?;
+                let mut right = BTreeSet::new();
                 for (n, read) in taken.blocks {
                     let block = &self.stored[damaged[n]];
-                    restored[n] = self.rewrite_undo(block, &read, &reading.wanted)?;
+                    if self.rewrite_undo(block, &read, &reading.wanted)? {
+                        right.insert(n);
+                    }
                 }
-                let failed = taken.members.iter().filter(|n| !restored[**n]);
+                let failed = taken.members.difference(&right);
                 reading.hopeless.extend(failed.map(|n| damaged[*n]));
+                taken.members.iter().for_each(|n| made(&mut *watch, *n, right.contains(n)));
                 left.retain(|n| !taken.members.contains(n));
                 reading.rest();
             }
         }
-        Ok(restored)
+        Ok(())
     }
 
     /// Begins to read for other undo records than before: what was read for those has gathered lost coins on

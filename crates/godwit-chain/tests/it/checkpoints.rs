@@ -1,8 +1,10 @@
 //! Repairs that are interrupted go on from what they have written down: they end as one that was not
 //! interrupted does, and read no block twice but those at which damage was found.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use godwit_chain::{
@@ -14,6 +16,7 @@ use godwit_primitives::network::{Network, Params};
 use godwit_sim::rng::Rng;
 use godwit_store::disk::Disk;
 use godwit_store::error::Remedy;
+use godwit_store::inspect::{Found, Stage, Watch};
 use godwit_store::{Rebuild, StoreError};
 
 use crate::counting_disk::CountingDisk;
@@ -21,7 +24,7 @@ use crate::damage::files;
 use crate::datadir::{clock, options};
 use crate::inspect::{Notes, flushed, has_all_of, options_within, verify};
 use crate::lost_coins::lose_coins;
-use crate::pruning::{BLOCKS, DIR, submit_all};
+use crate::pruning::{BLOCKS, DIR, open, submit_all};
 use crate::reindex::{CONNECTED, FILE_SIZE};
 
 /// A checkpoint between any two batches.
@@ -35,7 +38,7 @@ fn checkpoint() -> PathBuf {
     Path::new(DIR).join("repair.checkpoint")
 }
 
-fn is_block_file(path: &Path) -> bool {
+pub(crate) fn is_block_file(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with("blk")
 }
@@ -106,7 +109,19 @@ fn cases() -> Vec<Case> {
 struct Twin {
     read: u64,
     steps: u32,
+    found: BTreeSet<(PathBuf, Option<u64>)>,
     damaged_blocks: u64,
+}
+
+/// Damages that are repaired. An interrupted repair of a run leaves fewer places of it.
+fn repaired(notes: &Notes) -> BTreeSet<(PathBuf, Option<u64>)> {
+    let done = notes.found.iter().filter(|found| found.remedy == Remedy::Done);
+    done.map(|found| (found.path.clone(), Some(found.offset).filter(|_| is_of_undo(found))))
+        .collect()
+}
+
+fn is_of_undo(found: &Found) -> bool {
+    found.path.file_name().unwrap().to_string_lossy().starts_with("rev")
 }
 
 impl Case {
@@ -126,11 +141,10 @@ impl Case {
         let inspected = repair(&disk, self.memory, never, &mut notes).unwrap();
         assert!(notes.found.iter().all(|found| found.remedy == Remedy::Done), "{}", self.name);
         assert!(has_all_of(&inspected, &self.stats), "{}", self.name);
-        let of_undo = notes
-            .found
-            .iter()
-            .filter(|found| found.path.file_name().unwrap().to_string_lossy().starts_with("rev"));
-        Twin { read: disk.read(), steps: notes.steps, damaged_blocks: of_undo.count() as u64 }
+        assert_eq!(inspected.blocks_before, 0, "{}", self.name);
+        let damaged_blocks = notes.found.iter().filter(|found| is_of_undo(found)).count() as u64;
+        let (read, steps, found) = (disk.read(), notes.steps, repaired(&notes));
+        Twin { read, steps, found, damaged_blocks }
     }
 }
 
@@ -158,10 +172,18 @@ fn a_repair_that_is_stopped_anywhere_goes_on_where_it_was() {
             stopped += 1;
             let is_kept = disk.contents(&checkpoint()).is_some();
             kept += u32::from(is_kept);
+            let mut told = repaired(&notes);
             let mut notes = Notes::default();
             let inspected = repair(&rest, case.memory, EAGER, &mut notes).unwrap();
             assert!(notes.found.iter().all(|found| found.remedy == Remedy::Done), "{what}");
             case.ends_whole(&disk, &inspected, &what);
+            told.append(&mut repaired(&notes));
+            assert!(told.is_superset(&twin.found), "{}, {what}: {told:?}", case.name);
+            let goes_on = |line: &&String| line.starts_with("Repair: goes on");
+            let went_on = notes.notes.iter().filter(goes_on).count();
+            assert_eq!(went_on, usize::from(is_kept), "{}, {what}", case.name);
+            let has_read = is_kept && first.read() > 0;
+            assert_eq!(inspected.blocks_before > 0, has_read, "{}, {what}", case.name);
             let read = first.read() + rest.read();
             if is_kept {
                 assert!(read <= twin.read + again, "{}, {what}: {read}", case.name);
@@ -361,6 +383,82 @@ fn a_checkpoint_stays_until_the_repair_is_done() {
     assert_eq!(rest_of(&case, &disk, "goes on"), unread);
 }
 
+/// Ends a repair when it has read all blocks.
+struct UntilCoins(Arc<AtomicBool>, Notes);
+
+impl Watch for UntilCoins {
+    fn found(&mut self, found: Found) {
+        self.1.found(found);
+    }
+
+    fn progress(&mut self, stage: Stage, _: u64, _: u64) {
+        self.0.fetch_or(stage == Stage::Coins, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The coins are hashed last: whoever interrupts that has not to read all blocks again.
+#[test]
+fn a_repair_that_is_stopped_while_the_coins_are_hashed_reads_no_block_again() {
+    for case in [cases().remove(0), cases().pop().expect("undo records alone")] {
+        let disk = case.disk.copy();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut options = InspectOptions { pace: EAGER, ..options_within(case.memory) };
+        options.start.stop = Arc::clone(&stop);
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let mut watch = UntilCoins(stop, Notes::default());
+        let ended = inspect(&shared, Path::new(DIR), options, &mut watch);
+        assert!(matches!(ended, Err(ChainError::Store(StoreError::Stopped))), "{}", case.name);
+        assert!(!watch.1.found.is_empty(), "{}: all was told", case.name);
+        let rest = counting(&disk);
+        let inspected = repair(&rest, case.memory, EAGER, &mut Notes::default()).unwrap();
+        let damaged = case.twin().damaged_blocks * longest();
+        assert!(rest.read() <= damaged, "{}: {} bytes", case.name, rest.read());
+        assert_eq!(inspected.blocks_before, inspected.blocks, "{}", case.name);
+        case.ends_whole(&disk, &inspected, "its coins are hashed");
+    }
+}
+
+/// A node has run between the two, and connected blocks: they are read, and what was read is not read again.
+#[test]
+fn a_repair_goes_on_although_blocks_were_connected_meanwhile() {
+    const MORE: usize = 20;
+    let bytes = |blocks: &[Vec<u8>]| blocks.iter().map(|block| block.len() as u64 + 8).sum::<u64>();
+    let (all, new) = (bytes(&BLOCKS[..CONNECTED]), bytes(&BLOCKS[CONNECTED..CONNECTED + MORE]));
+    let first = cases().pop().expect("undo records alone");
+    let twin = first.twin();
+    for stop_after in [twin.steps / 4, twin.steps / 2, twin.steps * 3 / 4] {
+        let before = counting(&first.disk.copy());
+        let mut notes = Notes { stop_after: Some(stop_after), ..Notes::default() };
+        repair(&before, first.memory, EAGER, &mut notes).unwrap_err();
+        let mut chain = open(before.disk(), None, FILE_SIZE);
+        submit_all(&mut chain, &BLOCKS[CONNECTED..CONNECTED + MORE]);
+        chain.flush().unwrap();
+        let stats = chain.utxo_stats().unwrap();
+        chain.close().unwrap();
+        let (disk, name) = (before.disk().clone(), format!("{MORE} blocks more"));
+        let case = Case { name, disk: disk.clone(), memory: LARGE, stats };
+        let rest = counting(&disk);
+        let mut notes = Notes::default();
+        let inspected = repair(&rest, case.memory, EAGER, &mut notes).unwrap();
+        let what = format!("stopped after {stop_after} of {}", twin.steps);
+        case.ends_whole(&disk, &inspected, &what);
+        assert!(
+            inspected.blocks_before > 0 && inspected.blocks_before <= CONNECTED as u64,
+            "{what}"
+        );
+        assert!(notes.found.iter().all(|found| found.remedy == Remedy::Done), "{what}");
+        // Undo records are looked for in all blocks, and damaged ones looked at again.
+        let readings = twin.read / all + 1;
+        let again = 2 * twin.damaged_blocks * longest();
+        let most = twin.read - before.read().min(all) + readings * new + again;
+        assert!(rest.read() <= most, "{what}: {}, not {most}", rest.read());
+    }
+}
+
 /// A node that makes its coins again in another way leaves nothing of it.
 #[test]
 fn a_checkpoint_goes_with_the_coins_that_a_rebuild_gives_up() {
@@ -425,8 +523,8 @@ fn checkpoints_keep_their_pace() {
     };
     let batches = CONNECTED as u32 / BATCH as u32;
     assert!(count(EAGER) > batches);
-    // At the end of the reading; behind the commit of what it gathered nothing is left to be read.
-    assert_eq!(count(RepairPace { interval: Duration::MAX, ..EAGER }), 1);
+    // At the end of the reading, and behind the commit of what it gathered.
+    assert_eq!(count(RepairPace { interval: Duration::MAX, ..EAGER }), 2);
     assert!(count(RepairPace { reading: 1, ..EAGER }) < batches);
-    assert_eq!(count(RepairPace { batch: EAGER.batch, ..RepairPace::default() }), 1);
+    assert_eq!(count(RepairPace { batch: EAGER.batch, ..RepairPace::default() }), 2);
 }

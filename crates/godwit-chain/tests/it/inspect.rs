@@ -31,6 +31,7 @@ const MEMORY: u64 = 4 << 20;
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) found: Vec<Found>,
+    pub(crate) notes: Vec<String>,
     pub(crate) steps: u32,
     /// How often all blocks were read for coins.
     pub(crate) passes: u32,
@@ -41,6 +42,10 @@ pub(crate) struct Notes {
 impl Watch for Notes {
     fn found(&mut self, found: Found) {
         self.found.push(found);
+    }
+
+    fn note(&mut self, line: &str) {
+        self.notes.push(line.to_owned());
     }
 
     fn progress(&mut self, stage: Stage, done: u64, total: u64) {

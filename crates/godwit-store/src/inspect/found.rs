@@ -70,6 +70,8 @@ pub enum Stage {
 /// Who follows an inspection.
 pub trait Watch {
     fn found(&mut self, found: Found);
+    /// A line for the user about how a repair goes on.
+    fn note(&mut self, _line: &str) {}
     /// `done` of `total` bytes are read.
     fn progress(&mut self, stage: Stage, done: u64, total: u64);
     /// Whether it is to end; then it does with [`StoreError::Stopped`].

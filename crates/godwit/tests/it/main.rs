@@ -30,6 +30,7 @@ mod psbt_chain;
 mod rebuild;
 mod records;
 mod refusals;
+mod repair_kill;
 mod running;
 mod serving;
 mod signer;

@@ -24,8 +24,6 @@ use godwit_stream::DataStream;
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::StoreError;
 use crate::record::ChainPoint;
-use crate::store::Store;
-use crate::utxo::UtxoHasher;
 
 /// What is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,13 +117,6 @@ impl Checkpoints {
             header[52..].copy_from_slice(&block.height.to_le_bytes());
         }
         Self { work, header, disk: disk.apart(), dir: dir.to_owned() }
-    }
-
-    /// Of the search for what a block spent.
-    pub fn of_lost_undo(store: &Store, block: ChainPoint) -> Self {
-        let fingerprint = UtxoHasher::new(store.utxo_hash_key()).fingerprint();
-        let place = (&store.disk, &*store.dir);
-        Self::new(place, Work::LostUndo, store.magic(), fingerprint, Some(block))
     }
 
     /// Begins the next checkpoint.

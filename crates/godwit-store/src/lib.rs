@@ -37,6 +37,6 @@ pub use record::{
 pub use scrub::FilesScrubbed;
 pub use store::{
     BLOCK_BUFFERS, MAX_OPEN_FILES, Rebuild, SCHEMA_VERSION, Store, StoreOptions, Written,
-    check_unused, has_whole_history,
+    check_unused, has_whole_history, lost_undo_checkpoints,
 };
 pub use undo::{BlockUndo, UndoRecord, WrittenUndo};

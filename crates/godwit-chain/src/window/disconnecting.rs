@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use godwit_store::ChainPoint;
 use godwit_store::checkpoint::Checkpoints;
 use godwit_store::exec::Priority;
 use godwit_store::utxo::{CompressedCoins, EpochPin, Layers, UtxoStore};
+use godwit_store::{ChainPoint, lost_undo_checkpoints};
 
 use super::{Answer, Window};
 use crate::apply::{Below, SpentCoins};
@@ -172,7 +172,7 @@ impl Window {
                     ),
                 }
                 let mut lost = LostUndo::of(id, &block, height, below);
-                let place = Checkpoints::of_lost_undo(&store, ChainPoint { hash, height });
+                let place = lost_undo_checkpoints(&store, ChainPoint { hash, height });
                 lost.take_up(&place);
                 let rebuilding = Rebuilding { block, lost, place: Some(place), is_saved: false };
                 Ok(Reading::Rebuilding(Box::new(rebuilding)))

@@ -28,6 +28,15 @@ pub fn view_coins(chain: &mut Chain, to: Weak<Sender<CoinsView>>) {
     chain.durability.viewers().add(tip, to);
 }
 
+/// The block that the chain goes to: of those that are stored back to genesis and not known to be invalid the
+/// best one, or the tip where it stays.
+pub fn heading(chain: &Chain) -> NodeId {
+    let (index, tip) = (&chain.index, chain.index.tip());
+    // A block that gets a second look is only on the way.
+    let moves = chain.goal.target(index, tip).is_some();
+    index.best().filter(|_| moves).unwrap_or(tip)
+}
+
 /// Has block and undo files deleted that have no block above `height`, as far as they may be (`-prune`).
 /// Coins that are not written yet keep the files of their blocks.
 pub fn prune_to(chain: &mut Chain, height: u32) {

@@ -5,18 +5,18 @@
 //! ones.
 
 mod state;
+mod submissions;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
 use godwit_api::{
     BlockOutcome, HistoryFacts, Notice, Pruning, Snapshot, SnapshotLoad, SyncReport, TipFacts,
 };
 use godwit_chain::{
     Chain, ChainError, Event, HeaderTree, MAX_TIP_AGE, NodeId, PRUNE_ON_REQUEST, Poll, Source,
-    Verdict, history, history_memory, history_progress, show_blocks,
+    Verdict, heading, history, history_memory, history_progress, show_blocks,
 };
 use godwit_p2p::{
     Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderIndex, NetCommand, NetEvent, Now,
@@ -25,6 +25,7 @@ use godwit_p2p::{
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
 
+use self::submissions::{Submissions, Submitted, tell_outcome};
 use super::filters::FilterReads;
 use super::index::ChainIndex;
 use super::notices::Announcer;
@@ -76,24 +77,6 @@ pub struct NodeCore {
     filters: Option<FilterReads>,
 }
 
-/// Blocks that were handed in.
-#[derive(Default)]
-struct Submissions {
-    /// Those without a verdict, by ticket.
-    waiting: HashMap<u64, Submitted>,
-    next_ticket: u64,
-    /// Those that are stored, and may become the tip; who handed them in waits for that.
-    stored: HashMap<BlockHash, Sender<BlockOutcome>>,
-}
-
-/// Who handed a block in.
-enum Submitted {
-    /// The engine, for a peer.
-    Engine(BlockHash),
-    /// A program that asks the node.
-    Caller(Sender<BlockOutcome>),
-}
-
 /// What concerns the operator of the node.
 struct Operator {
     network_active: bool,
@@ -105,13 +88,6 @@ struct Operator {
     load: Option<SnapshotLoad>,
     /// Of the event that is being handled.
     now: Now,
-}
-
-/// Tells who handed a block in. He may be gone.
-fn tell_outcome(to: &Sender<BlockOutcome>, outcome: BlockOutcome) {
-    if to.try_send(outcome).is_err() {
-        log::debug!("nobody waits for the verdict on a block any more");
-    }
 }
 
 fn tip_facts(tree: &HeaderTree, id: NodeId) -> TipFacts {
@@ -335,7 +311,7 @@ impl NodeCore {
             }
         }
         self.operator.idle = poll == Poll::Idle;
-        self.answer_stored();
+        self.answer_submissions(now);
         self.note_tip(now);
         // One at a time, so that requests of many peers do not hold up the chain.
         if let Some((request, bytes)) = self.waiting_reads.pop_front() {
@@ -353,9 +329,7 @@ impl NodeCore {
             Event::Connected(connected) => {
                 let hash = connected.point.hash;
                 self.tip_moved = true;
-                if let Some(caller) = self.submissions.stored.remove(&hash) {
-                    tell_outcome(&caller, BlockOutcome::Connected);
-                }
+                self.submissions.connected(now.monotonic, &hash);
                 log::info!("{}", update_tip(&self.chain, hash, now.unix));
                 let is_told = self.is_told(now);
                 if self.announcer.connected(&self.chain, &hash, is_told) {
@@ -379,9 +353,7 @@ impl NodeCore {
             }
             // The chain has logged it.
             Event::Invalid { hash, reject } => {
-                if let Some(caller) = self.submissions.stored.remove(&hash) {
-                    tell_outcome(&caller, BlockOutcome::Rejected(reject));
-                }
+                self.submissions.rejected(now.monotonic, &hash, reject);
                 self.tell(now, ChainEvent::BlockInvalid { hash, reject });
             }
             Event::Lost { hash } => self.tell(now, ChainEvent::BlockLost { hash }),
@@ -405,47 +377,39 @@ impl NodeCore {
 
     fn judged(&mut self, now: Now, source: Source, hash: Option<BlockHash>, verdict: Verdict) {
         let Source::Peer { ticket } = source else { unreachable!("blocks come from peers alone") };
-        match self.submissions.waiting.remove(&ticket).expect("each ticket is answered once") {
+        match self.submissions.take(ticket) {
             Submitted::Engine(hash) => {
                 log::debug!("block {hash} from a peer: {verdict:?}");
                 self.tell(now, ChainEvent::BlockJudged { hash, verdict });
             }
             Submitted::Caller(caller) => {
                 let outcome = match verdict {
-                    Verdict::Stored => {
-                        let hash = hash.expect("what is stored has a hash");
-                        self.submissions.stored.insert(hash, caller);
-                        return;
-                    }
+                    Verdict::Stored => BlockOutcome::Stored,
                     Verdict::Connected => BlockOutcome::Connected,
                     Verdict::Duplicate => BlockOutcome::Duplicate,
                     Verdict::Undecodable => BlockOutcome::Undecodable,
                     Verdict::Rejected(reject) => BlockOutcome::Rejected(reject),
                 };
-                tell_outcome(&caller, outcome);
+                match (outcome, hash) {
+                    (BlockOutcome::Stored | BlockOutcome::Duplicate, Some(hash)) => {
+                        self.submissions.settle(now.monotonic, hash, caller, outcome);
+                    }
+                    _ => tell_outcome(&caller, outcome),
+                }
             }
         }
     }
 
-    /// Answers for stored blocks that the chain does not go to: it is at rest, has more work already, or
-    /// misses blocks before them.
-    fn answer_stored(&mut self) {
-        if self.submissions.stored.is_empty() {
+    /// Answers for stored blocks once the chain is where it goes to: the blocks that were stored before and
+    /// wait for one may have more work than the tip, which that one alone has not.
+    fn answer_submissions(&mut self, now: Now) {
+        if !self.submissions.is_settling() {
             return;
         }
-        let (idle, tree) = (self.operator.idle, self.chain.tree());
-        let least = tree.chain_work(self.chain.tip());
-        let stays = |hash: &BlockHash| {
-            idle || tree
-                .find(hash)
-                .is_none_or(|id| !tree.node(id).has_chain() || tree.chain_work(id) <= least)
-        };
-        self.submissions.stored.retain(|hash, caller| {
-            let stays = stays(hash);
-            if stays {
-                tell_outcome(caller, BlockOutcome::Stored);
-            }
-            !stays
+        let (tree, best) = (self.chain.tree(), heading(&self.chain));
+        let rests = self.operator.idle || best == self.chain.tip();
+        self.submissions.answer(now.monotonic, rests, |hash| {
+            tree.find(hash).is_some_and(|id| tree.is_ancestor(id, best))
         });
     }
 
@@ -549,9 +513,7 @@ impl NodeCore {
     }
 
     fn hand_in(&mut self, from: Submitted, bytes: PooledStream) {
-        let ticket = self.submissions.next_ticket;
-        self.submissions.next_ticket += 1;
-        self.submissions.waiting.insert(ticket, from);
+        let ticket = self.submissions.add(from);
         self.operator.idle = false;
         self.chain.receive_block(bytes, ticket);
     }

@@ -17,7 +17,8 @@ use godwit_p2p::{
 use godwit_primitives::{BlockHash, BlockHeader, Txid};
 use godwit_stream::PooledStream;
 
-use super::{NodeCore, Submitted};
+use super::NodeCore;
+use super::submissions::Submitted;
 
 impl NodeState for NodeCore {
     fn chain(&self) -> &Chain {

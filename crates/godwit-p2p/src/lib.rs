@@ -59,8 +59,8 @@ pub use peer_id::PeerId;
 pub use peers::{
     Action, CONNECTIONS_MEMORY, ChainEvent, ChainRequest, ConnectFailure, DisconnectReason, Event,
     FILTER_BYTES, FilterBlock, FilterRead, Misbehaviour, NetCommand, NetEvent, NodeCommand,
-    PEER_MEMORY, PeerBlocks, PeerInfo, PeerSays, PeerTimes, Peers, PeersConfig, ReadId,
-    RefusedHeader, SEND_PAUSE, SEND_QUEUE_MAX, SocketId, Summary, Traffic,
+    PEER_MEMORY, PeerAddresses, PeerBlocks, PeerInfo, PeerSays, PeerTimes, PeerTransactions, Peers,
+    PeersConfig, ReadId, RefusedHeader, SEND_PAUSE, SEND_QUEUE_MAX, SocketId, Summary, Traffic,
 };
 pub use permissions::{Binding, Entrance, PermissionError, Permissions, Whitelist};
 pub use port_mapping::{

@@ -65,7 +65,9 @@ pub use config::PeersConfig;
 pub use event::{ChainEvent, ConnectFailure, Event, NetEvent, RefusedHeader};
 pub use memory::account::{CONNECTIONS_MEMORY, PEER_MEMORY};
 pub use misbehaviour::{DisconnectReason, Misbehaviour};
-pub use operator::{NodeCommand, PeerBlocks, PeerInfo, PeerSays, PeerTimes};
+pub use operator::{
+    NodeCommand, PeerAddresses, PeerBlocks, PeerInfo, PeerSays, PeerTimes, PeerTransactions,
+};
 pub use send_limits::{SEND_PAUSE, SEND_QUEUE_MAX};
 pub use status::Summary;
 pub use traffic::Traffic;

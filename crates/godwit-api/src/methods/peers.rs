@@ -59,10 +59,11 @@ fn peer_json(now: Now, peer: &PeerInfo, (headers, blocks): (i64, i64)) -> Json {
     json.push("services", services_hex(said.services));
     json.push("servicesnames", services_names(said.services));
     json.push("relaytxes", said.relay);
-    json.push("last_inv_sequence", 0);
-    json.push("inv_to_send", 0);
+    json.push("last_inv_sequence", peer.transactions.told_before);
+    json.push("inv_to_send", peer.transactions.to_tell);
     json.push("lastsend", unix(now, times.last_sent));
     json.push("lastrecv", unix(now, times.last_received));
+    // None is requested of anybody.
     json.push("last_transaction", 0);
     json.push("last_block", unix(now, times.last_block));
     json.push("bytessent", peer.traffic.bytes_sent());
@@ -83,15 +84,15 @@ fn peer_json(now: Now, peer: &PeerInfo, (headers, blocks): (i64, i64)) -> Json {
     json.push("inbound", peer.kind == godwit_p2p::ConnectionKind::Inbound);
     json.push("bip152_hb_to", peer.blocks.compact_to);
     json.push("bip152_hb_from", peer.blocks.compact_from);
-    json.push("presynced_headers", -1);
+    json.push("presynced_headers", peer.blocks.presynced.map_or(-1, i64::from));
     json.push("synced_headers", headers);
     json.push("synced_blocks", blocks);
     json.push("inflight", peer.blocks.in_flight.iter().copied().collect::<Json>());
-    json.push("addr_relay_enabled", peer.exchanges_addresses);
-    json.push("addr_processed", 0);
-    json.push("addr_rate_limited", 0);
+    json.push("addr_relay_enabled", peer.addresses.are_exchanged);
+    json.push("addr_processed", peer.addresses.processed);
+    json.push("addr_rate_limited", peer.addresses.rate_limited);
     json.push("permissions", peer.permissions.names().collect::<Json>());
-    json.push("minfeefilter", Json::amount(0));
+    json.push("minfeefilter", Json::amount(peer.transactions.least_fee));
     for (name, bytes) in [
         ("bytessent_per_msg", peer.traffic.sent_by_command()),
         ("bytesrecv_per_msg", peer.traffic.received_by_command()),

@@ -115,13 +115,14 @@ impl AddressGossip {
         if !is_unlimited {
             let allowed = relay.allowance.take_up_to(now.monotonic, number as u64);
             entries.truncate(usize::try_from(allowed).unwrap_or(number));
+            relay.rate_limited += (number - entries.len()) as u64;
         }
         let news = !relay.asked && number <= MAX_NEWS;
         if number < MAX_ADDRESSES {
             relay.asked = false;
         }
         let (source, kind) = (peer.source(), peer.kind);
-        let mut kept = Vec::with_capacity(entries.len());
+        let (mut kept, mut processed) = (Vec::with_capacity(entries.len()), 0);
         for mut entry in entries {
             if !is_useful(cx, entry.services) {
                 continue;
@@ -132,6 +133,7 @@ impl AddressGossip {
             if cx.table.discouraged().contains(host) || cx.table.bans().contains(host) {
                 continue;
             }
+            processed += 1;
             let fresh = i64::from(entry.time) > now.unix - FRESH;
             if fresh && news && entry.address.is_routable() {
                 self.relay(cx, id, &entry);
@@ -139,6 +141,9 @@ impl AddressGossip {
             if cx.config.reachable.contains(entry.address.network()) {
                 kept.push(entry);
             }
+        }
+        if let Some(peer) = cx.table.get_mut(id) {
+            peer.addresses.processed += processed;
         }
         if let Some(source) = source {
             cx.book.add(now.unix, &kept, source, TIME_PENALTY);

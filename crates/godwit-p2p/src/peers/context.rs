@@ -80,13 +80,13 @@ impl Context<'_> {
         let Some(peer) = self.table.get_mut(id) else { return };
         // It may wait for long.
         let payload = payload.in_proportion();
-        let bytes = FRAME_HEADER_SIZE + payload.len();
+        let (length, bytes) = (payload.len(), FRAME_HEADER_SIZE + payload.len());
         if peer.flow.footprint.queued() + bytes > SEND_QUEUE_MAX {
             return self.disconnect(id, DisconnectReason::SendQueueFull);
         }
         let memory = message_memory(&payload);
         peer.flow.footprint.push(self.now.monotonic, kind, bytes, memory);
-        peer.flow.traffic.note_sent(self.now.monotonic, command, bytes);
+        peer.flow.traffic.note_sent(self.now.monotonic, command, length);
         self.table.note_sent(bytes);
         self.out.push(NetCommand::Send { peer: id, command, payload });
     }

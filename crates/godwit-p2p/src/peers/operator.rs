@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Duration;
 
-use godwit_primitives::BlockHash;
+use godwit_primitives::{Amount, BlockHash};
 
 use super::Peers;
 use super::peer::Peer;
@@ -18,6 +18,7 @@ use crate::net_address::{AddressEntry, AddressNetwork, Host, NetAddress};
 use crate::own_addresses::{OwnAddressSource, OwnAddresses};
 use crate::peer_id::PeerId;
 use crate::permissions::Permissions;
+use crate::presync::Presync;
 use crate::rate_limit::UploadStatus;
 use crate::services::Services;
 use crate::target::{Reachable, Target};
@@ -70,9 +71,30 @@ pub struct PeerInfo {
     pub times: PeerTimes,
     pub traffic: Traffic,
     pub blocks: PeerBlocks,
-    /// Addresses are exchanged with it.
-    pub exchanges_addresses: bool,
+    pub addresses: PeerAddresses,
+    pub transactions: PeerTransactions,
     pub permissions: Permissions,
+}
+
+/// What it sent of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddresses {
+    /// They are exchanged with it.
+    pub are_exchanged: bool,
+    /// How many of it were looked at, and how many were not because they were too many.
+    pub processed: u64,
+    pub rate_limited: u64,
+}
+
+/// What is told it of transactions; all zero where it wants none, or is to be told of none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerTransactions {
+    /// It wants none below this fee rate, in satoshi per 1,000 virtual bytes (BIP133).
+    pub least_fee: Amount,
+    /// How many of the outbox it is to be told of.
+    pub to_tell: usize,
+    /// The next number of the outbox when it was told last; 1 before.
+    pub told_before: u64,
 }
 
 /// What it said in the handshake.
@@ -116,6 +138,8 @@ pub struct PeerBlocks {
     /// We asked it for compact blocks, and it asked us.
     pub compact_to: bool,
     pub compact_from: bool,
+    /// The height up to which its headers have shown their work, while they do (Core `GetPresyncHeight`).
+    pub presynced: Option<u32>,
 }
 
 impl Peers {
@@ -152,14 +176,19 @@ impl Peers {
                 shortest_ping: peer.ping.shortest,
                 ping_wait: waits.map(|sent| self.now.monotonic.saturating_sub(sent)),
             },
-            traffic: peer.flow.traffic.clone(),
+            traffic: peer.flow.traffic.over(&handshake.protocol),
             blocks: PeerBlocks {
                 best_known: peer.known.best(),
                 in_flight: heights_in_flight(self.parts.fetch.downloads(), peer.id),
                 compact_to: peer.fetch.is_selected(),
                 compact_from: handshake.wants_compact,
+                presynced: peer.headers.presync().map(Presync::height),
             },
-            exchanges_addresses: peer.addresses.is_enabled(),
+            addresses: peer.addresses.info(),
+            transactions: match peer.hears_of_transactions() {
+                true => peer.serving.transactions.info(),
+                false => PeerTransactions::default(),
+            },
             permissions: peer.standing.permissions,
         }
     }

@@ -4,7 +4,7 @@
 //! finds out for another comes back here as a value.
 
 use godwit_consensus::ResultClass;
-use godwit_primitives::BlockHash;
+use godwit_primitives::{BlockHash, money_range};
 use log::debug;
 
 use super::addresses::AddressGossip;
@@ -322,7 +322,8 @@ impl Parts {
                 debug!("peer={}: {} before verack", id.0, other.command());
             }
             Message::FeeFilter(rate) => {
-                if let Some(peer) = cx.table.get_mut(id) {
+                // Core ignores a rate that no transaction can have.
+                if let Some(peer) = cx.table.get_mut(id).filter(|_| money_range(rate)) {
                     peer.serving.transactions.least_fee = rate;
                 }
             }

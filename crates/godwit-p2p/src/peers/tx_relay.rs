@@ -112,6 +112,7 @@ fn tell(cx: &mut Context<'_>, id: PeerId) {
     }
     let state = &mut peer.serving.transactions;
     state.next = None;
+    state.told_before = cx.tx_outbox.next_sequence();
     let mut waiting = std::mem::take(&mut state.waiting);
     waiting.sort_unstable();
     let mut entries = Vec::new();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::known::KnownAddresses;
 use crate::net_address::AddressEntry;
+use crate::peers::operator::PeerAddresses;
 use crate::rate_limit::TokenBucket;
 use crate::time::Now;
 
@@ -21,6 +22,8 @@ pub(in crate::peers) struct AddressState {
     pub(super) asked: bool,
     /// Its `getaddr` was answered; it is answered only once.
     pub(super) answered: bool,
+    pub(super) processed: u64,
+    pub(super) rate_limited: u64,
 }
 
 impl AddressState {
@@ -34,11 +37,14 @@ impl AddressState {
             allowance: TokenBucket::addresses(now.monotonic),
             asked: false,
             answered: false,
+            processed: 0,
+            rate_limited: 0,
         }
     }
 
-    /// Whether addresses are exchanged with the peer.
-    pub(in crate::peers) fn is_enabled(&self) -> bool {
-        self.enabled
+    /// What is told of it.
+    pub(in crate::peers) fn info(&self) -> PeerAddresses {
+        let Self { enabled, processed, rate_limited, .. } = *self;
+        PeerAddresses { are_exchanged: enabled, processed, rate_limited }
     }
 }

@@ -55,7 +55,6 @@ impl HeaderState {
         self.presync.as_ref().map_or(0, |presync| presync.memory())
     }
 
-    #[cfg(test)]
     pub(in crate::peers) fn presync(&self) -> Option<&Presync> {
         self.presync.as_deref()
     }

@@ -42,6 +42,9 @@ fn b10_a_flood_of_addresses_is_cut_to_the_rate() {
     node.advance_in(Duration::from_secs(1_000), Duration::from_secs(100));
     node.says(id, Message::AddrV2(entries(&node, 200_000..201_000)));
     assert!(node.peers.address_book().len() <= 101, "and one in ten seconds");
+    let of_peer = node.peers.infos()[0].addresses;
+    // One at first, and one in ten seconds.
+    assert_eq!((of_peer.processed, of_peer.rate_limited), (101, 101_000 - 101));
     assert_eq!(node.is_gone(id), None);
 }
 

@@ -160,6 +160,7 @@ fn b1_chains_with_too_little_work_are_never_stored() {
     node.headers(liar, &blocks[..MAX_HEADERS]);
     assert_eq!(node.index.headers(), 1, "not before the work is known");
     assert_eq!(node.presync_height(), Some(MAX_HEADERS as u32));
+    assert_eq!(node.peers.infos()[0].blocks.presynced, Some(MAX_HEADERS as u32));
     node.headers(liar, &[]);
     assert_eq!(node.presync_height(), None);
     assert_eq!((node.index.headers(), node.submitted_headers.len()), (1, 0));

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use godwit_primitives::{OutPoint, Transaction, TxIn, TxOut, Txid};
+use godwit_primitives::{MAX_MONEY, OutPoint, Transaction, TxIn, TxOut, Txid};
 use godwit_stream::{DataStream, Encode};
 
 use super::harness::{Harness, Sent, chain, config};
 use crate::tx_outbox::{KEEP, MAX_OUTBOX, OutboxTx};
 use crate::{
-    Command, ConnectionKind, Inventory, InventoryKind, Message, OutboxChange, PeerId, SEND_PAUSE,
-    Version,
+    Command, ConnectionKind, Inventory, InventoryKind, Message, OutboxChange, PeerId,
+    PeerTransactions, SEND_PAUSE, Version,
 };
 
 /// Longer than any delay before a peer is told.
@@ -116,9 +116,35 @@ fn a_fee_filter_lets_the_rate_pass_that_it_names() {
     let mut node = Harness::with_chain(config(), &chain(3, 60));
     let id = node.inbound_peer();
     node.says(id, Message::FeeFilter(10_000));
+    // No transaction can have these, and they are ignored.
+    node.says(id, Message::FeeFilter(-1));
+    node.says(id, Message::FeeFilter(MAX_MONEY + 1));
     let (tx, _) = send(&mut node, 1, 10).remove(0);
     node.advance(TOLD);
     assert_eq!(told(&mut node, id), [by_wtxid(&tx)]);
+}
+
+#[test]
+fn the_operator_sees_what_a_peer_is_told_of_transactions_and_what_it_wants() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let (id, blocks_alone) = (node.inbound_peer(), node.peer(ConnectionKind::BlockRelay));
+    let infos = |node: &Harness| -> Vec<PeerTransactions> {
+        node.peers.infos().iter().map(|info| info.transactions).collect()
+    };
+    let nothing = PeerTransactions::default();
+    let state =
+        |least_fee, to_tell, told_before| PeerTransactions { least_fee, to_tell, told_before };
+    assert_eq!(infos(&node), [state(0, 0, 1), nothing]);
+    for peer in [id, blocks_alone] {
+        node.says(peer, Message::FeeFilter(MAX_MONEY));
+        node.says(peer, Message::FeeFilter(1_000));
+    }
+    assert_eq!(infos(&node), [state(1_000, 0, 1), nothing]);
+    send(&mut node, 2, 10);
+    node.advance(Duration::from_nanos(1));
+    assert_eq!(infos(&node), [state(1_000, 2, 1), nothing]);
+    node.advance(TOLD);
+    assert_eq!(infos(&node), [state(1_000, 0, 3), nothing]);
 }
 
 #[test]

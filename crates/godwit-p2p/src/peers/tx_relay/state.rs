@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use godwit_primitives::Amount;
+
+use crate::peers::operator::PeerTransactions;
 use crate::tx_outbox::EntryId;
 
 /// What the relay of transactions remembers of one peer. The lists have at most as many places as the outbox
@@ -11,16 +14,28 @@ pub(in crate::peers) struct TxRelayState {
     /// It wants transactions announced by wtxid (BIP339).
     pub(in crate::peers) by_wtxid: bool,
     /// It wants none below this fee rate, in satoshi per 1,000 virtual bytes (BIP133).
-    pub(in crate::peers) least_fee: i64,
+    pub(in crate::peers) least_fee: Amount,
     /// What it will be told of.
     pub(super) waiting: Vec<EntryId>,
     /// When.
     pub(super) next: Option<Duration>,
     /// What it was told of, with what that spends from, and has not fetched since.
     pub(super) told: Vec<EntryId>,
+    /// The outbox's next number when it was told last; zero before.
+    pub(super) told_before: u64,
 }
 
 impl TxRelayState {
+    /// What is told of it.
+    pub(in crate::peers) fn info(&self) -> PeerTransactions {
+        PeerTransactions {
+            least_fee: self.least_fee,
+            to_tell: self.waiting.len(),
+            // As Core, which begins with the first number.
+            told_before: self.told_before.max(1),
+        }
+    }
+
     /// Memory of the lists, in bytes.
     pub(in crate::peers) fn memory(&self) -> usize {
         (self.waiting.capacity() + self.told.capacity()) * size_of::<EntryId>()

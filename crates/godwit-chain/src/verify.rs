@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use godwit_consensus::{Reject, RejectReason};
+use godwit_consensus::Reject;
 use godwit_primitives::Txid;
 use godwit_script::{
     CheckCounts, Counts, Group, Precomputed, ScriptError, Scripts, SpendingTx, SpentOutput,
-    Verdict, Work,
+    Verdict, Work, broken_rule,
 };
 use godwit_store::exec::{Executor, Priority};
 use godwit_store::{BlockPosition, Store, StoreError, UndoPosition, UndoRecord, WrittenUndo};
@@ -442,7 +442,7 @@ impl Waiting {
         let verification = &self.verification;
         match error {
             ScriptError::Rejected { input } => {
-                let reject = Reject::new(RejectReason::BlockScriptVerifyFlagFailed);
+                let reject = Reject::by_script(verification.broken_rule(tx, input));
                 verification.fail((tx, input), VerifyError::Rejected(reject));
             }
             ScriptError::Contradicted { input } => {
@@ -463,6 +463,17 @@ impl Verification {
             ScriptPart::Txs(txs) => (first[txs.end] - first[txs.start]) as usize,
             ScriptPart::Inputs { inputs, .. } => inputs.len(),
         }
+    }
+
+    /// Which rule a script that was refused breaks.
+    fn broken_rule(&self, tx: usize, input: usize) -> Option<&'static str> {
+        let spent = self.resolved.spent_by(tx);
+        let spent: Vec<SpentOutput<'_>> = spent
+            .iter()
+            .map(|coin| SpentOutput { value: coin.value, script_pubkey: &coin.script_pubkey })
+            .collect();
+        let bytes = self.resolved.block().view().tx(tx).bytes();
+        broken_rule(bytes, &spent, input, self.resolved.flags())
     }
 
     /// Counts a part; with the last one the outcome is known.

@@ -157,18 +157,30 @@ pub struct Reject {
     pub reason: RejectReason,
     /// What follows from it.
     pub class: ResultClass,
+    /// The rule that a script breaks, in Core's words, where that is known.
+    pub script_rule: Option<&'static str>,
 }
 
 impl Reject {
     /// A block rejected for `reason`.
     pub const fn new(reason: RejectReason) -> Self {
-        Self { reason, class: reason.class() }
+        Self { reason, class: reason.class(), script_rule: None }
+    }
+
+    /// A block of which a script breaks a rule.
+    pub const fn by_script(rule: Option<&'static str>) -> Self {
+        let reject = Self::new(RejectReason::BlockScriptVerifyFlagFailed);
+        Self { script_rule: rule, ..reject }
     }
 }
 
 impl fmt::Display for Reject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.reason.fmt(f)
+        self.reason.fmt(f)?;
+        match self.script_rule {
+            Some(rule) => write!(f, " ({rule})"),
+            None => Ok(()),
+        }
     }
 }
 

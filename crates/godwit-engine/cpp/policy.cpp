@@ -1,6 +1,6 @@
 // What Bitcoin Core's nodes refuse to relay although blocks may contain it (src/policy/policy.cpp), and what BIP322
-// refuses as a signature of a message, behind extern "C". The functions are those of libbitcoinkernel.a. No
-// exception leaves.
+// refuses as a signature of a message, behind extern "C"; and which rule a script in a block breaks, which the
+// kernel's interface does not say. The functions are those of libbitcoinkernel.a. No exception leaves.
 
 #include <coins.h>
 #include <policy/feerate.h>
@@ -78,44 +78,56 @@ std::optional<Refusal> inputs(const CTransaction& tx, std::span<const godwit_spe
 
 struct Broken {
     std::size_t input;
-    std::string rule;
+    ScriptError rule;
 };
 
-// The first input whose script breaks one of these rules, and which.
-std::optional<Broken> broken(const CTransaction& tx, std::span<const godwit_spent> spent, script_verify_flags flags)
+// The first of the inputs from `from` to before `end` whose script breaks one of these rules, and which.
+std::optional<Broken> broken(const CTransaction& tx, std::span<const godwit_spent> spent, script_verify_flags flags,
+                             std::size_t from, std::size_t end)
 {
     std::vector<CTxOut> outputs;
     outputs.reserve(spent.size());
     for (const godwit_spent& one : spent) outputs.push_back(output(one));
     PrecomputedTransactionData data;
     data.Init(tx, std::move(outputs));
-    for (std::size_t n = 0; n < spent.size(); ++n) {
+    for (std::size_t n = from; n < end; ++n) {
         const CTxIn& in{tx.vin[n]};
         const CTxOut& out{data.m_spent_outputs[n]};
         ScriptError error{SCRIPT_ERR_UNKNOWN_ERROR};
         const TransactionSignatureChecker checker{&tx, static_cast<unsigned int>(n), out.nValue, data, MissingDataBehavior::FAIL};
         if (VerifyScript(in.scriptSig, out.scriptPubKey, &in.scriptWitness, flags, checker, &error)) continue;
-        return Broken{n, ScriptErrorString(error)};
+        return Broken{n, error};
     }
     return {};
 }
 
+// Texts of rules, which stay where they are.
+const std::string& rule_text(ScriptError rule)
+{
+    static const std::vector<std::string> texts{[] {
+        std::vector<std::string> all;
+        for (int n = 0; n <= SCRIPT_ERR_ERROR_COUNT; ++n) all.push_back(ScriptErrorString(static_cast<ScriptError>(n)));
+        return all;
+    }()};
+    return texts.at(rule);
+}
+
 std::optional<Refusal> scripts(const CTransaction& tx, std::span<const godwit_spent> spent)
 {
-    const std::optional<Broken> found{broken(tx, spent, STANDARD_SCRIPT_VERIFY_FLAGS)};
+    const std::optional<Broken> found{broken(tx, spent, STANDARD_SCRIPT_VERIFY_FLAGS, 0, spent.size())};
     if (!found) return {};
     const COutPoint& prevout{tx.vin[found->input].prevout};
     return Refusal{
-        strprintf("mempool-script-verify-flag-failed (%s)", found->rule),
+        strprintf("mempool-script-verify-flag-failed (%s)", rule_text(found->rule)),
         strprintf("input %i of %s (wtxid %s), spending %s:%i", found->input, tx.GetHash().ToString(),
                   tx.GetWitnessHash().ToString(), prevout.hash.ToString(), prevout.n)};
 }
 
 std::optional<Refusal> message(const CTransaction& tx, std::span<const godwit_spent> spent, script_verify_flags flags)
 {
-    const std::optional<Broken> found{broken(tx, spent, flags)};
+    const std::optional<Broken> found{broken(tx, spent, flags, 0, spent.size())};
     if (!found) return {};
-    return Refusal{found->rule, ""};
+    return Refusal{rule_text(found->rule), ""};
 }
 
 std::optional<Refusal> judge(int stage, const CTransaction& tx, std::span<const godwit_spent> spent)
@@ -154,5 +166,23 @@ extern "C" int godwit_engine_policy(int stage, const unsigned char* bytes, std::
         return REFUSED;
     } catch (const std::exception&) {
         return FAILED;
+    }
+}
+
+// The rule that the script of an input breaks under these flags, as a text that stays; null where it breaks none, or that
+// cannot be found out.
+extern "C" const char* godwit_engine_broken_rule(const unsigned char* bytes, std::size_t length, const godwit_spent* spent,
+                                                 std::size_t count, std::size_t input, unsigned int flags)
+{
+    try {
+        CMutableTransaction parsed;
+        SpanReader{std::span{bytes, length}} >> TX_WITH_WITNESS(parsed);
+        const CTransaction tx{std::move(parsed)};
+        if (count != tx.vin.size() || input >= count) return nullptr;
+        const std::optional<Broken> found{
+            broken(tx, std::span{spent, count}, script_verify_flags::from_int(flags), input, input + 1)};
+        return found ? rule_text(found->rule).c_str() : nullptr;
+    } catch (const std::exception&) {
+        return nullptr;
     }
 }

@@ -29,7 +29,8 @@ pub enum ScriptError {
     /// WITNESS without P2SH: BIP141 is not defined without BIP16.
     WitnessWithoutP2sh,
     /// The script or witness of this input does not satisfy the output that it spends. Core's
-    /// reject reason is `block-script-verify-flag-failed`; the engine does not say which rule.
+    /// reject reason is `block-script-verify-flag-failed`; [`broken_rule`](crate::broken_rule) says which
+    /// rule.
     Rejected {
         /// Index of the input.
         input: usize,

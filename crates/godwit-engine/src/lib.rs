@@ -19,5 +19,5 @@ mod policy;
 mod prepared;
 
 pub use error::ScriptError;
-pub use policy::{PolicyRefusal, PolicyStage, check_policy};
+pub use policy::{PolicyRefusal, PolicyStage, broken_rule, check_policy};
 pub use prepared::{PreparedTx, SpentOutput, verify_transaction};

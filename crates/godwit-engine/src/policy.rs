@@ -2,11 +2,14 @@
 //!
 //! The kernel's interface takes none but the flags that are consensus, and names no rule that a script
 //! breaks. So this calls Core's own functions (`policy/policy.cpp`, `script/interpreter.cpp`), by way of
-//! `cpp/policy.cpp`: what they refuse and what they call it is Core's, by construction.
+//! `cpp/policy.cpp`: what they refuse and what they call it is Core's, by construction. The name of the rule
+//! that a script in a block breaks comes the same way.
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, c_char, c_int, c_uchar};
+use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint};
+
+use godwit_primitives::ScriptFlags;
 
 use crate::{ScriptError, SpentOutput};
 
@@ -35,6 +38,58 @@ unsafe extern "C" {
         details: *mut c_char,
         room: usize,
     ) -> c_int;
+
+    fn godwit_engine_broken_rule(
+        bytes: *const c_uchar,
+        length: usize,
+        spent: *const Spent,
+        count: usize,
+        input: usize,
+        flags: c_uint,
+    ) -> *const c_char;
+}
+
+fn as_cpp_takes_them(spent: &[SpentOutput<'_>]) -> Vec<Spent> {
+    let one = |spent: &SpentOutput<'_>| Spent {
+        value: spent.value,
+        script: spent.script_pubkey.as_ptr(),
+        script_len: spent.script_pubkey.len(),
+    };
+    spent.iter().map(one).collect()
+}
+
+/// Which rule the script of an input breaks under the flags of a block, in the words that Core puts behind
+/// `block-script-verify-flag-failed`. It decides nothing: the engine has refused the input.
+///
+/// `None` where the script breaks none, the bytes are no transaction with that input, there is not one
+/// output for each input, or there is no memory.
+pub fn broken_rule(
+    tx_bytes: &[u8],
+    spent: &[SpentOutput<'_>],
+    input: usize,
+    flags: ScriptFlags,
+) -> Option<&'static str> {
+    // Core's interpreter asserts that.
+    if flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH) {
+        return None;
+    }
+    let coins = as_cpp_takes_them(spent);
+    // SAFETY: all pointers are to memory of the given lengths that lives until the call returns, and the
+    // function keeps none. It catches its exceptions. It compares `count` with the transaction's inputs, and
+    // `input` with `count`.
+    let text = unsafe {
+        godwit_engine_broken_rule(
+            tx_bytes.as_ptr(),
+            tx_bytes.len(),
+            coins.as_ptr(),
+            coins.len(),
+            input,
+            flags.bits(),
+        )
+    };
+    // SAFETY: a text that is not null ends with a zero, and is never changed or freed.
+    let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })?;
+    text.to_str().ok()
 }
 
 /// Why a transaction is not relayed, or what rule of messages it breaks, in Core's words.
@@ -80,14 +135,7 @@ pub fn check_policy(
     if spent.iter().any(|spent| spent.value < 0) {
         return Err(ScriptError::Engine);
     }
-    let coins: Vec<Spent> = spent
-        .iter()
-        .map(|spent| Spent {
-            value: spent.value,
-            script: spent.script_pubkey.as_ptr(),
-            script_len: spent.script_pubkey.len(),
-        })
-        .collect();
+    let coins = as_cpp_takes_them(spent);
     let (mut reason, mut details) = ([0 as c_char; TEXT_BYTES], [0 as c_char; TEXT_BYTES]);
     // SAFETY: all pointers are to memory of the given lengths that lives until the call returns, and the
     // function keeps none. It catches its exceptions. It compares `count` with the transaction's inputs.
@@ -223,6 +271,39 @@ mod tests {
         let refused = asked(MessageUpgradable, &tx, &reserved).expect("a transaction");
         let reason = refused.expect_err("the NOP is reserved").reason;
         assert_eq!(reason, "NOPx reserved for soft-fork upgrades");
+    }
+
+    #[test]
+    fn the_rule_is_named_that_the_script_of_an_input_breaks_under_the_flags() {
+        let returns = [0x6a];
+        let locks = [locked_by(FALSE), locked_by(&returns), locked_by(TRUE), locked_by(TRUE)];
+        let bytes = bytes_of(&spends(&[FALSE, &returns, TRUE, FALSE]));
+        let spent: Vec<SpentOutput<'_>> =
+            locks.iter().map(|lock| SpentOutput { value: 1, script_pubkey: lock }).collect();
+        let rule = |input, flags| broken_rule(&bytes, &spent, input, flags);
+        let rules: Vec<_> = (0..5).map(|input| rule(input, ScriptFlags::ALL)).collect();
+        assert_eq!(
+            rules,
+            [
+                Some(
+                    "Script evaluated without error but finished with a false/empty top stack element"
+                ),
+                Some("OP_RETURN was encountered"),
+                None,
+                Some("Witness program hash mismatch"),
+                // There is no such input.
+                None,
+            ]
+        );
+        // Before BIP141 anybody could spend them.
+        assert_eq!(rule(1, ScriptFlags::P2SH), None);
+        assert_eq!(rule(1, ScriptFlags::WITNESS), None);
+        assert_eq!(broken_rule(&bytes, &spent[1..], 1, ScriptFlags::ALL), None);
+        assert_eq!(broken_rule(&bytes[1..], &spent, 1, ScriptFlags::ALL), None);
+        for end in 0..bytes.len() {
+            assert_eq!(broken_rule(&bytes[..end], &spent, 1, ScriptFlags::ALL), None);
+        }
+        assert_eq!(broken_rule(&[], &[], 0, ScriptFlags::ALL), None);
     }
 
     #[test]

@@ -266,6 +266,9 @@ fn a_damaged_witness_or_signature_fails_its_block() {
     let outcome = verified(&workers, case, resolved);
     let Err(VerifyError::Rejected(reject)) = outcome else { panic!("{name}: passed") };
     assert_eq!(reject.reason, RejectReason::BlockScriptVerifyFlagFailed);
+    // What its input pushes is not 1.
+    let rule = "Script evaluated without error but finished with a false/empty top stack element";
+    assert_eq!(reject.script_rule, Some(rule));
 }
 
 /// What was written is taken where a coin's amount or script is wrong; where its place is another one, it may

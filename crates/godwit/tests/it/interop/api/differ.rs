@@ -106,9 +106,6 @@ pub(super) fn compare(
             }
         }
         (Value::Number(a), Value::Number(b)) if same_number(a, b) || is_close(method, a, b) => {}
-        // bitcoind adds what its engine said.
-        (Value::String(a), Value::String(b))
-            if method == "submitblock" && b.starts_with(&format!("{a} (")) => {}
         (a, b) if a == b => {}
         (a, b) => {
             let short = |value: &Value| value.to_string().chars().take(300).collect::<String>();

@@ -1,11 +1,12 @@
-//! What a block creates and spends of some scripts.
+//! What a block, and the outbox, create and spend of some scripts.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use godwit_primitives::{Amount, BlockHash, InputView, Txid};
+use godwit_primitives::{Amount, InputView, Txid};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::ChainPoint;
 
+use super::broadcast::outbox_with_coins;
 use super::search::{Kept, too_large};
 use super::stored::{decoded, undo};
 use super::{BlockSource, Call, cost};
@@ -19,19 +20,19 @@ const PER_EVENT: usize = 2_500;
 
 /// Where something happens.
 struct Place {
-    block: BlockHash,
-    height: u32,
+    /// None of what waits for one.
+    block: Option<ChainPoint>,
     txid: Txid,
 }
 
 /// What is told of every event.
 fn event(kind: &'static str, amount: Amount, place: &Place) -> Json {
-    Json::object([
-        ("type", kind.into()),
-        ("amount", Json::amount(amount)),
-        ("blockhash", place.block.to_string().into()),
-        ("height", place.height.into()),
-    ])
+    let mut json = Json::object([("type", kind.into()), ("amount", Json::amount(amount))]);
+    if let Some(block) = place.block {
+        json.push("blockhash", block.hash.to_string());
+        json.push("height", block.height);
+    }
+    json
 }
 
 fn spend(
@@ -57,6 +58,13 @@ fn receive(place: &Place, amount: Amount, vout: usize, script: Json) -> Json {
     json
 }
 
+fn check_count(events: usize) -> Result<(), RpcError> {
+    match events > MAX_EVENTS {
+        true => Err(too_large("Too much activity: look for less at once")),
+        false => Ok(()),
+    }
+}
+
 /// Adds what a block does (Core `getdescriptoractivity`): of each transaction what it spends, and then what
 /// it creates.
 pub(super) fn of_block(
@@ -80,7 +88,7 @@ pub(super) fn of_block(
     let mut of_block = Vec::new();
     let mut spent = spent.transactions();
     for (n, tx) in block.view().txs().enumerate() {
-        let place = Place { block: point.hash, height: point.height, txid: tx.txid() };
+        let place = Place { block: Some(point), txid: tx.txid() };
         let coins = if n == 0 { &[][..] } else { spent.next().unwrap_or_default() };
         for (input, coin) in tx.inputs().enumerate().zip(coins) {
             if wanted.contains(&coin.script_pubkey[..]) {
@@ -96,11 +104,50 @@ pub(super) fn of_block(
                 of_block.push(receive(&place, output.value, vout, script));
             }
         }
-        if events.len() + of_block.len() > MAX_EVENTS {
-            return Err(too_large("Too much activity: look for less at once"));
-        }
+        check_count(events.len() + of_block.len())?;
     }
     call.room.shrink_to(call.room.bytes() - of_reading);
     events.append(&mut of_block);
+    Ok(())
+}
+
+/// Adds what the transactions of the outbox do, as Core tells it of its mempool.
+pub(super) fn of_outbox(
+    call: &mut Call<'_>,
+    wanted: &HashSet<&[u8]>,
+    kept: &mut Kept,
+    events: &mut Vec<Json>,
+) -> Result<(), RpcError> {
+    let (outbox, coins) = outbox_with_coins(call)?;
+    let network = call.network();
+    let own: HashMap<Txid, _> = outbox.iter().map(|tx| (tx.txid, tx.view())).collect();
+    for tx in &outbox {
+        let place = Place { block: None, txid: tx.txid };
+        for (vin, input) in tx.view().inputs().enumerate() {
+            let prevout = &input.prevout;
+            let of_own = || own.get(&prevout.txid)?.output(prevout.vout as usize);
+            let (amount, script) = match coins.get(prevout) {
+                Some(coin) => (coin.value, &coin.script_pubkey[..]),
+                None => match of_own() {
+                    Some(output) => (output.value, output.script_pubkey),
+                    // The block that created it was left.
+                    None => continue,
+                },
+            };
+            if wanted.contains(script) {
+                kept.add(call, PER_EVENT + cost::locking(script))?;
+                let json = script_json(script, network, true);
+                events.push(spend(&place, amount, (vin, input), json));
+            }
+        }
+        for (vout, output) in tx.view().outputs().enumerate() {
+            if wanted.contains(output.script_pubkey) {
+                kept.add(call, PER_EVENT + cost::locking(output.script_pubkey))?;
+                let json = script_json(output.script_pubkey, network, true);
+                events.push(receive(&place, output.value, vout, json));
+            }
+        }
+        check_count(events.len())?;
+    }
     Ok(())
 }

@@ -236,12 +236,14 @@ pub(super) fn activity(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let mut kept = Kept::new(call);
     let objects = objects(call, &mut kept)?;
     let scripts = scripts(call, &objects, &Progress::default(), &mut kept)?;
-    parse::flag(call.arg(2), true)?;
     let wanted: HashSet<&[u8]> = scripts.keys().map(Vec::as_slice).collect();
     let mut events = Vec::new();
     for (point, source) in &blocks {
         coins::check(call)?;
         super::activity::of_block(call, (*point, source), &wanted, &mut kept, &mut events)?;
+    }
+    if parse::flag(call.arg(2), true)? {
+        super::activity::of_outbox(call, &wanted, &mut kept, &mut events)?;
     }
     Ok(Json::object([("activity", Json::List(events))]))
 }

@@ -21,6 +21,7 @@ use crate::seam::{NotSent, Sending};
 use amount::amount;
 use ground::Ground;
 
+pub(super) use ground::outbox_with_coins;
 pub(super) use packages::submit;
 
 /// How often a transaction is judged while tip or outbox move.

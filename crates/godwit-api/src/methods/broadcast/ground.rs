@@ -1,19 +1,20 @@
 //! What transactions are judged over: coins, times and the outbox, of one moment.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use godwit_chain::{CoinAtTip, Places};
 use godwit_consensus::{check_transaction, is_time_locked};
 use godwit_p2p::OutboxTx;
 use godwit_policy::{Place, Pool, PoolTx};
-use godwit_primitives::{Coin, OutPoint, TxView};
-use godwit_rpc::RpcError;
+use godwit_primitives::{Coin, OutPoint, TxView, Txid};
+use godwit_rpc::{RpcError, code};
 use godwit_store::ChainPoint;
 
 use super::super::output::read;
 use super::super::{Call, at_height};
 use super::{ATTEMPTS, moved};
+use crate::seam::NodeState;
 
 /// Coins that one question asks for: microseconds each.
 const COINS_AT_ONCE: usize = 256;
@@ -39,6 +40,39 @@ pub(super) struct Ground {
 struct Moment {
     tip: ChainPoint,
     version: u64,
+}
+
+impl Moment {
+    fn of(node: &dyn NodeState) -> Self {
+        Self { tip: node.chain().tip_point(), version: node.peers().outbox().version() }
+    }
+}
+
+/// The outbox, and the coins of the tip that it spends, of one moment. What it spends of itself is no coin,
+/// and of a block that was left there is none.
+pub(in crate::methods) fn outbox_with_coins(
+    call: &mut Call<'_>,
+) -> Result<(Vec<Arc<OutboxTx>>, HashMap<OutPoint, Coin>), RpcError> {
+    for _ in 0..ATTEMPTS {
+        let (moment, outbox) = call.node.ask(|node| {
+            let outbox = node.peers().outbox().waiting().cloned().collect::<Vec<_>>();
+            (Moment::of(node), outbox)
+        })?;
+        let own: HashSet<Txid> = outbox.iter().map(|tx| tx.txid).collect();
+        let inputs = outbox.iter().flat_map(|tx| tx.view().inputs());
+        let outpoints: Vec<OutPoint> = inputs
+            .map(|input| input.prevout)
+            .filter(|prevout| !own.contains(&prevout.txid))
+            .collect();
+        let before = call.room.bytes();
+        call.room.grow(outpoints.len() * COIN_MEMORY)?;
+        if let Some(coins) = coins(call, moment, &outpoints)? {
+            return Ok((outbox, coins));
+        }
+        call.room.shrink_to(before);
+    }
+    let text = "Blocks arrive faster than what waits for one can be read; ask again";
+    Err(RpcError::new(code::MISC_ERROR, text))
 }
 
 impl Ground {
@@ -68,21 +102,11 @@ impl Ground {
         outpoints: &[OutPoint],
     ) -> Result<Option<Self>, RpcError> {
         let (first, median_time, outbox) = call.node.ask(|node| {
-            let outbox = node.peers().outbox();
-            let tip = node.chain().tip_point();
-            let moment = Moment { tip, version: outbox.version() };
             let median_time = node.chain().tree().median_time_past(node.chain().tip());
-            (moment, median_time, outbox.waiting().cloned().collect::<Vec<_>>())
+            let outbox = node.peers().outbox().waiting().cloned().collect::<Vec<_>>();
+            (Moment::of(node), median_time, outbox)
         })?;
-        let mut coins = HashMap::new();
-        for part in outpoints.chunks(COINS_AT_ONCE) {
-            let Some(places) = places(call, first, part.to_vec())? else { return Ok(None) };
-            for (outpoint, place) in part.iter().zip(places) {
-                let Some(coin) = read(place)? else { continue };
-                call.room.grow(coin.script_pubkey.len())?;
-                coins.insert(*outpoint, coin);
-            }
-        }
+        let Some(coins) = coins(call, first, outpoints)? else { return Ok(None) };
         let Some(median_times) = median_times(call, first, txs, &coins)? else { return Ok(None) };
         let Moment { tip, version } = first;
         let median_time_at =
@@ -121,11 +145,28 @@ fn places(
     outpoints: Vec<OutPoint>,
 ) -> Result<Option<Vec<CoinAtTip>>, RpcError> {
     call.node.ask(move |node| {
-        let (tip, version) = (node.chain().tip_point(), node.peers().outbox().version());
         let places = Places::of(node.chain());
-        (moment == Moment { tip, version })
+        (moment == Moment::of(node))
             .then(|| outpoints.iter().map(|outpoint| places.coin(outpoint)).collect())
     })
+}
+
+/// Those of these coins that exist, if the moment is still the same.
+fn coins(
+    call: &mut Call<'_>,
+    moment: Moment,
+    outpoints: &[OutPoint],
+) -> Result<Option<HashMap<OutPoint, Coin>>, RpcError> {
+    let mut coins = HashMap::new();
+    for part in outpoints.chunks(COINS_AT_ONCE) {
+        let Some(places) = places(call, moment, part.to_vec())? else { return Ok(None) };
+        for (outpoint, place) in part.iter().zip(places) {
+            let Some(coin) = read(place)? else { continue };
+            call.room.grow(coin.script_pubkey.len())?;
+            coins.insert(*outpoint, coin);
+        }
+    }
+    Ok(Some(coins))
 }
 
 /// The median times past that locks of the transactions count from, if the moment is still the same. For

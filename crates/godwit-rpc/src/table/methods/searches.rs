@@ -13,7 +13,7 @@ pub(super) const GET_DESCRIPTOR_ACTIVITY: Method = present(
     &[
         required("blockhashes", Kind::List, "Hashes of blocks of the active chain."),
         required("scanobjects", Kind::List, SCANOBJECTS),
-        or("include_mempool", Kind::Bool, "true", "Of no effect: the mempool is empty."),
+        or("include_mempool", Kind::Bool, "true", "Also what waits for a block."),
     ],
 );
 

@@ -327,7 +327,37 @@ pub(super) fn pool(both: &Both<'_>) -> Vec<String> {
             );
         }
     }
+    found.extend(activity(both));
     found
+}
+
+/// What blocks and what waits do with the script of all coins; the latter in each node's own order.
+fn activity(both: &Both<'_>) -> Vec<String> {
+    let tip = both.godwit.call("getbestblockhash", &json!([]));
+    let objects = [format!("addr({})", both.coins.address)];
+    let mut counts = Vec::new();
+    for params in [
+        json!([[], objects]),
+        json!([[tip], objects, true]),
+        json!([[tip], objects, null]),
+        json!([[tip], objects, false]),
+        json!([[], ["raw(51)"]]),
+    ] {
+        let of = |rpc: &Rpc| {
+            let answer = rpc.call("getdescriptoractivity", &params);
+            let events = answer["activity"].as_array().expect("a list").iter();
+            let mut events: Vec<String> = events.map(ToString::to_string).collect();
+            events.sort();
+            events
+        };
+        let (ours, theirs) = (of(&both.godwit.rpc), of(&both.bitcoind.rpc));
+        counts.push(ours.len());
+        if ours != theirs {
+            return vec![format!("getdescriptoractivity {params}: {ours:?} instead of {theirs:?}")];
+        }
+    }
+    assert!(counts[0] > 10 && counts[1] > counts[0] && counts[3] < counts[0], "{counts:?}");
+    Vec::new()
 }
 
 /// Limits that the caller sets, and arguments that are none.

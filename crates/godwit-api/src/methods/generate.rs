@@ -150,18 +150,36 @@ fn assemble(
     (header, body.as_slice().to_vec())
 }
 
-/// Finds a nonce; `false` when the tries are used up.
+/// Finds a nonce; `false` when the tries are used up, also where the last of them has led to one that is good
+/// (Core `GenerateBlock`).
 fn mine(call: &Call<'_>, header: &mut BlockHeader, tries: &mut u64) -> bool {
     let params = call.node.params();
-    while !check_proof_of_work(&header.block_hash(), header.bits, params) {
+    let is_ended = |header: &BlockHeader| {
         let is_gone = || header.nonce.is_multiple_of(1 << 16) && (call.is_gone)();
-        if *tries == 0 || header.nonce == u32::MAX || call.node.is_ending() || is_gone() {
+        header.nonce == u32::MAX || call.node.is_ending() || is_gone()
+    };
+    let is_good =
+        |header: &BlockHeader| check_proof_of_work(&header.block_hash(), header.bits, params);
+    find_nonce(header, tries, is_good, is_ended)
+}
+
+fn find_nonce(
+    header: &mut BlockHeader,
+    tries: &mut u64,
+    is_good: impl Fn(&BlockHeader) -> bool,
+    is_ended: impl Fn(&BlockHeader) -> bool,
+) -> bool {
+    while *tries > 0 {
+        if is_good(header) {
+            return true;
+        }
+        if is_ended(header) {
             return false;
         }
         *tries -= 1;
         header.nonce += 1;
     }
-    true
+    false
 }
 
 fn mining() -> MutexGuard<'static, ()> {
@@ -235,7 +253,9 @@ fn script_of(descriptor: &Descriptor) -> Result<Vec<u8>, RpcError> {
 
 pub(super) fn to_address(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let count: i32 = call.arg(0).as_integer()?;
-    let tries = parse::integer(call.arg(2), MAX_TRIES)?;
+    // A negative number is a large one, as in Core.
+    let tries: i32 = parse::integer(call.arg(2), MAX_TRIES as i32)?;
+    let tries = i64::from(tries) as u64;
     let address = Address::parse(call.arg(1).as_text()?, call.network())
         .map_err(|_| refused("Error: Invalid address"))?;
     several(call, count, &address.script(), tries)
@@ -290,12 +310,16 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
         return Ok(json);
     }
     match super::submit::submit(&call.node, &bytes)? {
-        BlockOutcome::Connected => Ok(json),
+        // Another block may have come before it, or another caller have found the same: what counts is that
+        // it is accepted (Core `ProcessNewBlock`).
+        BlockOutcome::Connected | BlockOutcome::Stored | BlockOutcome::Duplicate => Ok(json),
         BlockOutcome::Rejected(reject) => {
             let text = format!("TestBlockValidity failed: {reject}");
             Err(RpcError::new(code::VERIFY_ERROR, text))
         }
-        _ => Err(RpcError::new(code::INTERNAL_ERROR, "ProcessNewBlock, block not accepted")),
+        BlockOutcome::Undecodable => {
+            Err(RpcError::new(code::INTERNAL_ERROR, "ProcessNewBlock, block not accepted"))
+        }
     }
 }
 
@@ -307,6 +331,18 @@ mod tests {
 
     fn header(time: u32) -> BlockHeader {
         BlockHeader { time, ..Params::new(Network::Regtest).genesis }
+    }
+
+    #[test]
+    fn the_last_try_finds_nothing() {
+        let mine = |good: u32, mut tries: u64| {
+            let mut header = BlockHeader { nonce: 0, ..header(1) };
+            let is_good = |header: &BlockHeader| header.nonce == good;
+            let found = find_nonce(&mut header, &mut tries, is_good, |_| false);
+            found.then_some((header.nonce, tries))
+        };
+        assert_eq!([mine(0, 0), mine(0, 1), mine(1, 1)], [None, Some((0, 1)), None]);
+        assert_eq!([mine(1, 2), mine(2, 2), mine(7, 100)], [Some((1, 1)), None, Some((7, 93))]);
     }
 
     /// The time of each is the present one, or one second above the median of the last eleven, of which there

@@ -1,6 +1,5 @@
 //! Arguments of a call: names become positions, types are checked.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use godwit_rpc::{Json, JsonKind, Kind, Method, Param, RpcError, code};
@@ -26,8 +25,10 @@ pub(super) fn by_position(method: &Method, params: Json) -> Result<Vec<Json>, Rp
     let (mut hole, mut initial_hole) = (0, 0);
     let mut first = None;
     for param in method.params {
+        // Of several names of a parameter the first one counts, and the others are unknown.
         let mut take = |names: &str| {
-            let found = given.iter().position(|(name, _)| is_called(name, names))?;
+            let place = |name: &str| given.iter().position(|(given, _)| given == name);
+            let found = names.split('|').find_map(place)?;
             Some(given.remove(found))
         };
         let mut options = Vec::new();
@@ -51,10 +52,9 @@ pub(super) fn by_position(method: &Method, params: Json) -> Result<Vec<Json>, Rp
         first.get_or_insert(param.names);
         args.push(value);
     }
-    let is_positional =
-        |(name, value): &(Cow<'_, str>, Json)| name == POSITIONAL && matches!(value, Json::List(_));
-    if let Some(at) = given.iter().position(is_positional) {
-        let Json::List(mut positional) = given.remove(at).1 else { unreachable!("just looked") };
+    let positional = given.iter().position(|(name, _)| name == POSITIONAL);
+    // What is no list is ignored.
+    if let Some(Json::List(mut positional)) = positional.map(|at| given.remove(at).1) {
         if let Some(first) = first.filter(|_| initial_hole < positional.len()) {
             let text =
                 format!("Parameter {first} specified twice both as positional and named argument");
@@ -68,10 +68,6 @@ pub(super) fn by_position(method: &Method, params: Json) -> Result<Vec<Json>, Rp
         Some((name, _)) => Err(refused(format!("Unknown named parameter {name}"))),
         None => Ok(args),
     }
-}
-
-fn is_called(name: &str, names: &str) -> bool {
-    names.split('|').any(|known| known == name)
 }
 
 /// What is wrong with the type of an argument, if anything is.
@@ -112,6 +108,10 @@ mod tests {
         assert_eq!(arranged("getblock", r#"{"args":["a"],"verbosity":2}"#), r#"["a",2]"#);
         assert_eq!(arranged("getblock", r#"{"args":["a",1]}"#), r#"["a",1]"#);
         assert_eq!(arranged("getblock", "{}"), "[]");
+        for ignored in ["1", "null", "{}", "\"a\"", "true"] {
+            let params = format!(r#"{{"args":{ignored},"verbosity":2}}"#);
+            assert_eq!(arranged("getblock", &params), "[null,2]");
+        }
     }
 
     #[test]
@@ -128,7 +128,10 @@ mod tests {
     #[test]
     fn names_that_clash_or_do_not_exist_are_refused() {
         assert_eq!(arranged("getblock", r#"{"x":1}"#), "Unknown named parameter x");
-        assert_eq!(arranged("getblock", r#"{"args":1}"#), "Unknown named parameter args");
+        assert_eq!(
+            arranged("getblock", r#"{"verbose":1,"blockhash":"a","verbosity":2}"#),
+            "Unknown named parameter verbose"
+        );
         assert_eq!(
             arranged("getblock", r#"{"blockhash":"a","blockhash":"b"}"#),
             "Parameter blockhash specified multiple times"

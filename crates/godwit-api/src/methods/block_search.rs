@@ -161,8 +161,7 @@ fn start(call: &mut Call<'_>) -> Result<Json, RpcError> {
         kind => kind.as_text()?,
     };
     let index = filters(call, kind)?;
-    let looks = call.arg(5).get("filter_false_positives").filter(|looks| !looks.is_null());
-    let looks = looks.map_or(Ok(false), Json::as_bool)?;
+    let looks = call.arg(5).get("filter_false_positives").map_or(Ok(false), Json::as_bool)?;
     let (first, last) = (height(call.arg(2))?, height(call.arg(3))?);
     let range = call.node.ask(move |node| range(node.chain(), first, last))??;
     let first = range.first;

@@ -22,7 +22,7 @@ fn wanted(call: &Call<'_>) -> Result<Option<Named>, RpcError> {
         Json::Null => "",
         kind => kind.as_text()?,
     };
-    let rollback = call.arg(2).get("rollback").filter(|rollback| !rollback.is_null());
+    let rollback = call.arg(2).get("rollback");
     match (rollback, kind) {
         (Some(block), "" | "rollback") => Named::parse(block).map(Some),
         (Some(_), kind) => {

@@ -163,6 +163,9 @@ pub(super) fn spending(call: &mut Call<'_>) -> Result<Json, RpcError> {
     if !options.is_null() {
         parse::members(options, &names, false)?;
     }
+    let option = |name, default| options.get(name).map_or(Ok(default), Json::as_bool);
+    let of_outbox_alone = option("mempool_only", true)?;
+    let with_bytes = option("return_spending_tx", false)?;
     let mut outpoints = Vec::with_capacity(outputs.len());
     for output in outputs {
         parse::members(output, &[("txid", JsonKind::Text), ("vout", JsonKind::Number)], true)?;
@@ -173,9 +176,7 @@ pub(super) fn spending(call: &mut Call<'_>) -> Result<Json, RpcError> {
             .map_err(|_| refused("Invalid parameter, vout cannot be negative"))?;
         outpoints.push(OutPoint { txid, vout });
     }
-    let (mut results, of_outbox_alone) =
-        (outputs.to_vec(), options.get("mempool_only") != Some(&Json::Bool(false)));
-    let with_bytes = options.get("return_spending_tx") == Some(&Json::Bool(true));
+    let mut results = outputs.to_vec();
     let waiting = Waiting::of(call)?;
     let pool = waiting.pool();
     for (outpoint, result) in outpoints.iter().zip(&mut results) {

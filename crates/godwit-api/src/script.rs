@@ -15,7 +15,7 @@ use godwit_primitives::Network;
 use godwit_rpc::Json;
 
 pub(crate) use asm::{asm, asm_of_script_sig};
-pub(crate) use descriptor::{DESCRIPTOR_GROWTH, Descriptor, checksum};
+pub(crate) use descriptor::{DESCRIPTOR_GROWTH, Descriptor, checksum, infer_wsh_multi};
 pub(crate) use kind::{ScriptKind, is_unspendable, kind};
 pub(crate) use opcodes::{CHECKSIGADD, Op, Ops};
 

@@ -107,6 +107,18 @@ impl Json {
         members.push((name.into(), value.into()));
     }
 
+    /// Gives a member another value, where there is such a member.
+    ///
+    /// # Panics
+    ///
+    /// Of what is no object.
+    pub fn set(&mut self, name: &str, value: impl Into<Json>) {
+        let Self::Object(members) = self else { panic!("only objects have members") };
+        if let Some((_, old)) = members.iter_mut().find(|(known, _)| known == name) {
+            *old = value.into();
+        }
+    }
+
     /// # Errors
     ///
     /// Another kind of value.
@@ -148,6 +160,10 @@ impl Json {
     pub fn as_integer<T: TryFrom<i128>>(&self) -> Result<T, RpcError> {
         let Self::Number(text) = self else { return Err(self.unexpected(JsonKind::Number)) };
         let out_of_range = || RpcError::new(code::MISC_ERROR, "JSON integer out of range");
+        // Core's `from_chars` reads no sign where there are no numbers below zero.
+        if text.starts_with('-') && T::try_from(-1).is_err() {
+            return Err(out_of_range());
+        }
         let number: i128 = text.parse().map_err(|_| out_of_range())?;
         T::try_from(number).map_err(|_| out_of_range())
     }

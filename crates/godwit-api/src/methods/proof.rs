@@ -250,13 +250,19 @@ pub(super) fn make(call: &mut Call<'_>) -> Result<Json, RpcError> {
 pub(super) fn verify(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let bytes = parse::named_hex(call.arg(0), "proof")?;
     // Whatever the stream says, Core passes it on.
-    let ended =
-        |_| RpcError::new(code::MISC_ERROR, "SpanReader::read(): end of data: iostream error");
+    let unread = |why: DecodeError| {
+        let why = match why {
+            DecodeError::NonCanonicalCompactSize => "non-canonical ReadCompactSize()",
+            DecodeError::CompactSizeTooLarge => "ReadCompactSize(): size too large",
+            _ => "SpanReader::read(): end of data",
+        };
+        RpcError::new(code::MISC_ERROR, format!("{why}: iostream error"))
+    };
     // Each bit of it becomes a byte.
     call.room.grow(8 * bytes.len())?;
     let (header, tree) = match bytes.len() {
-        0..HEADER_SIZE => return Err(ended(())),
-        _ => PartialTree::decode(&bytes).map_err(|_| ended(()))?,
+        0..HEADER_SIZE => return Err(unread(DecodeError::UnexpectedEnd)),
+        _ => PartialTree::decode(&bytes).map_err(unread)?,
     };
     let none = Json::List(Vec::new());
     let Some((root, found)) = tree.extract() else { return Ok(none) };

@@ -5,7 +5,9 @@ use godwit_rpc::{Json, RpcError};
 
 use super::{Call, cost, parse};
 use crate::script::address::{Address, hash160};
-use crate::script::{CHECKSIGADD, Ops, ScriptKind, is_unspendable, kind, script_json};
+use crate::script::{
+    CHECKSIGADD, Ops, ScriptKind, infer_wsh_multi, is_unspendable, kind, script_json,
+};
 
 pub(super) fn validate_address(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let address = match Address::parse(call.arg(0).as_text()?, call.network()) {
@@ -96,6 +98,9 @@ pub(super) fn decode_script(call: &mut Call<'_>) -> Result<Json, RpcError> {
     json.push("p2sh", of_script(&script));
     if let Some(witness) = witness_script(&script, &kind) {
         let mut segwit = script_json(&witness, network, true);
+        if let ScriptKind::Multisig { needed, keys } = &kind {
+            segwit.set("desc", infer_wsh_multi(*needed, keys));
+        }
         segwit.push("p2sh-segwit", of_script(&witness));
         json.push("segwit", segwit);
     }

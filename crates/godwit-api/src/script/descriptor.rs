@@ -178,10 +178,7 @@ pub(super) fn infer(script: &[u8], kind: &ScriptKind<'_>, network: Network) -> S
     let usable = |key: &&[u8]| !matches!(key[0], 6 | 7);
     let text = match kind {
         ScriptKind::PublicKey(key) if usable(key) => format!("pk({})", HEXLOWER.encode(key)),
-        ScriptKind::Multisig { needed, keys } if keys.iter().all(usable) => {
-            let keys: Vec<String> = keys.iter().map(|key| HEXLOWER.encode(key)).collect();
-            format!("multi({needed},{})", keys.join(","))
-        }
+        ScriptKind::Multisig { needed, keys } if keys.iter().all(usable) => multi(*needed, keys),
         ScriptKind::Witness { version: 1, program }
             if program.len() == 32 && XOnlyPublicKey::from_slice(program).is_ok() =>
         {
@@ -193,6 +190,16 @@ pub(super) fn infer(script: &[u8], kind: &ScriptKind<'_>, network: Network) -> S
         },
     };
     with_checksum(&text)
+}
+
+fn multi(needed: u8, keys: &[&[u8]]) -> String {
+    let keys: Vec<String> = keys.iter().map(|key| HEXLOWER.encode(key)).collect();
+    format!("multi({needed},{})", keys.join(","))
+}
+
+/// The descriptor of the witness program that stands for a script with several keys, all of which are short.
+pub(crate) fn infer_wsh_multi(needed: u8, keys: &[&[u8]]) -> String {
+    with_checksum(&format!("wsh({})", multi(needed, keys)))
 }
 
 fn with_checksum(body: &str) -> String {

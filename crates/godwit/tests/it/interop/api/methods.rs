@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::super::rpc::Rpc;
 use super::super::{bitcoind, block, chain, wait_until};
 use super::arguments::{misfits, questions};
 use super::differ::differences;
@@ -36,6 +37,13 @@ fn godwit_answers_as_bitcoind_does() {
     bitcoind.rpc.call("logging", &json!([[], ["all"]]));
     assert_same(ours, theirs, &questions(chain));
     assert_same(ours, theirs, &misfits());
+    for keys in ["21", "2121"] {
+        // Not a descriptor that godwit cannot read, of which nothing is compared.
+        let key = "210279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
+        let script = format!("51{}5{}ae", keys.replace("21", key), keys.len() / 2);
+        let desc = |rpc: &Rpc| rpc.call("decodescript", &json!([script]))["segwit"]["desc"].clone();
+        assert_eq!(desc(&godwit.rpc), desc(&bitcoind.rpc));
+    }
 
     // Every transaction of the chain's end, in full and from its block.
     for height in chain.height() - 20..=chain.height() {

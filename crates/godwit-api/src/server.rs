@@ -55,6 +55,9 @@ use workers::{Asked, Job, Workers};
 /// Bytes of a request line with its headers (Core `MAX_HEADERS_SIZE`).
 const MAX_HEADER_BYTES: usize = 8192;
 
+/// Lines of headers: as many as may be in these bytes (Core has no other limit).
+const MAX_HEADER_LINES: usize = MAX_HEADER_BYTES / ":\r\n".len();
+
 /// Connections that are of use at once.
 pub const MAX_CONNECTIONS: usize = 128;
 
@@ -413,6 +416,7 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(limit)
         .max_buf_size(MAX_HEADER_BYTES)
+        .max_headers(MAX_HEADER_LINES)
         // A client may say that it has sent all, and wait for the answer.
         .half_close(true)
         .serve_connection(TokioIo::new(socket), answer);

@@ -17,6 +17,7 @@ mod permissions;
 mod rest;
 mod searches;
 mod sending;
+mod submissions;
 mod upkeep;
 mod zmq;
 

@@ -61,16 +61,16 @@ use rand::{Rng, SeedableRng};
 pub use action::{
     Action, ChainRequest, FILTER_BYTES, FilterBlock, FilterRead, NetCommand, ReadId, SocketId,
 };
+pub use addresses::state::PeerAddresses;
 pub use config::PeersConfig;
 pub use event::{ChainEvent, ConnectFailure, Event, NetEvent, RefusedHeader};
 pub use memory::account::{CONNECTIONS_MEMORY, PEER_MEMORY};
 pub use misbehaviour::{DisconnectReason, Misbehaviour};
-pub use operator::{
-    NodeCommand, PeerAddresses, PeerBlocks, PeerInfo, PeerSays, PeerTimes, PeerTransactions,
-};
+pub use operator::{NodeCommand, PeerBlocks, PeerInfo, PeerSays, PeerTimes};
 pub use send_limits::{SEND_PAUSE, SEND_QUEUE_MAX};
 pub use status::Summary;
 pub use traffic::Traffic;
+pub use tx_relay::state::PeerTransactions;
 
 use addresses::AddressGossip;
 use clock_watch::ClockWatch;

@@ -4,11 +4,13 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Duration;
 
-use godwit_primitives::{Amount, BlockHash};
+use godwit_primitives::BlockHash;
 
 use super::Peers;
+use super::addresses::state::PeerAddresses;
 use super::peer::Peer;
 use super::traffic::Traffic;
+use super::tx_relay::state::PeerTransactions;
 use crate::address_book::AddressCount;
 use crate::bans::{Ban, Bans, HostRange};
 use crate::connection_kind::ConnectionKind;
@@ -74,27 +76,6 @@ pub struct PeerInfo {
     pub addresses: PeerAddresses,
     pub transactions: PeerTransactions,
     pub permissions: Permissions,
-}
-
-/// What it sent of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerAddresses {
-    /// They are exchanged with it.
-    pub are_exchanged: bool,
-    /// How many of it were looked at, and how many were not because they were too many.
-    pub processed: u64,
-    pub rate_limited: u64,
-}
-
-/// What is told it of transactions; all zero where it wants none, or is to be told of none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PeerTransactions {
-    /// It wants none below this fee rate, in satoshi per 1,000 virtual bytes (BIP133).
-    pub least_fee: Amount,
-    /// How many of the outbox it is to be told of.
-    pub to_tell: usize,
-    /// The next number of the outbox when it was told last; 1 before.
-    pub told_before: u64,
 }
 
 /// What it said in the handshake.

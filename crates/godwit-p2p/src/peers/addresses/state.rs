@@ -4,9 +4,18 @@ use std::time::Duration;
 
 use super::known::KnownAddresses;
 use crate::net_address::AddressEntry;
-use crate::peers::operator::PeerAddresses;
 use crate::rate_limit::TokenBucket;
 use crate::time::Now;
+
+/// What a peer sent of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddresses {
+    /// They are exchanged with it.
+    pub are_exchanged: bool,
+    /// How many of it were looked at, and how many were not because they were too many.
+    pub processed: u64,
+    pub rate_limited: u64,
+}
 
 /// What was exchanged with the peer, and what will be sent to it.
 pub(in crate::peers) struct AddressState {

@@ -4,8 +4,18 @@ use std::time::Duration;
 
 use godwit_primitives::Amount;
 
-use crate::peers::operator::PeerTransactions;
 use crate::tx_outbox::EntryId;
+
+/// What a peer is told of transactions; all zero where it wants none, or is to be told of none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerTransactions {
+    /// It wants none below this fee rate, in satoshi per 1,000 virtual bytes (BIP133).
+    pub least_fee: Amount,
+    /// How many of the outbox it is to be told of.
+    pub to_tell: usize,
+    /// The next number of the outbox when it was told last; 1 before.
+    pub told_before: u64,
+}
 
 /// What the relay of transactions remembers of one peer. The lists have at most as many places as the outbox
 /// may have transactions.

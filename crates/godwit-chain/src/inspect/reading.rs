@@ -376,6 +376,9 @@ impl Blocks<'_> {
             usize::try_from(from.u64()?).ok().filter(|count| *count <= self.stored.len())?;
         let (list, stored): ([u8; 32], _) = (from.array()?, &self.stored[..count]);
         let has_grown = count < self.stored.len();
+        if self.stored.len() - count > MOST_NEW {
+            return None;
+        }
         let is_beginning = list == if has_grown { list_hash(stored) } else { self.list };
         if !is_beginning {
             return None;
@@ -398,12 +401,19 @@ impl Blocks<'_> {
             true if has_coins => None,
             true => {
                 let (round, found) = (Round::default(), Wanted::new());
-                Some(Saved { stage: Stage::Blocks, next: count, round, found, ..saved })
+                let hopeless = BTreeSet::new();
+                Some(Saved { stage: Stage::Blocks, next: count, round, found, hopeless, ..saved })
             }
+            false if has_grown => Some(Saved { hopeless: BTreeSet::new(), ..saved }),
             false => Some(saved),
         }
     }
 }
+
+/// Blocks that may have been stored since a checkpoint that is gone on from, a week's at the tip: what was right when it
+/// was read is told to be right, which says less the longer ago it was. With any of them, a node has run, so that what
+/// could not be made again is tried again: it may have fetched the block that was missing.
+const MOST_NEW: usize = 1_008;
 
 /// What tells a list of blocks from any other.
 pub(super) fn list_hash(stored: &[StoredBlock]) -> [u8; 32] {

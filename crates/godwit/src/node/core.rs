@@ -407,9 +407,12 @@ impl NodeCore {
             return;
         }
         let (tree, best) = (self.chain.tree(), heading(&self.chain));
-        let rests = self.operator.idle || best == self.chain.tip();
+        let tip = self.chain.tip();
+        let rests = self.operator.idle || best == tip;
         self.submissions.answer(now.monotonic, rests, |hash| {
-            tree.find(hash).is_some_and(|id| tree.is_ancestor(id, best))
+            // Nothing is told of a block below the tip: a copy of one that was lost, say.
+            let is_on_the_way = |id| tree.is_ancestor(id, best) && !tree.is_ancestor(id, tip);
+            tree.find(hash).is_some_and(is_on_the_way)
         });
     }
 

@@ -317,6 +317,21 @@ impl BlockIndex {
         self.tree.update(id, |node| node.validity = Validity::Scripts);
     }
 
+    /// Has pruned blocks wait for those below that are not indexed yet: for an index that is being made again.
+    pub(crate) fn await_parents(&mut self) {
+        for place in 0..self.tree.len() as u32 {
+            let id = self.tree.at(place);
+            let node = self.tree.node(id);
+            if let Some(parent) = node.parent()
+                && node.tx_count > 0
+                && node.position.is_none()
+                && !node.has_chain()
+            {
+                self.unlinked.entry(parent).or_default().push(id);
+            }
+        }
+    }
+
     /// The undo record of a block was found again.
     pub(crate) fn restore_undo(&mut self, id: NodeId, position: UndoPosition) {
         self.tree.update(id, |node| node.undo = Some(position));

@@ -8,7 +8,9 @@
 //! * undo records: those of a file belong to blocks of the block file of the same number, in the order
 //!   in which they were connected. The checksum of a record covers the block before, and tells which it is;
 //!   of siblings the one whose inputs it fits alone;
-//! * the coins, how far blocks are verified, the key: the control file (`godwit-store/src/control.rs`).
+//! * the coins, how far blocks are verified, the key: the control file (`godwit-store/src/control.rs`);
+//! * headers of blocks that were pruned, and that they were stored once: the file that has them
+//!   (`godwit-store/src/pruned_blocks.rs`), of which the new database is begun.
 //!
 //! Blocks are indexed in the order of the files, and commits on the way name those that are done
 //! ([`COMMIT_BYTES`]): a start that ends before the last one, by a signal or a power cut, leaves the rest to
@@ -111,6 +113,7 @@ pub(crate) fn reindex(
         Ok(())
     })?;
     let mut index = loading.finish(None, None)?;
+    index.await_parents();
     log::info!(
         "Indexing {} blocks of the block files; {} are indexed already.",
         found.len(),
@@ -366,7 +369,7 @@ fn fits_block(
 }
 
 fn commit(store: &Store, mut index: BlockIndex, lost: CommittedState) -> Result<(), ChainError> {
-    // It is made again for whole histories alone, below which nothing is assumed.
+    // It is made again for histories alone below which nothing is assumed.
     let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed, .. } = lost;
     let coins = utxo_tip.zip(utxo_manifest);
     let utxo = coins.map(|(tip, manifest)| UtxoCommit { tip, manifest, assumed });

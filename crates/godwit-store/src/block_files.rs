@@ -20,7 +20,7 @@ use crate::error::{Damage, StoreError};
 use crate::record::{BlockChecksum, BlockPosition, FileEnds};
 
 use search::{Cut, cut_tail, recover};
-pub(crate) use search::{find_magic, has_first_block, read_readable};
+pub(crate) use search::{find_headers, find_magic, has_first_block, read_readable};
 
 /// A block file is left for the next one before it grows to this size (Core:
 /// `MAX_BLOCKFILE_SIZE`).

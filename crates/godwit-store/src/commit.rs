@@ -43,17 +43,19 @@
 //! 2. *Run files and their directory were synced by the UTXO store before it handed over its
 //!    manifest.* A crash here leaves runs that the manifest in force does not name; the UTXO store
 //!    removes them at open.
-//! 3. *The database transaction.* It is atomic (two-phase, each phase an fsync): a crash leaves the
+//! 3. *What the index has of blocks whose files are to be pruned is appended to a file of its own, and synced*
+//!    ([`crate::pruned_blocks`]). It is true whether or not the transaction follows.
+//! 4. *The database transaction.* It is atomic (two-phase, each phase an fsync): a crash leaves the
 //!    state before it, which the steps above have not touched, or the state after it, which they
 //!    have made durable.
-//! 4. *The control file* ([`crate::control`]) says once more what the transaction has left of the coins. A
+//! 5. *The control file* ([`crate::control`]) says once more what the transaction has left of the coins. A
 //!    crash before it leaves the one of the commit before; the next open writes it again.
 //!
-//! 5. *The UTXO store removes the files that the new manifest no longer names*, once it is told that
+//! 6. *The UTXO store removes the files that the new manifest no longer names*, once it is told that
 //!    the commit has returned: until the transaction is durable a restart may still need them. A
 //!    crash leaves some of them; they go at open, as in 2.
 //!
-//! 6. *Pruned block and undo files are removed*, and the coins of a history that is validated or begun
+//! 7. *Pruned block and undo files are removed*, and the coins of a history that is validated or begun
 //!    again. The transaction has taken their ends and the positions of their blocks out of the index. A
 //!    crash leaves some of them; they go at open.
 //!
@@ -72,6 +74,7 @@ use crate::block_files::AppendedBlocks;
 use crate::control::Control;
 use crate::db::Batch;
 use crate::error::StoreError;
+use crate::pruned_blocks::{PRUNED_END, PrunedEnd, append, pruned_files};
 use crate::record::{
     AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, HistoryCoins, Refutation,
     ScrubPass, UtxoState,
@@ -190,7 +193,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         // What a panicked commit has synced is recorded by the next one.
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let DurableEnds { files, uncommitted } = &mut *ends;
+        let DurableEnds { files, uncommitted, pruned } = &mut *ends;
         let mut control = self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let next = control.after(&commit);
         for (file, end) in self.blocks.sync(commit.appended.blocks)? {
@@ -201,11 +204,21 @@ impl Store {
             files.entry(file).or_default().undo = end;
             uncommitted.insert(file);
         }
+        let pruned_before = pruned_files(files);
         for file in &commit.pruned {
             files.insert(*file, FileEnds::PRUNED);
             uncommitted.insert(*file);
         }
+        // Where blocks were pruned that it lacks, the next start writes it wholly.
+        let is_kept = pruned.is_some() || pruned_before == 0;
+        if is_kept && !commit.pruned.is_empty() {
+            let entries = commit.blocks.iter().map(|(_, record)| record);
+            *pruned = Some(append(&self.disk, &self.dir, &self.db, *pruned, entries)?);
+        }
         let mut batch = self.db.batch()?;
+        if let Some(end) = pruned.filter(|_| !commit.pruned.is_empty()) {
+            batch.put(&PRUNED_END, ONLY, &PrunedEnd { end, files: pruned_files(files) })?;
+        }
         batch.put(&COMMIT_NUMBER, ONLY, &next.commit)?;
         batch.put_all(&FILE_ENDS, uncommitted.iter().map(|file| (*file, &files[file])))?;
         put_blocks(&mut batch, &commit.blocks)?;

@@ -4,6 +4,7 @@
 //! being repaired, and nothing is cut off or removed. What it repairs it writes in place, where it says so.
 
 pub(crate) mod found;
+mod pruned;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, DamagedPart, NetworkId, Remedy, StoreError};
 use crate::exec::Executor;
 use crate::names::{BLOCKS_DIR, HISTORY_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
+use crate::pruned_blocks::makes_index;
 use crate::record::{BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition};
 use crate::scan::read_obfuscation;
 use crate::store::{
@@ -106,13 +108,14 @@ impl Inspection {
                 Ok(opened) => (db, control) = (Some(opened.db), Some(opened.control)),
                 Err(error) => {
                     own_controls(&controls, &path, network)?;
-                    let whole = confirmed.as_ref().is_some_and(Control::has_whole_history);
-                    let remedy = match whole {
+                    let makes = |control| makes_index(&disk, dir, control);
+                    let again = confirmed.as_ref().map_or(Ok(false), makes)?;
+                    let remedy = match again {
                         true => Remedy::Repair,
                         false => DamagedPart::Index.remedy(crate::has_whole_history(&disk, dir)),
                     };
                     let found = Found::of(error, remedy)?;
-                    match whole && repair {
+                    match again && repair {
                         true => index_damage = Some(found),
                         false => watch.found(found),
                     }

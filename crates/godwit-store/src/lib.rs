@@ -17,6 +17,7 @@ mod fixtures;
 mod gate_disk;
 pub mod inspect;
 mod names;
+mod pruned_blocks;
 mod record;
 pub mod scan;
 mod scrub;
@@ -30,6 +31,7 @@ pub use block_files::{
 pub use commit::{Appended, Commit, HistoryCommit, UtxoCommit};
 pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
+pub use pruned_blocks::PrunedBlock;
 pub use record::{
     AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint,
     CommittedState, HistoryCoins, Refutation, ScrubPass, ScrubPlace, UndoPosition,

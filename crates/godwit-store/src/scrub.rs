@@ -18,6 +18,7 @@ use crate::disk::OpenMode;
 use crate::error::{Damage, DamagedPart, Remedy, StoreError};
 use crate::inspect::{Found, check_frame, unreadable};
 use crate::names::{BLOCKS_DIR, XOR_FILE};
+use crate::pruned_blocks::{self, makes_index};
 use crate::record::{BlockPosition, FileEnds, ScrubPass, UndoPosition};
 use crate::scan::read_obfuscation;
 use crate::store::{
@@ -95,7 +96,8 @@ impl Store {
         DamagedPart::Coins.remedy(control.has_whole_history())
     }
 
-    /// Checks control files, `xor.dat` and database, and writes the first two again where they are damaged.
+    /// Checks control files, `xor.dat`, what is kept of pruned blocks, and the database, and writes all but the
+    /// last one again where they are damaged.
     /// No commit begins meanwhile: it would change what is read. `stop` ends the reading of the database.
     ///
     /// # Errors
@@ -103,7 +105,7 @@ impl Store {
     /// A failed system call. A damaged database is none: this process has it in
     /// memory as far as it needs it.
     pub fn scrub_files(&self, stop: &Arc<AtomicBool>) -> Result<FilesScrubbed, StoreError> {
-        let _no_commit = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut no_commit = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let control = self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut out = FilesScrubbed::default();
         for (path, slot) in Control::both(&self.disk, &self.dir)? {
@@ -113,6 +115,7 @@ impl Store {
             }
         }
         scrub_key(self, &mut out)?;
+        scrub_pruned(self, &mut no_commit.pruned, stop, &mut out)?;
         let path = self.dir.join(DATABASE_FILE);
         let check = || check_database(self, &path, control.commit, stop);
         let checked = match check() {
@@ -124,7 +127,7 @@ impl Store {
             Ok(bytes) => out.bytes += bytes,
             Err(_) if !out.is_done => {}
             Err(error) => {
-                let remedy = match control.has_whole_history() {
+                let remedy = match makes_index(&self.disk, &self.dir, &control)? {
                     true => Remedy::Restart,
                     false => DamagedPart::Index.remedy(false),
                 };
@@ -175,6 +178,30 @@ fn scrub_key(store: &Store, out: &mut FilesScrubbed) -> Result<(), StoreError> {
     };
     write_zero_obfuscation(&store.disk, &dir, store.magic())?;
     out.found.push(whole_file(&dir.join(XOR_FILE), damage, Remedy::Done));
+    Ok(())
+}
+
+/// Reads what is kept of pruned blocks, and writes it again from the database where it is damaged or shorter
+/// than `end`. Nothing is done where `stop` says so.
+fn scrub_pruned(
+    store: &Store,
+    end: &mut Option<u64>,
+    stop: &AtomicBool,
+    out: &mut FilesScrubbed,
+) -> Result<(), StoreError> {
+    let Some(known) = *end else { return Ok(()) };
+    let read = match pruned_blocks::read(&store.disk, &store.dir, stop, &mut |_| {}) {
+        Err(StoreError::Stopped) => return Ok(()),
+        read => read?,
+    };
+    out.bytes += read.bytes;
+    let path = pruned_blocks::path(&store.dir);
+    let short = || StoreError::damaged(&path, read.bytes, Damage::Short);
+    let damage = read.damage.or_else(|| (read.bytes < known).then(short));
+    if let Some(damage) = damage {
+        *end = Some(pruned_blocks::rewrite(&store.disk, &store.dir, &store.db)?);
+        out.found.push(Found::of(damage, Remedy::Done)?);
+    }
     Ok(())
 }
 

@@ -31,6 +31,7 @@ use crate::disk::probe::{probe, unless_unsuitable};
 use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::names::{BLOCKS_DIR, HISTORY_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
+use crate::pruned_blocks;
 use crate::record::{
     BlockChecksum, BlockPosition, BlockRecord, ChainPoint, CommittedState, FileEnds, UndoPosition,
 };
@@ -96,6 +97,8 @@ pub(crate) struct DurableEnds {
     pub(crate) files: BTreeMap<u32, FileEnds>,
     /// Files whose ends no commit has recorded yet.
     pub(crate) uncommitted: BTreeSet<u32>,
+    /// End of the file with what was pruned, where it is there.
+    pub(crate) pruned: Option<u64>,
 }
 
 /// What was written and is not yet named by a commit: for [`Store::note_written`].
@@ -196,6 +199,7 @@ impl Store {
         }
         if kept.as_ref().is_some_and(|kept| kept.pruned) {
             remove_block_files(&disk, &blocks_dir)?;
+            pruned_blocks::remove(&disk, &dir)?;
             control.pruned = false;
         }
         if control.state.history.is_none() {
@@ -208,10 +212,14 @@ impl Store {
             ends.files.insert(file, end);
             Ok(())
         })?;
+        ends.pruned = pruned_blocks::open(&disk, &dir, &db, &ends.files, kept.is_some())?;
         remove_dead(&disk, &blocks_dir, &ends.files)?;
         let magic = network.magic;
+        let mut named = ends.files.clone();
+        // Of files that are searched for all their blocks some lie before one that was pruned.
+        named.retain(|_, ends| kept.is_none() || *ends != FileEnds::PRUNED);
         let (blocks, recovered) =
-            BlockFiles::open(&disk, &blocks_dir, magic, &ends.files, max_file_size, &options.stop)?;
+            BlockFiles::open(&disk, &blocks_dir, magic, &named, max_file_size, &options.stop)?;
         let undo_ends = ends.files.iter().map(|(file, end)| (*file, end.undo)).collect();
         let undo = UndoFiles::new(&disk, &blocks_dir, undo_ends);
         let utxo_hash_key = control.identity.utxo_hash_key;

@@ -35,7 +35,7 @@ pub(super) fn check_tree(
         if inspection.has_whole_history() {
             check_places(inspection, &index, last, watch);
         }
-        Ok(())
+        check_pruned(inspection, &index, watch)
     });
     match verified {
         Err(ChainError::DamagedIndex(_)) => {
@@ -67,6 +67,35 @@ fn check_places(inspection: &Inspection, index: &BlockIndex, last: NodeId, watch
     for (_, what, remedy) in lacks.into_iter().filter(|(is_missing, ..)| *is_missing) {
         let (path, damage) = (inspection.database_path(), Damage::Disagreement(what));
         watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
+    }
+}
+
+/// Whether what is kept of pruned blocks beside the index is what the index has of them.
+fn check_pruned(
+    inspection: &Inspection,
+    index: &BlockIndex,
+    watch: &mut dyn Watch,
+) -> Result<(), ChainError> {
+    if !inspection.keeps_pruned()? {
+        return Ok(());
+    }
+    let tree = index.tree();
+    let mut is_kept = vec![false; tree.len()];
+    let damage = inspection.read_pruned(&mut |block| {
+        let known = tree.find(&block.header.block_hash());
+        if let Some(id) = known.filter(|id| tree.node(*id).tx_count == block.tx_count) {
+            is_kept[id.index() as usize] = true;
+        }
+    })?;
+    let lacks = |place: u32| {
+        let node = tree.node(tree.at(place));
+        let is_pruned = node.tx_count > 0 && node.position.is_none() && node.parent().is_some();
+        is_pruned && !is_kept[place as usize]
+    };
+    let lacks_one = || (0..tree.len() as u32).any(lacks).then(|| inspection.lacks_pruned());
+    match damage.or_else(lacks_one) {
+        Some(damage) => Ok(inspection.check_pruned(damage, watch)?),
+        None => Ok(()),
     }
 }
 

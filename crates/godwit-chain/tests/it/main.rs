@@ -18,6 +18,7 @@ mod lost_undo;
 mod overrule;
 mod panics;
 mod pruned_branches;
+mod pruned_index;
 mod pruning;
 mod pruning_on_request;
 mod reindex;

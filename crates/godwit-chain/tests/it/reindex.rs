@@ -38,7 +38,7 @@ pub(crate) fn database() -> PathBuf {
     Path::new(DIR).join("godwit.redb")
 }
 
-fn give(chain: &mut Chain, blocks: &[&Vec<u8>]) {
+pub(crate) fn give(chain: &mut Chain, blocks: &[&Vec<u8>]) {
     for block in blocks {
         chain.accept_header(&header(block), hash(block), clock()).expect("a good header");
     }

@@ -1,6 +1,6 @@
 //! The search of block files for blocks: behind what a commit has named, or in all of them.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -252,6 +252,23 @@ pub(crate) fn has_first_block(
     dir: &Path,
     network: &NetworkId,
 ) -> Result<bool, StoreError> {
+    let found = find_headers(disk, dir, network.magic, &mut |header| {
+        Ok(match header.prev_blockhash.to_bytes() == network.genesis {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    })?;
+    Ok(found.is_break())
+}
+
+/// Hands `visit` the header of each block of the files, in their order, and changes nothing. Returns whether
+/// it was broken off.
+pub(crate) fn find_headers(
+    disk: &StoreDisk,
+    dir: &Path,
+    magic: [u8; 4],
+    visit: &mut dyn FnMut(BlockHeader) -> Result<ControlFlow<()>, StoreError>,
+) -> Result<ControlFlow<()>, StoreError> {
     let mut files: Vec<(u32, PathBuf)> = disk
         .list(dir)?
         .into_iter()
@@ -261,14 +278,14 @@ pub(crate) fn has_first_block(
     for (number, path) in files {
         let file = disk.open(&path, OpenMode::Read)?;
         let (len, mut end) = (file.file_len()?, 0);
-        while let Some(Next { block, .. }) = next_block(&file, network.magic, number, end, len)? {
-            if block.header.prev_blockhash.to_bytes() == network.genesis {
-                return Ok(true);
+        while let Some(Next { block, .. }) = next_block(&file, magic, number, end, len)? {
+            if visit(block.header)?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
             end = block.position.offset + block.position.len;
         }
     }
-    Ok(false)
+    Ok(ControlFlow::Continue(()))
 }
 
 /// Fails where a byte cannot be read.

@@ -18,6 +18,7 @@ use crate::db::{Db, Table};
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::names::BLOCKS_DIR;
+use crate::pruned_blocks::Headers;
 use crate::record::{
     AssumedSnapshot, BlockRecord, ChainPoint, CommittedState, FileEnds, HistoryCoins, Identity,
     Refutation, ScrubPass, UtxoState,
@@ -123,6 +124,12 @@ pub(super) fn open_database(
             set_aside(disk, &path)?;
             begin_with(disk, dir, control, Some(&db))
         }
+        (Ok(opened @ OpenedDatabase { kept: None, .. }), _, Rebuild::IndexAlone) => {
+            match Headers::gather(disk, dir, &opened.control, &options.stop)? {
+                Ok(headers) => begin_pruned(disk, dir, opened.control, &headers),
+                Err(_) => Ok(opened),
+            }
+        }
         (Ok(opened), _, Rebuild::Nothing | Rebuild::IndexAlone) => Ok(opened),
         (Ok(opened), _, Rebuild::Coins) => forget_coins(disk, dir, opened),
         (Ok(OpenedDatabase { db, control, .. }), _, Rebuild::Index) => {
@@ -154,6 +161,25 @@ pub(super) fn open_database(
             }
             begin_with(disk, dir, control, None)
         }
+        (
+            Err(error @ StoreError::Damaged { .. }),
+            Some(control),
+            Rebuild::Nothing | Rebuild::IndexAlone,
+        ) if control.state.assumed.is_none() => {
+            match Headers::gather(disk, dir, &control, &options.stop)? {
+                Ok(headers) => {
+                    log::error!(
+                        "{error}. The index is made again from the headers of pruned blocks and from the block \
+                     files."
+                    );
+                    begin_pruned(disk, dir, control, &headers)
+                }
+                Err(missing) => {
+                    log::error!("The index cannot be made again: {missing}.");
+                    Err(error)
+                }
+            }
+        }
         (Err(error), ..) => Err(error),
     }
 }
@@ -182,14 +208,39 @@ fn begin_with(
     control: Control,
     old: Option<&Db>,
 ) -> Result<OpenedDatabase, StoreError> {
-    let path = dir.join(DATABASE_FILE);
-    let Control { commit, identity, pruned, state } = &control;
-    let kept = Kept { pruned: *pruned, state: state.clone() };
-    let db = create_database(disk, &path, identity, *commit, |db| {
+    let kept = Kept { pruned: control.pruned, state: control.state.clone() };
+    begin(disk, dir, control, kept, |db| old.map_or(Ok(()), |old| keep_headers(old, dir, db)))
+}
+
+/// The same where blocks were pruned. Those that are left stay.
+fn begin_pruned(
+    disk: &StoreDisk,
+    dir: &Path,
+    control: Control,
+    headers: &Headers,
+) -> Result<OpenedDatabase, StoreError> {
+    set_aside(disk, &dir.join(DATABASE_FILE))?;
+    // Its commit was the last one, and a crash came before anything was removed.
+    if headers.has_all_files() {
+        return begin_with(disk, dir, Control { pruned: false, ..control }, None);
+    }
+    let kept = Kept { pruned: false, state: control.state.clone() };
+    begin(disk, dir, Control { pruned: true, ..control }, kept, |db| headers.put_into(db))
+}
+
+fn begin(
+    disk: &StoreDisk,
+    dir: &Path,
+    control: Control,
+    kept: Kept,
+    fill: impl FnOnce(&Db) -> Result<(), StoreError>,
+) -> Result<OpenedDatabase, StoreError> {
+    let Control { commit, identity, .. } = &control;
+    let db = create_database(disk, &dir.join(DATABASE_FILE), identity, *commit, |db| {
         let mut batch = db.batch()?;
         batch.put(&REINDEXING, ONLY, &kept)?;
         batch.commit()?;
-        old.map_or(Ok(()), |old| keep_headers(old, dir, db))
+        fill(db)
     })?;
     control.write(disk, dir)?;
     Ok(OpenedDatabase { db, control, kept: Some(kept) })

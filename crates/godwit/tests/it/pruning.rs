@@ -5,9 +5,11 @@ use std::fs;
 
 use godwit::exit::Exit;
 use godwit_primitives::TxOut;
+use godwit_sim::rng::Rng;
 use serde_json::Value;
 
 use crate::blocks::{child_paying, small_chain, write_dat};
+use crate::damaged_index::copy;
 use crate::node::Node;
 use crate::rebuild::files_of_coins;
 use crate::sync::{free_port, serve, stops_in_time};
@@ -102,4 +104,68 @@ fn a_node_that_prunes_syncs_deletes_old_files_and_starts_again() {
     node.run(&words).expect(Exit::Success);
     stops_in_time(serving);
     assert_eq!(end(&node.stats()), end(&server.stats()));
+}
+
+/// Bits are flipped and pages zeroed in its database, here and there: the next start, which has no peer, or a
+/// repair ends with the same coins at the same height.
+#[test]
+fn c5_a_pruned_node_makes_its_index_again_without_a_peer() {
+    const PAGE: usize = 4096;
+    let pruned = Node::new("regtest");
+    let blocks = long_chain(THIN);
+    let path = pruned.beside("chain.dat");
+    write_dat(&path, &blocks);
+    let prune = format!("-prune={TARGET}");
+    pruned.run(&[&"import", &path, &prune]).expect(Exit::Success);
+    assert_eq!(stored(&pruned).1, ["blk00001.dat", "rev00001.dat"]);
+    let stats = pruned.stats();
+    assert_eq!(stats["height"], blocks.len());
+    let stop = format!("-stopatheight={}", blocks.len());
+    let database = |node: &Node| node.network_dir().join("godwit.redb");
+    let good = fs::read(database(&pruned)).expect("the database");
+    let rng = &mut Rng::new(7);
+    let (mut made_again, mut named) = (0, 0);
+    for n in 0..16 {
+        let node = copy(&pruned);
+        let mut bytes = good.clone();
+        let at = rng.below(bytes.len() as u64) as usize;
+        match n % 2 {
+            0 => bytes[at] ^= 1 << rng.below(8),
+            _ => bytes[at / PAGE * PAGE..][..PAGE].fill(0),
+        }
+        fs::write(database(&node), bytes).expect("the same file");
+        if n % 4 < 2 {
+            let verified = node.run(&[&"verify"]);
+            if verified.code != Some(Exit::Success.code().into()) {
+                let ended = verified.expect(Exit::Damaged);
+                assert!(ended.stdout.contains("`godwit verify -repair` repairs it"), "{ended:?}");
+                named += 1;
+                node.run(&[&"verify", &"-repair"]).expect(Exit::Success);
+                node.run(&[&"verify"]).expect(Exit::Success);
+            }
+        }
+        node.run(&[&"-connect=0", &"-listen=0", &prune, &stop]).expect(Exit::Success);
+        assert_eq!(node.stats(), stats, "byte {at}");
+        made_again += usize::from(node.log().contains("from the headers of pruned blocks"));
+    }
+    assert!(made_again >= 4 && named >= 2, "{made_again}, {named}");
+
+    // Where that is damaged too, nothing is touched, and both places are named.
+    let node = copy(&pruned);
+    let headers = node.network_dir().join("godwit.pruned");
+    for (path, from) in [(database(&node), 0), (headers.clone(), 880)] {
+        let mut bytes = fs::read(&path).expect("it is there");
+        bytes[from..PAGE].fill(0);
+        fs::write(&path, bytes).expect("the same file");
+    }
+    let ended = node.run(&[&"-connect=0", &"-listen=0", &prune, &stop]).expect(Exit::Damaged);
+    assert!(ended.stderr.contains("`godwit -reindex` deletes the others"), "{ended:?}");
+    let place = format!("{} at byte 880: checksum mismatch", headers.display());
+    assert!(node.log().contains(&place), "{}", node.log());
+    // With its database it is written again.
+    fs::write(database(&node), good).expect("the same file");
+    let ended = node.run(&[&"verify"]).expect(Exit::Damaged);
+    assert!(ended.stdout.contains("godwit.pruned at byte 880: checksum mismatch"), "{ended:?}");
+    node.run(&[&"verify", &"-repair"]).expect(Exit::Success);
+    node.run(&[&"verify"]).expect(Exit::Success);
 }

@@ -28,7 +28,7 @@ use godwit_store::{
 };
 
 pub(crate) use assumed::HistorySpan;
-pub(crate) use load::Loading;
+pub(crate) use load::{Loading, await_parents};
 
 use crate::error::ChainError;
 use crate::index::candidates::Candidates;
@@ -315,21 +315,6 @@ impl BlockIndex {
     /// A block that was connected before the database was lost.
     pub(crate) fn restore_verified(&mut self, id: NodeId) {
         self.tree.update(id, |node| node.validity = Validity::Scripts);
-    }
-
-    /// Has pruned blocks wait for those below that are not indexed yet: for an index that is being made again.
-    pub(crate) fn await_parents(&mut self) {
-        for place in 0..self.tree.len() as u32 {
-            let id = self.tree.at(place);
-            let node = self.tree.node(id);
-            if let Some(parent) = node.parent()
-                && node.tx_count > 0
-                && node.position.is_none()
-                && !node.has_chain()
-            {
-                self.unlinked.entry(parent).or_default().push(id);
-            }
-        }
     }
 
     /// The undo record of a block was found again.

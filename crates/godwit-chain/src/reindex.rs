@@ -10,7 +10,7 @@
 //!   of siblings the one whose inputs it fits alone;
 //! * the coins, how far blocks are verified, the key: the control file (`godwit-store/src/control.rs`);
 //! * headers of blocks that were pruned, and that they were stored once: the file that has them
-//!   (`godwit-store/src/pruned_blocks.rs`), of which the new database is begun.
+//!   (`godwit-store/src/store/pruned_blocks.rs`), of which the new database is begun.
 //!
 //! Blocks are indexed in the order of the files, and commits on the way name those that are done
 //! ([`COMMIT_BYTES`]): a start that ends before the last one, by a signal or a power cut, leaves the rest to
@@ -34,7 +34,7 @@ use godwit_store::{
 
 use crate::error::ChainError;
 use crate::found_block::FoundBlock;
-use crate::index::{Acceptance, BlockIndex, Loading};
+use crate::index::{Acceptance, BlockIndex, Loading, await_parents};
 use crate::options::{Indexed, StartOptions};
 use crate::own_block::has_coins_of;
 use crate::shares::in_shares;
@@ -113,7 +113,7 @@ pub(crate) fn reindex(
         Ok(())
     })?;
     let mut index = loading.finish(None, None)?;
-    index.await_parents();
+    await_parents(&mut index);
     log::info!(
         "Indexing {} blocks of the block files; {} are indexed already.",
         found.len(),

@@ -43,8 +43,8 @@
 //! 2. *Run files and their directory were synced by the UTXO store before it handed over its
 //!    manifest.* A crash here leaves runs that the manifest in force does not name; the UTXO store
 //!    removes them at open.
-//! 3. *What the index has of blocks whose files are to be pruned is appended to a file of its own, and synced*
-//!    ([`crate::pruned_blocks`]). It is true whether or not the transaction follows.
+//! 3. *What the index has of blocks whose files are to be pruned is appended to a file of its own, and
+//!    synced* ([`crate::store::pruned_blocks`]). It is true whether or not the transaction follows.
 //! 4. *The database transaction.* It is atomic (two-phase, each phase an fsync): a crash leaves the
 //!    state before it, which the steps above have not touched, or the state after it, which they
 //!    have made durable.
@@ -74,11 +74,11 @@ use crate::block_files::AppendedBlocks;
 use crate::control::Control;
 use crate::db::Batch;
 use crate::error::StoreError;
-use crate::pruned_blocks::{PRUNED_END, PrunedEnd, append, pruned_files};
 use crate::record::{
     AssumedSnapshot, BlockPosition, BlockRecord, ChainPoint, FileEnds, HistoryCoins, Refutation,
     ScrubPass, UtxoState,
 };
+use crate::store::pruned_blocks::{PRUNED_END, PrunedEnd, append, pruned_files};
 use crate::store::{
     ASSUMED, BLOCK_INDEX, BlockKey, COMMIT_NUMBER, DOUBTED, DurableEnds, FILE_ENDS, HISTORY, ONLY,
     REFUTED, REINDEXING, SCRUB, Store, UTXO, VERIFIED_TIP, remove_history,
@@ -193,7 +193,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         // What a panicked commit has synced is recorded by the next one.
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let DurableEnds { files, uncommitted, pruned } = &mut *ends;
+        let DurableEnds { files, uncommitted, .. } = &mut *ends;
         let mut control = self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let next = control.after(&commit);
         for (file, end) in self.blocks.sync(commit.appended.blocks)? {
@@ -204,17 +204,10 @@ impl Store {
             files.entry(file).or_default().undo = end;
             uncommitted.insert(file);
         }
-        let pruned_before = pruned_files(files);
-        for file in &commit.pruned {
-            files.insert(*file, FileEnds::PRUNED);
-            uncommitted.insert(*file);
+        if !commit.pruned.is_empty() {
+            keep_pruned(self, &mut ends, &commit.pruned, &commit.blocks)?;
         }
-        // Where blocks were pruned that it lacks, the next start writes it wholly.
-        let is_kept = pruned.is_some() || pruned_before == 0;
-        if is_kept && !commit.pruned.is_empty() {
-            let entries = commit.blocks.iter().map(|(_, record)| record);
-            *pruned = Some(append(&self.disk, &self.dir, &self.db, *pruned, entries)?);
-        }
+        let DurableEnds { files, uncommitted, pruned } = &mut *ends;
         let mut batch = self.db.batch()?;
         if let Some(end) = pruned.filter(|_| !commit.pruned.is_empty()) {
             batch.put(&PRUNED_END, ONLY, &PrunedEnd { end, files: pruned_files(files) })?;
@@ -260,6 +253,27 @@ impl Store {
         }
         if ends_history { remove_history(&self.disk, &self.dir) } else { Ok(()) }
     }
+}
+
+/// Notes the files that a commit prunes, and keeps what the index has of their blocks.
+fn keep_pruned(
+    store: &Store,
+    ends: &mut DurableEnds,
+    pruned: &[u32],
+    blocks: &[(BlockHash, BlockRecord)],
+) -> Result<(), StoreError> {
+    // Where blocks were pruned that it lacks, the next start writes it wholly.
+    let has_all = ends.pruned.is_some() || pruned_files(&ends.files) == 0;
+    for file in pruned {
+        ends.files.insert(*file, FileEnds::PRUNED);
+        ends.uncommitted.insert(*file);
+    }
+    if has_all {
+        let entries = blocks.iter().map(|(_, record)| record);
+        let end = append(&store.disk, &store.dir, &store.db, ends.pruned, entries)?;
+        ends.pruned = Some(end);
+    }
+    Ok(())
 }
 
 /// In the order of the keys each page is touched once, however many records and branches there are. In the

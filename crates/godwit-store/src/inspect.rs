@@ -4,7 +4,7 @@
 //! being repaired, and nothing is cut off or removed. What it repairs it writes in place, where it says so.
 
 pub(crate) mod found;
-mod pruned;
+pub mod pruned;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,9 @@ use crate::disk::{Disk, DiskLock, OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, DamagedPart, NetworkId, Remedy, StoreError};
 use crate::exec::Executor;
 use crate::names::{BLOCKS_DIR, HISTORY_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
-use crate::pruned_blocks::makes_index;
 use crate::record::{BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition};
 use crate::scan::read_obfuscation;
+use crate::store::pruned_blocks::makes_index;
 use crate::store::{
     DATABASE_FILE, FILE_ENDS, OpenedDatabase, commit_history, commit_manifest, inspect_database,
     own_controls, refuse_core_directory, visit_blocks, write_zero_obfuscation,

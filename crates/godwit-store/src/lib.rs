@@ -17,7 +17,6 @@ mod fixtures;
 mod gate_disk;
 pub mod inspect;
 mod names;
-mod pruned_blocks;
 mod record;
 pub mod scan;
 mod scrub;
@@ -31,14 +30,13 @@ pub use block_files::{
 pub use commit::{Appended, Commit, HistoryCommit, UtxoCommit};
 pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
-pub use pruned_blocks::PrunedBlock;
 pub use record::{
     AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint,
     CommittedState, HistoryCoins, Refutation, ScrubPass, ScrubPlace, UndoPosition,
 };
 pub use scrub::FilesScrubbed;
 pub use store::{
-    BLOCK_BUFFERS, MAX_OPEN_FILES, Rebuild, SCHEMA_VERSION, Store, StoreOptions, Written,
-    check_unused, has_whole_history, lost_undo_checkpoints,
+    BLOCK_BUFFERS, MAX_OPEN_FILES, PrunedBlock, Rebuild, SCHEMA_VERSION, Store, StoreOptions,
+    Written, check_unused, has_whole_history, lost_undo_checkpoints,
 };
 pub use undo::{BlockUndo, UndoRecord, WrittenUndo};

@@ -18,9 +18,9 @@ use crate::disk::OpenMode;
 use crate::error::{Damage, DamagedPart, Remedy, StoreError};
 use crate::inspect::{Found, check_frame, unreadable};
 use crate::names::{BLOCKS_DIR, XOR_FILE};
-use crate::pruned_blocks::{self, makes_index};
 use crate::record::{BlockPosition, FileEnds, ScrubPass, UndoPosition};
 use crate::scan::read_obfuscation;
+use crate::store::pruned_blocks::{self, makes_index};
 use crate::store::{
     COMMIT_NUMBER, DATABASE_FILE, FILE_ENDS, ONLY, SCRUB, Store, committed_state, visit_blocks,
     write_zero_obfuscation,
@@ -96,8 +96,8 @@ impl Store {
         DamagedPart::Coins.remedy(control.has_whole_history())
     }
 
-    /// Checks control files, `xor.dat`, what is kept of pruned blocks, and the database, and writes all but the
-    /// last one again where they are damaged.
+    /// Checks control files, `xor.dat`, what is kept of pruned blocks, and the database, and writes all but
+    /// the last one again where they are damaged.
     /// No commit begins meanwhile: it would change what is read. `stop` ends the reading of the database.
     ///
     /// # Errors

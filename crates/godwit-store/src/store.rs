@@ -1,6 +1,7 @@
 //! One network's data directory: lock, database, block and undo files.
 
 mod database;
+pub(crate) mod pruned_blocks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ pub(crate) use database::{
     DATABASE_FILE, OpenedDatabase, commit_history, commit_manifest, committed_state,
     inspect_database, own_controls,
 };
+pub use pruned_blocks::PrunedBlock;
 
 use crate::block_files::{
     BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
@@ -31,7 +33,6 @@ use crate::disk::probe::{probe, unless_unsuitable};
 use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::names::{BLOCKS_DIR, HISTORY_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
-use crate::pruned_blocks;
 use crate::record::{
     BlockChecksum, BlockPosition, BlockRecord, ChainPoint, CommittedState, FileEnds, UndoPosition,
 };

@@ -82,3 +82,18 @@ impl Loading {
         Ok(index)
     }
 }
+
+/// Has pruned blocks wait for those below that are not indexed yet: for an index that is being made again.
+pub(crate) fn await_parents(index: &mut BlockIndex) {
+    for place in 0..index.tree.len() as u32 {
+        let id = index.tree.at(place);
+        let node = index.tree.node(id);
+        if let Some(parent) = node.parent()
+            && node.tx_count > 0
+            && node.position.is_none()
+            && !node.has_chain()
+        {
+            index.unlinked.entry(parent).or_default().push(id);
+        }
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use godwit_primitives::network::Params;
 use godwit_store::disk::Disk;
 use godwit_store::error::{Damage, Remedy};
+use godwit_store::inspect::pruned::{keeps_pruned, lacks_pruned, read_pruned, tell_pruned};
 use godwit_store::inspect::{Found, Inspection, Watch};
 use godwit_store::{BLOCK_BUFFERS, NetworkId, Rebuild, Store, StoreOptions};
 
@@ -76,12 +77,12 @@ fn check_pruned(
     index: &BlockIndex,
     watch: &mut dyn Watch,
 ) -> Result<(), ChainError> {
-    if !inspection.keeps_pruned()? {
+    if !keeps_pruned(inspection)? {
         return Ok(());
     }
     let tree = index.tree();
     let mut is_kept = vec![false; tree.len()];
-    let damage = inspection.read_pruned(&mut |block| {
+    let damage = read_pruned(inspection, &mut |block| {
         let known = tree.find(&block.header.block_hash());
         if let Some(id) = known.filter(|id| tree.node(*id).tx_count == block.tx_count) {
             is_kept[id.index() as usize] = true;
@@ -92,9 +93,9 @@ fn check_pruned(
         let is_pruned = node.tx_count > 0 && node.position.is_none() && node.parent().is_some();
         is_pruned && !is_kept[place as usize]
     };
-    let lacks_one = || (0..tree.len() as u32).any(lacks).then(|| inspection.lacks_pruned());
+    let lacks_one = || (0..tree.len() as u32).any(lacks).then(|| lacks_pruned(inspection));
     match damage.or_else(lacks_one) {
-        Some(damage) => Ok(inspection.check_pruned(damage, watch)?),
+        Some(damage) => Ok(tell_pruned(inspection, damage, watch)?),
         None => Ok(()),
     }
 }

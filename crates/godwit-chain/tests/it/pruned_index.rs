@@ -1,5 +1,5 @@
-//! Pruned datadirs whose database is lost: the index comes back from what is kept of pruned blocks and from the
-//! block files that are left.
+//! Pruned datadirs whose database is lost: the index comes back from what is kept of pruned blocks and from
+//! the block files that are left.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,18 @@ use godwit_store::{BlockPosition, StoreError, UndoPosition};
 use crate::damage::{HARMS, Harm, harmed};
 use crate::datadir::{clock, submit};
 use crate::inspect::verify;
-use crate::pruned_branches::branch;
-use crate::pruning::{BLOCKS, DIR, check_kept, open, stats_of, submit_all, try_open};
+use crate::pruned_branches::{branch, empty_block};
+use crate::pruning::{BLOCKS, DIR, check_kept, hash, header, open, stats_of, submit_all, try_open};
 use crate::reindex::{database, give};
 
 /// Some blocks each.
 const FILE_SIZE: u32 = 6_000;
 /// Blocks above those of the chain that the tests share.
 const MORE: u32 = 200;
-/// Height below the branches: one of pruned blocks, one of which the upper blocks are stored.
-const FORKS: [u32; 2] = [140, 0];
+/// Heights of the blocks below the branches: one of pruned blocks, one of which the upper blocks are stored.
+const FORKS: [u32; 2] = [140, 300];
+/// Blocks of the second branch that come with those around them; the others come last.
+const EARLY: usize = 4;
 
 fn pruned() -> PathBuf {
     Path::new(DIR).join("godwit.pruned")
@@ -37,20 +39,15 @@ fn active() -> Vec<Vec<u8>> {
 
 /// Stale branches: each begins with a block of another time than the active chain's.
 fn stale(active: &[Vec<u8>]) -> Vec<Vec<Vec<u8>>> {
-    let edge = active.len() as u32 - godwit_chain::MIN_BLOCKS_TO_KEEP - 4;
     let of = |fork: u32, len: u32| {
         let mut blocks = active[..fork as usize].to_vec();
-        let parent = crate::pruning::header(blocks.last().unwrap());
-        blocks.push(crate::pruned_branches::empty_block(
-            parent.block_hash(),
-            fork + 1,
-            parent.time + 900,
-        ));
+        let parent = header(blocks.last().unwrap());
+        blocks.push(empty_block(parent.block_hash(), fork + 1, parent.time + 900));
         let above = branch(&blocks, fork + 1, len - 1);
         blocks.extend(above);
         blocks.split_off(fork as usize)
     };
-    vec![of(FORKS[0], 3), of(edge, 8)]
+    vec![of(FORKS[0], 3), of(FORKS[1], 8)]
 }
 
 /// A datadir whose blocks came in any order, pruned or not; the last blocks have no coins on disk.
@@ -61,16 +58,17 @@ fn datadir(prune: bool) -> FaultDisk {
     let mut chain = open(&disk, prune.then_some(1), FILE_SIZE);
     let (before, last) = active.split_at(active.len() - 10);
     for part in before.chunks(120) {
-        let hashes: Vec<_> = part.iter().map(|block| crate::pruning::hash(block)).collect();
+        let hashes: Vec<_> = part.iter().map(|block| hash(block)).collect();
         let mut blocks: Vec<&Vec<u8>> = part.iter().collect();
         for branch in &stale {
-            if hashes.contains(&crate::pruning::header(&branch[0]).prev_blockhash) {
-                blocks.extend(branch);
+            if hashes.contains(&header(&branch[0]).prev_blockhash) {
+                blocks.extend(branch.iter().take(EARLY));
             }
         }
         give(&mut chain, &blocks);
         chain.flush().unwrap();
     }
+    give(&mut chain, &stale[1][EARLY..].iter().collect::<Vec<_>>());
     chain.flush().unwrap();
     submit_all(&mut chain, last);
     chain.close().unwrap();
@@ -129,14 +127,17 @@ fn c5_without_its_database_a_pruned_datadir_has_all_headers_blocks_and_coins() {
     let disk = datadir(true);
     let mut chain = opened(&disk);
     let (before, lowest) = (index(&chain), chain.prune_height());
-    let edge = active().len() as u32 - godwit_chain::MIN_BLOCKS_TO_KEEP;
-    assert!(lowest > FORKS[0] + 10 && lowest > edge - 20, "{lowest}");
+    assert!(lowest > FORKS[1] + 8, "{lowest}");
     let of_branches: Vec<bool> = stale(&active())
         .iter()
         .flatten()
-        .map(|block| before.all[&crate::pruning::hash(block)].1.is_some())
+        .map(|block| before.all[&hash(block)].1.is_some())
         .collect();
-    assert!(of_branches[..3] == [false; 3] && of_branches.contains(&true), "{of_branches:?}");
+    assert_eq!(
+        of_branches,
+        [vec![false; 3 + EARLY], vec![true; 4]].concat(),
+        "those that are stored"
+    );
     let expected = stats_of(&active());
     assert_eq!(chain.utxo_stats().unwrap(), expected);
     chain.close().unwrap();
@@ -309,11 +310,12 @@ fn c2_a_cut_at_any_operation_of_a_pruning_and_a_lost_database_leave_no_block_mis
             }
             chain.close()
         };
-        let _ = run();
+        let ended = run();
         let finished = !disk.has_failed();
+        assert!(ended.is_ok() || !finished, "operation {n}: {ended:?}");
         disk.crash([Survival::Part(n), Survival::All, Survival::Nothing][n as usize % 3]);
         let left = disk.contents(&pruned()).unwrap_or_default().len();
-        torn += usize::from(left % 88 > 0);
+        torn += usize::from(!left.is_multiple_of(88));
         disk.remove(&database()).unwrap();
         let mut chain = try_open(&disk, Some(u64::MAX), 20_000)
             .unwrap_or_else(|error| panic!("operation {n}: {error}"));

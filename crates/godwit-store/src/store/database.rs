@@ -11,6 +11,7 @@ use std::path::Path;
 use godwit_primitives::BlockHash;
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
+use super::pruned_blocks::Headers;
 use super::{Rebuild, SCHEMA_VERSION, StoreOptions, remove_history, visit_blocks};
 use crate::block_files::has_first_block;
 use crate::control::{self, Control, Kept, Slot};
@@ -18,7 +19,6 @@ use crate::db::{Db, Table};
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::names::BLOCKS_DIR;
-use crate::pruned_blocks::Headers;
 use crate::record::{
     AssumedSnapshot, BlockRecord, ChainPoint, CommittedState, FileEnds, HistoryCoins, Identity,
     Refutation, ScrubPass, UtxoState,
@@ -151,36 +151,48 @@ pub(super) fn open_database(
             let nothing = Control { commit: 0, identity: new_identity, pruned: false, state };
             begin_without(disk, dir, &found.unwrap_or(nothing), None)
         }
-        (Err(error @ StoreError::Damaged { .. }), Some(mut control), rebuild)
-            if control.has_whole_history() =>
-        {
-            log::error!("{error}. The index is made again from the block files.");
-            set_aside(disk, &path)?;
-            if rebuild == Rebuild::Coins {
-                control.state.forget_coins();
-            }
-            begin_with(disk, dir, control, None)
-        }
-        (
-            Err(error @ StoreError::Damaged { .. }),
-            Some(control),
-            Rebuild::Nothing | Rebuild::IndexAlone,
-        ) if control.state.assumed.is_none() => {
-            match Headers::gather(disk, dir, &control, &options.stop)? {
-                Ok(headers) => {
-                    log::error!(
-                        "{error}. The index is made again from the headers of pruned blocks and from the block \
-                     files."
-                    );
-                    begin_pruned(disk, dir, control, &headers)
-                }
-                Err(missing) => {
-                    log::error!("The index cannot be made again: {missing}.");
-                    Err(error)
-                }
-            }
+        (Err(error @ StoreError::Damaged { .. }), Some(control), _) => {
+            begin_again(disk, dir, control, options, error)
         }
         (Err(error), ..) => Err(error),
+    }
+}
+
+/// Begins a new database in place of one that `error` is said of, for the coins of its control file, where
+/// its index can be made again.
+///
+/// # Errors
+///
+/// `error`, where it cannot.
+fn begin_again(
+    disk: &StoreDisk,
+    dir: &Path,
+    mut control: Control,
+    options: &StoreOptions,
+    error: StoreError,
+) -> Result<OpenedDatabase, StoreError> {
+    if control.has_whole_history() {
+        log::error!("{error}. The index is made again from the block files.");
+        set_aside(disk, &dir.join(DATABASE_FILE))?;
+        if options.rebuild == Rebuild::Coins {
+            control.state.forget_coins();
+        }
+        return begin_with(disk, dir, control, None);
+    }
+    if control.state.assumed.is_some() || options.rebuild == Rebuild::Coins {
+        return Err(error);
+    }
+    match Headers::gather(disk, dir, &control, &options.stop)? {
+        Ok(headers) => {
+            log::error!(
+                "{error}. The index is made again from the headers of pruned blocks and the block files."
+            );
+            begin_pruned(disk, dir, control, &headers)
+        }
+        Err(missing) => {
+            log::error!("The index cannot be made again: {missing}.");
+            Err(error)
+        }
     }
 }
 

@@ -11,12 +11,13 @@
 //! | 4 | CRC-32C of all before, little-endian |
 //!
 //! Records come in any order, one of a block that is pruned a second time comes twice, and each is true
-//! whether or not the block is still stored: blocks of stale branches have them as all others do, since blocks
-//! that are stored may build on them. Heights and chains follow from the headers.
+//! whether or not the block is still stored. Blocks of stale branches have them as all others do, since
+//! blocks that are stored may build on them. Heights and chains follow from the headers.
 //!
-//! A commit that prunes appends before its transaction, which names the end ([`PrunedEnd`]): what lies behind
-//! it is kept as far as it is whole, the rest is cut off. A database that says nothing of the file, or something
-//! else, writes it wholly ([`open`]): an earlier program pruned meanwhile, or somebody has removed it.
+//! A commit that prunes appends before its transaction, which names the end ([`PrunedEnd`]): what lies
+//! behind it is kept as far as it is whole, the rest is cut off. Where the database says nothing of the file,
+//! or something else, it is written wholly ([`open`]): an earlier program has pruned, or somebody has
+//! removed it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,6 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE};
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
+use super::{BLOCK_INDEX, BlockKey, FILE_ENDS, ONLY};
+
 use crate::block_files::{block_file_number, find_headers, read_readable};
 use crate::control::Control;
 use crate::db::{Db, Table};
@@ -34,7 +37,6 @@ use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
 use crate::names::BLOCKS_DIR;
 use crate::record::{BlockRecord, BlockStatus, FileEnds};
-use crate::store::{BLOCK_INDEX, BlockKey, FILE_ENDS, ONLY};
 
 const FILE: &str = "godwit.pruned";
 /// What is written wholly, before it has its name.
@@ -195,8 +197,8 @@ pub(crate) fn rewrite(disk: &StoreDisk, dir: &Path, db: &Db) -> Result<u64, Stor
     Ok(end)
 }
 
-/// Appends the blocks that a commit forgets the positions of, behind `end`, and makes them durable. Returns the
-/// new end; without one before, the file is begun.
+/// Appends the blocks that a commit forgets the positions of, behind `end`, and makes them durable. Returns
+/// the new end; without one before, the file is begun.
 pub(crate) fn append<'r>(
     disk: &StoreDisk,
     dir: &Path,
@@ -210,6 +212,7 @@ pub(crate) fn append<'r>(
     let mut file = disk.open(&path, mode)?;
     if file.file_len()? < end {
         // Somebody has removed it, or cut it short.
+        drop(file);
         end = rewrite(disk, dir, db)?;
         file = disk.open(&path, OpenMode::ReadWrite)?;
     }
@@ -305,9 +308,9 @@ struct Known {
     tx_count: u32,
 }
 
-/// What an index is made again of in a pruned directory: the headers of all blocks that were pruned, and those
-/// of the blocks that are stored, from genesis to the block of the coins at least. Of a header it takes 128
-/// bytes of memory.
+/// What an index is made again of in a pruned directory: the headers of all blocks that were pruned, and
+/// those of the blocks that are stored, from genesis to the block of the coins at least. Of a header it takes
+/// 128 bytes of memory.
 pub(crate) struct Headers {
     known: Vec<Known>,
     /// Height and place of those that connect to genesis, parents first.
@@ -320,8 +323,7 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
-    /// Reads them, without a change of anything. The second error is that of a system call; the first one says
-    /// what is missing.
+    /// Reads them, without a change of anything. The inner error says what is missing.
     ///
     /// # Errors
     ///

@@ -165,7 +165,7 @@ fn c5_without_its_database_a_pruned_datadir_has_all_headers_blocks_and_coins() {
 
         // Pruning goes on, and so does what is kept of it: the database may be lost again.
         let mut chain = opened(&disk);
-        let above = branch(&active(), active().len() as u32, 60);
+        let above = branch(&active(), active().len() as u32, 200);
         submit_all(&mut chain, &above);
         chain.flush().unwrap();
         assert!(chain.prune_height() > lowest + 30, "{}", chain.prune_height());

@@ -194,7 +194,11 @@ fn restore_verified(
     lost: &CommittedState,
 ) -> Result<Vec<NodeId>, ChainError> {
     if let Some(ChainPoint { hash, .. }) = lost.utxo_tip {
-        index.find(&hash)?;
+        // It was valid once; with other rules, as -testactivationheight gives them, it is no block of theirs.
+        let id = index.find(&hash)?;
+        if index.node(id).failed {
+            return Err(ChainError::DamagedIndex(hash));
+        }
     }
     let mut verified = Vec::new();
     for point in [lost.utxo_tip, lost.verified_tip].into_iter().flatten() {

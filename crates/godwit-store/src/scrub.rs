@@ -115,7 +115,6 @@ impl Store {
             }
         }
         scrub_key(self, &mut out)?;
-        scrub_pruned(self, &mut no_commit.pruned, stop, &mut out)?;
         let path = self.dir.join(DATABASE_FILE);
         let check = || check_database(self, &path, control.commit, stop);
         let checked = match check() {
@@ -124,7 +123,12 @@ impl Store {
         };
         out.is_done = checked.is_ok() || !stop.load(Ordering::Relaxed);
         match checked {
-            Ok(bytes) => out.bytes += bytes,
+            // What is kept of pruned blocks is written again from the database through the instance that is open, which an
+            // unreadable page would close: only where all of it could be read.
+            Ok(bytes) => {
+                out.bytes += bytes;
+                scrub_pruned(self, &mut no_commit.pruned, stop, &mut out)?;
+            }
             Err(_) if !out.is_done => {}
             Err(error) => {
                 let remedy = match makes_index(&self.disk, &self.dir, &control)? {

@@ -24,6 +24,10 @@ use crate::progress::{AtRisk, Position, Progress, Stage};
 
 const MIB: f64 = 1_048_576.0;
 
+/// Stored blocks that one import may find damaged and take again. A block file that ends early lacks some hundred of
+/// today's; a disk that loses more is no place to go on at, and each costs another scan of the files.
+const MOST_LOST: usize = 128;
+
 /// Most log lines about bad records; the last says that further ones are only counted. A file of
 /// garbage must not fill the disk with log lines.
 const BAD_RECORD_LINES: u64 = 100;
@@ -88,20 +92,21 @@ fn import_all(
 ) -> Result<(Chain, Reporter, ImportSummary), Failure> {
     let threads = options.script_threads.get();
     let mut start = start_options(config, bars, stop, None);
-    // By hash, with what was said of each. A file of blocks that ends early has some hundred.
+    // By hash, with what was said of each.
     let mut lost: HashMap<BlockHash, ChainError> = HashMap::new();
-    let mut reporter = Reporter { total_bytes: 0, bad: 0, progress: None };
+    let mut reporter = Reporter { total_bytes: 0, bad: 0, counted: 0, progress: None };
     loop {
         let mut chain = open_chain(config, threads, options.stop_at_height, start)?;
         reporter.bad = 0;
         match import_once(&mut chain, config, sources, &mut reporter, bars, stop)? {
             Ok(summary) => {
-                let is_stored = |hash| {
-                    let id = chain.tree().find(hash);
-                    id.is_some_and(|id| chain.tree().node(id).position.is_some())
+                let stop = options.stop_at_height.unwrap_or(u32::MAX);
+                // It may have been pruned since; above the height at which the user wants it to end it is not wanted.
+                let is_missing = |hash: &&BlockHash| {
+                    let node = chain.tree().find(hash).map(|id| chain.tree().node(id));
+                    !node.is_some_and(|node| node.tx_count > 0 || node.height > stop)
                 };
-                let missing =
-                    lost.keys().find(|hash| !summary.stopped && !is_stored(hash)).copied();
+                let missing = lost.keys().find(is_missing).filter(|_| !summary.stopped).copied();
                 return match missing.and_then(|hash| lost.remove(&hash)) {
                     Some(error) => {
                         chain.close()?;
@@ -110,7 +115,9 @@ fn import_all(
                     None => Ok((chain, reporter, summary)),
                 };
             }
-            Err(error @ ChainError::DamagedBlock { hash, .. }) if !lost.contains_key(&hash) => {
+            Err(error @ ChainError::DamagedBlock { hash, .. })
+                if !lost.contains_key(&hash) && lost.len() < MOST_LOST =>
+            {
                 log::warn!("{error}. It is taken from what is imported, if it is there.");
                 lost.insert(hash, error);
             }
@@ -164,7 +171,10 @@ fn show(line: &str, bars: &MultiProgress) {
 
 struct Reporter {
     total_bytes: u64,
+    /// Bad records of the attempt that goes on.
     bad: u64,
+    /// Those of all attempts.
+    counted: u64,
     progress: Option<Progress>,
 }
 
@@ -172,10 +182,11 @@ impl Reporter {
     /// Counts a bad record; returns whether to log it.
     fn count_bad_record(&mut self) -> bool {
         self.bad += 1;
-        if self.bad == BAD_RECORD_LINES {
+        self.counted += 1;
+        if self.counted == BAD_RECORD_LINES {
             log::warn!("More refused records are counted, not listed.");
         }
-        self.bad < BAD_RECORD_LINES
+        self.counted < BAD_RECORD_LINES
     }
 }
 

@@ -348,7 +348,11 @@ impl Headers {
         let numbers: BTreeSet<u32> =
             listed.iter().filter_map(|path| block_file_number(path)).collect();
         let below = 0..numbers.last().copied().unwrap_or(0);
-        let missing = below.filter(|number| !numbers.contains(number)).collect();
+        let mut missing: Vec<u32> = below.filter(|number| !numbers.contains(number)).collect();
+        if numbers.is_empty() {
+            // Nothing is known of how many there were; whoever has none has not all.
+            missing.push(0);
+        }
         let found = find_headers(disk, &blocks_dir, network.magic, &mut |header| {
             known.push(Known { header, hash: header.block_hash(), tx_count: 0 });
             match stop.load(Ordering::Relaxed) {

@@ -4,8 +4,8 @@
 /// order of the alphabet. (`bitcoind -help-debug` lists them, of the wallet only a bitcoind that has one.)
 ///
 /// Not among them, so that they are refused: what decides which chain is followed (`vbparams`), where data and
-/// options come from or go (`blocksdir`, `includeconf`, `loadblock`), and what would open this node to others or
-/// tell them of it, had it been passed over (`allowignoredconf`, `uacomment`).
+/// options come from or go (`blocksdir`, `includeconf`, `loadblock`), and what would tell others more of this node than
+/// its user wants, had it been passed over (`privatebroadcast`, `dns`, `proxyrandomize`, `uacomment`).
 pub(super) const ABSENT: &[&str] = &[
     "acceptnonstdtxn",
     "acceptstalefeeestimates",
@@ -42,7 +42,6 @@ pub(super) const ABSENT: &[&str] = &[
     "deprecatedrpc",
     "disablewallet",
     "discardfee",
-    "dns",
     "dustrelayfee",
     "fallbackfee",
     "fixedseeds",
@@ -87,8 +86,6 @@ pub(super) const ABSENT: &[&str] = &[
     "prevoutfetchthreads",
     "printpriority",
     "printtoconsole",
-    "privatebroadcast",
-    "proxyrandomize",
     "rpcdoccheck",
     "settings",
     "shrinkdebugfile",

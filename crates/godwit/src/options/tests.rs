@@ -443,7 +443,8 @@ fn options_of_bitcoin_core_alone_are_passed_over_in_the_file_and_said() {
     assert_eq!(config.passed_over, said);
     // On the command line nobody inherits them; what must not be passed over is refused in the file, too.
     assert_eq!(home.error(&["-daemon"]), "unknown option -daemon; -help lists what there is");
-    for refused in ["vbparams", "blocksdir", "includeconf", "loadblock", "allowignoredconf"] {
+    for refused in ["vbparams", "blocksdir", "includeconf", "loadblock", "privatebroadcast", "dns"]
+    {
         let error = file_error(&format!("{refused}=1\n"));
         assert!(error.contains(&format!("unknown option {refused}")), "{error}");
     }

@@ -48,11 +48,13 @@ impl Moment {
     }
 }
 
+type Coins = HashMap<OutPoint, Coin>;
+
 /// The outbox, and the coins of the tip that it spends, of one moment. What it spends of itself is no coin,
 /// and of a block that was left there is none.
 pub(in crate::methods) fn outbox_with_coins(
     call: &mut Call<'_>,
-) -> Result<(Vec<Arc<OutboxTx>>, HashMap<OutPoint, Coin>), RpcError> {
+) -> Result<(Vec<Arc<OutboxTx>>, Coins), RpcError> {
     for _ in 0..ATTEMPTS {
         let (moment, outbox) = call.node.ask(|node| {
             let outbox = node.peers().outbox().waiting().cloned().collect::<Vec<_>>();

@@ -110,7 +110,7 @@ fn the_rule_that_a_script_breaks_is_named_as_bitcoind_names_it() {
     let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
     let Some(bitcoind) = bitcoind::start(&start) else { return };
     let node = Node::new("regtest");
-    let godwit = Answering::with_chain(&node, chain, &[]);
+    let mut godwit = Answering::with_chain(&node, chain, &[]);
     let mut blocks = broken_scripts(chain);
     blocks.push(chain.invalid_taproot_spend());
     let asked: Vec<Asked> = blocks.iter().map(|block| submit(block)).collect();

@@ -1,5 +1,6 @@
 //! What workers make of parts.
 
+use godwit_consensus::RejectReason;
 use godwit_script::BackendKind;
 use godwit_store::exec::{Threads, Workers};
 

@@ -16,6 +16,7 @@ mod fixtures;
 #[cfg(test)]
 mod gate_disk;
 pub mod inspect;
+mod lost_undo;
 mod names;
 mod record;
 pub mod scan;
@@ -30,6 +31,7 @@ pub use block_files::{
 pub use commit::{Appended, Commit, HistoryCommit, UtxoCommit};
 pub use db::{DATABASE_CACHE_BYTES, expects_panic};
 pub use error::{NetworkId, StoreError};
+pub use lost_undo::lost_undo_checkpoints;
 pub use record::{
     AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint,
     CommittedState, HistoryCoins, Refutation, ScrubPass, ScrubPlace, UndoPosition,
@@ -37,6 +39,6 @@ pub use record::{
 pub use scrub::FilesScrubbed;
 pub use store::{
     BLOCK_BUFFERS, MAX_OPEN_FILES, PrunedBlock, Rebuild, SCHEMA_VERSION, Store, StoreOptions,
-    Written, check_unused, has_whole_history, lost_undo_checkpoints,
+    Written, check_unused, has_whole_history,
 };
 pub use undo::{BlockUndo, UndoRecord, WrittenUndo};

@@ -123,8 +123,8 @@ impl Store {
         };
         out.is_done = checked.is_ok() || !stop.load(Ordering::Relaxed);
         match checked {
-            // What is kept of pruned blocks is written again from the database through the instance that is open, which an
-            // unreadable page would close: only where all of it could be read.
+            // What is kept of pruned blocks is written again from the database through the instance that is
+            // open, which an unreadable page would close: only where all of it could be read.
             Ok(bytes) => {
                 out.bytes += bytes;
                 scrub_pruned(self, &mut no_commit.pruned, stop, &mut out)?;

@@ -26,7 +26,7 @@ use crate::block_files::{
     BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
     RecoveredBlock, WrittenBlock, file_number,
 };
-use crate::checkpoint::{self, Checkpoints, Work};
+use crate::checkpoint;
 use crate::control::{self, Control, Kept};
 use crate::db::Db;
 use crate::disk::probe::{probe, unless_unsuitable};
@@ -34,11 +34,11 @@ use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::names::{BLOCKS_DIR, HISTORY_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
 use crate::record::{
-    BlockChecksum, BlockPosition, BlockRecord, ChainPoint, CommittedState, FileEnds, UndoPosition,
+    BlockChecksum, BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition,
 };
 use crate::scan::read_obfuscation;
 use crate::undo::{BlockUndo, MAX_OPEN_UNDO_FILES, UndoFiles, UndoRecord, WrittenUndo};
-use crate::utxo::{UtxoHasher, remove_runs};
+use crate::utxo::remove_runs;
 
 /// Version of the database's tables and of every file that they name.
 pub const SCHEMA_VERSION: u32 = 3;
@@ -139,18 +139,6 @@ pub struct Store {
     utxo_hash_key: [u8; 16],
     block_buffers: BufferPool,
     _lock: Box<dyn DiskLock>,
-}
-
-/// Where the search for what a block spent writes down how far it is.
-pub fn lost_undo_checkpoints(store: &Store, block: ChainPoint) -> Checkpoints {
-    let fingerprint = UtxoHasher::new(store.utxo_hash_key).fingerprint();
-    Checkpoints::new(
-        (&store.disk, &store.dir),
-        Work::LostUndo,
-        store.magic,
-        fingerprint,
-        Some(block),
-    )
 }
 
 impl Store {

@@ -90,14 +90,7 @@ pub(crate) fn run(
         return Err(HandOverError::NothingStored(dir).into());
     }
     if ahead > 0 {
-        let text = format!(
-            "{} MiB of blocks above height {height} are stored and not connected: a sync or a rebuild has not come to \
-             its end. Bitcoin Core will validate those by itself. To hand them over validated, let `godwit` connect them \
-             first.",
-            ahead.div_ceil(MIB)
-        );
-        log::warn!("{text}");
-        print_text(&text)?;
+        tell_ahead(ahead, height)?;
     }
     let text = format!(
         "Handing over block {hash} at height {height}: {} MiB of block and undo files will be shared, and up to \
@@ -139,6 +132,17 @@ pub(crate) fn run(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Tells of so many bytes of blocks that are stored above the coins.
+fn tell_ahead(bytes: u64, height: u32) -> Result<(), Failure> {
+    let text = format!(
+        "{} MiB of blocks above height {height} are stored and not connected: a sync or a rebuild has not come to its \
+         end. Bitcoin Core will validate those by itself. To hand them over validated, let `godwit` connect them first.",
+        bytes.div_ceil(MIB)
+    );
+    log::warn!("{text}");
+    Ok(print_text(&text)?)
 }
 
 /// Connects what an earlier process had verified and not written, and writes all coins. Returns the bytes of

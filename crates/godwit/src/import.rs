@@ -24,8 +24,9 @@ use crate::progress::{AtRisk, Position, Progress, Stage};
 
 const MIB: f64 = 1_048_576.0;
 
-/// Stored blocks that one import may find damaged and take again. A block file that ends early lacks some hundred of
-/// today's; a disk that loses more is no place to go on at, and each costs another scan of the files.
+/// Stored blocks that one import may find damaged and take again. A block file that ends early lacks some
+/// hundred of today's; a disk that loses more is no place to go on at, and each costs another scan of the
+/// files.
 const MOST_LOST: usize = 128;
 
 /// Most log lines about bad records; the last says that further ones are only counted. A file of
@@ -81,8 +82,9 @@ pub(crate) fn run(
     Ok(exit)
 }
 
-/// Imports what the sources have. A stored block that turns out to be damaged is forgotten by the chain, which ends;
-/// the sources may have it, so that the import goes on with another chain, once for each such block.
+/// Imports what the sources have. A stored block that turns out to be damaged is forgotten by the chain,
+/// which ends; the sources may have it, so that the import goes on with another chain, once for each such
+/// block.
 fn import_all(
     config: &Config,
     options: &ImportOptions,
@@ -101,7 +103,8 @@ fn import_all(
         match import_once(&mut chain, config, sources, &mut reporter, bars, stop)? {
             Ok(summary) => {
                 let stop = options.stop_at_height.unwrap_or(u32::MAX);
-                // It may have been pruned since; above the height at which the user wants it to end it is not wanted.
+                // It may have been pruned since; above the height at which the user wants it to end it is
+                // not wanted.
                 let is_missing = |hash: &&BlockHash| {
                     let node = chain.tree().find(hash).map(|id| chain.tree().node(id));
                     !node.is_some_and(|node| node.tx_count > 0 || node.height > stop)

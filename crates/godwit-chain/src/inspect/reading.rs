@@ -410,9 +410,10 @@ impl Blocks<'_> {
     }
 }
 
-/// Blocks that may have been stored since a checkpoint that is gone on from, a week's at the tip: what was right when it
-/// was read is told to be right, which says less the longer ago it was. With any of them, a node has run, so that what
-/// could not be made again is tried again: it may have fetched the block that was missing.
+/// Blocks that may have been stored since a checkpoint that is gone on from, a week's at the tip: what was
+/// right when it was read is told to be right, which says less the longer ago it was. With any of them, a
+/// node has run, so that what could not be made again is tried again: it may have fetched the block that
+/// was missing.
 const MOST_NEW: usize = 1_008;
 
 /// What tells a list of blocks from any other.

@@ -46,8 +46,8 @@ pub enum OtherLines {
     Known {
         /// Names that belong to another program.
         others: &'static [&'static str],
-        /// Options of Bitcoin Core that the program does not have: the file may have been bitcoind's. They are
-        /// passed over, and the user hears of it ([`Invoked::passed_over`](super::Invoked)).
+        /// Options of Bitcoin Core that the program does not have: the file may have been bitcoind's. They
+        /// are passed over, and the user hears of it ([`Invoked::passed_over`](super::Invoked)).
         absent: &'static [&'static str],
     },
     /// Unknown names are left to the other program to check, unless one looks like a typing error.

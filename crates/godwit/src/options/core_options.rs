@@ -1,11 +1,13 @@
 //! What a `bitcoin.conf` may have that godwit does not.
 
-/// Options of Bitcoin Core 28 to 31.99 that godwit does not have and may pass over in the configuration file, in the
-/// order of the alphabet. (`bitcoind -help-debug` lists them, of the wallet only a bitcoind that has one.)
+/// Options of Bitcoin Core 28 to 31.99 that godwit does not have and may pass over in the configuration
+/// file, in the order of the alphabet. (`bitcoind -help-debug` lists them, of the wallet only a bitcoind
+/// that has one.)
 ///
-/// Not among them, so that they are refused: what decides which chain is followed (`vbparams`), where data and
-/// options come from or go (`blocksdir`, `includeconf`, `loadblock`), and what would tell others more of this node than
-/// its user wants, had it been passed over (`privatebroadcast`, `dns`, `proxyrandomize`, `uacomment`).
+/// Not among them, so that they are refused: what decides which chain is followed (`vbparams`), where data
+/// and options come from or go (`blocksdir`, `includeconf`, `loadblock`), and what would tell others more
+/// of this node than its user wants, had it been passed over (`privatebroadcast`, `dns`, `proxyrandomize`,
+/// `uacomment`).
 pub(super) const ABSENT: &[&str] = &[
     "acceptnonstdtxn",
     "acceptstalefeeestimates",

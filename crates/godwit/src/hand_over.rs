@@ -142,7 +142,8 @@ fn tell_ahead(bytes: u64, height: u32) -> Result<(), Failure> {
         bytes.div_ceil(MIB)
     );
     log::warn!("{text}");
-    Ok(print_text(&text)?)
+    print_text(&text)?;
+    Ok(())
 }
 
 /// Connects what an earlier process had verified and not written, and writes all coins. Returns the bytes of

@@ -22,7 +22,7 @@ complete -c godwit -o reindex -d 'Make the block index and the coins again from 
 complete -c godwit -o reindex-chainstate -d 'Make the coins again from the block files'
 complete -c godwit -o scrub -d 'Once a month read blocks, coins and database, at 2 MiB a second while there is nothing else to do, repair what can be repaired and name the rest in the log (default'
 complete -c godwit -o txindex -d 'Keep an index of all transactions, for getrawtransaction and gettxoutproof without a block\'s hash'
-complete -c godwit -o blockfilterindex -x -d 'Keep an index of block filters (BIP158) of this type, for getblockfilter'
+complete -c godwit -o blockfilterindex -d 'Keep an index of block filters (BIP158), for getblockfilter, of the type basic, the only one'
 complete -c godwit -o coinstatsindex -d 'Keep an index of the coins\' statistics after each block, for gettxoutsetinfo without reading all coins, and at any block'
 complete -c godwit -o peerblockfilters -d 'Give peers the filters of -blockfilterindex (BIP157), which light clients look for (default'
 complete -c godwit -o networkactive -d 'Connect and accept connections (default'

@@ -283,7 +283,7 @@ fn an_index_is_called_repaired_when_it_is() {
     let database = Path::new(DIR).join("godwit.redb");
     let zeroed = vec![0; disk.contents(&database).unwrap().len()];
     disk.overwrite(&database, zeroed);
-    let mut failures = 0;
+    let (mut failures, mut behind) = (0, 0);
     for n in (1..).step_by(3) {
         let disk = disk.copy();
         disk.fail_change(n);
@@ -297,10 +297,18 @@ fn an_index_is_called_repaired_when_it_is() {
         if inspected.is_err() {
             failures += 1;
             let of_index = notes.found.iter().find(|found| found.path == database).unwrap();
-            assert_eq!(of_index.remedy, Remedy::Repair, "operation {n}");
+            if of_index.remedy == Remedy::Done {
+                // What failed came behind it.
+                let mut again = Notes::default();
+                run(&disk.copy(), false, &mut again).unwrap();
+                assert!(again.found.iter().all(|found| found.path != database), "operation {n}");
+                behind += 1;
+            } else {
+                assert_eq!(of_index.remedy, Remedy::Repair, "operation {n}");
+            }
         }
     }
-    assert!(failures > 2, "{failures}");
+    assert!(failures - behind > 2, "{failures}, {behind}");
 }
 
 #[test]

@@ -81,7 +81,9 @@ fn stored_blocks_that_are_damaged_are_taken_from_what_is_imported() {
     write_dat(&others, &small_chain()[..50]);
     let ended = node.run(&[&"import", &others]).expect(Exit::Damaged);
     assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
-    assert!(ended.stderr.contains("at height 51 is damaged"), "{ended:?}");
+    // One of them, whichever was found last.
+    let named = [51, 52, 71].map(|height| format!("at height {height} is damaged"));
+    assert!(named.iter().any(|named| ended.stderr.contains(named)), "{ended:?}");
     assert!(ended.stderr.contains("a node with peers fetches it again"), "{ended:?}");
 }
 

@@ -520,7 +520,8 @@ impl Chain {
     }
 
     /// A stored block is damaged. It is written again when it was fetched. Where nobody fetches it, or its
-    /// place is damaged again, the chain ends; before, one that was never connected is forgotten.
+    /// place is damaged again, the chain ends; before, one that was never connected is forgotten. Several may
+    /// be found before that: the first one's error ends it, events tell of all.
     fn lose(&mut self, id: NodeId) {
         let Some(at) = self.index.node(id).position else { return };
         let ChainPoint { hash, height } = self.index.point(id);
@@ -529,7 +530,8 @@ impl Chain {
         if !self.goal.copies_come() || self.index.damaged.was_rewritten(id) {
             self.index.forget_damaged(id);
             self.durability.want_commit();
-            self.ending = Ending::AfterCommit(error);
+            self.ending.begin(error);
+            self.events.push_back(Event::Lost { hash });
         } else if self.index.damaged.lose(id) {
             log::error!("{error}.");
             self.lookahead.clear_queue();

@@ -20,6 +20,13 @@ impl Ending {
         }
     }
 
+    /// It ends with `error` once the wanted commit has returned, unless something ends it already.
+    pub(crate) fn begin(&mut self, error: ChainError) {
+        if matches!(self, Self::No) {
+            *self = Self::AfterCommit(error);
+        }
+    }
+
     /// Fails with the error that waited for a commit, which has returned.
     pub(crate) fn after_commit(&mut self) -> Result<(), ChainError> {
         match std::mem::replace(self, Self::No) {

@@ -40,8 +40,8 @@ pub enum Event {
     Disconnected(ChainPoint),
     /// A block was found invalid when it was connected.
     Invalid { hash: BlockHash, reject: Reject },
-    /// The bytes of a stored block are damaged: it is to be fetched and handed in again
-    /// ([`Chain::expect_copies`](crate::Chain::expect_copies)).
+    /// The bytes of a stored block are damaged: it is to be fetched and handed in again, if the driver does
+    /// ([`Chain::expect_copies`](crate::Chain::expect_copies)); otherwise the chain ends.
     Lost { hash: BlockHash },
     /// A block that was handed in has its verdict. One that is stored will be connected when its chain
     /// is complete and the best.

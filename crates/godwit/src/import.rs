@@ -1,6 +1,7 @@
 //! `godwit import`: reads blocks from files and connects them.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,14 +9,14 @@ use godwit_chain::{
     BadRecord, Chain, ChainError, ChainStatus, Event, ImportObserver, ImportSummary, StartOptions,
 };
 use godwit_primitives::BlockHash;
-use godwit_store::Rebuild;
 use godwit_store::scan::{BlockFileScanner, SkipReason, SkippedBytes};
+use godwit_store::{ChainPoint, Rebuild};
 use indicatif::MultiProgress;
 
 use crate::chain_log::{cost_lines, log_disconnected, update_tip};
 use crate::core_sources::CoreSources;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, Fatal};
 use crate::open::{open_chain, start_options};
 use crate::options::{Config, ImportOptions};
 use crate::process::{StopFlag, seconds_since_1970};
@@ -24,9 +25,9 @@ use crate::progress::{AtRisk, Position, Progress, Stage};
 
 const MIB: f64 = 1_048_576.0;
 
-/// Stored blocks that one import may find damaged and take again. A block file that ends early lacks some
-/// hundred of today's; a disk that loses more is no place to go on at, and each costs another scan of the
-/// files.
+/// Stored blocks that one import may find damaged before it takes no more of them again. A block file that
+/// ends early lacks some hundred of today's; a disk that loses more is no place to go on at, and each costs
+/// another scan of the files.
 const MOST_LOST: usize = 128;
 
 /// Most log lines about bad records; the last says that further ones are only counted. A file of
@@ -82,9 +83,30 @@ pub(crate) fn run(
     Ok(exit)
 }
 
+/// A stored block was damaged, and what is imported does not have it.
+#[derive(Debug)]
+struct LostBlock(ChainPoint);
+
+impl fmt::Display for LostBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ChainPoint { hash, height } = self.0;
+        write!(
+            f,
+            "block {hash} at height {height} was damaged where it was stored, and is not in what was imported: import \
+             it from elsewhere, or let a node fetch it from peers"
+        )
+    }
+}
+
+impl Fatal for LostBlock {
+    fn exit(&self) -> Exit {
+        Exit::Damaged
+    }
+}
+
 /// Imports what the sources have. A stored block that turns out to be damaged is forgotten by the chain,
-/// which ends; the sources may have it, so that the import goes on with another chain, once for each such
-/// block.
+/// which ends; the sources may have it, so that the import goes on with another chain as long as that finds
+/// others.
 fn import_all(
     config: &Config,
     options: &ImportOptions,
@@ -94,35 +116,26 @@ fn import_all(
 ) -> Result<(Chain, Reporter, ImportSummary), Failure> {
     let threads = options.script_threads.get();
     let mut start = start_options(config, bars, stop, None);
-    // By hash, with what was said of each.
-    let mut lost: HashMap<BlockHash, ChainError> = HashMap::new();
-    let mut reporter = Reporter { total_bytes: 0, bad: 0, counted: 0, progress: None };
+    let mut reporter = Reporter::default();
     loop {
         let mut chain = open_chain(config, threads, options.stop_at_height, start)?;
         reporter.bad = 0;
         match import_once(&mut chain, config, sources, &mut reporter, bars, stop)? {
             Ok(summary) => {
-                let stop = options.stop_at_height.unwrap_or(u32::MAX);
-                // It may have been pruned since; above the height at which the user wants it to end it is
-                // not wanted.
-                let is_missing = |hash: &&BlockHash| {
-                    let node = chain.tree().find(hash).map(|id| chain.tree().node(id));
-                    !node.is_some_and(|node| node.tx_count > 0 || node.height > stop)
+                let missing = reporter.missing(&chain, options.stop_at_height);
+                let Some(missing) = missing.filter(|_| !summary.stopped) else {
+                    return Ok((chain, reporter, summary));
                 };
-                let missing = lost.keys().find(is_missing).filter(|_| !summary.stopped).copied();
-                return match missing.and_then(|hash| lost.remove(&hash)) {
-                    Some(error) => {
-                        chain.close()?;
-                        Err(error.into())
-                    }
-                    None => Ok((chain, reporter, summary)),
-                };
+                chain.close()?;
+                return Err(LostBlock(missing).into());
             }
-            Err(error @ ChainError::DamagedBlock { hash, .. })
-                if !lost.contains_key(&hash) && lost.len() < MOST_LOST =>
-            {
+            Err(error @ ChainError::DamagedBlock { .. }) => {
+                let before = reporter.lost.len();
+                reporter.progress(&mut chain);
+                if reporter.lost.len() == before || before >= MOST_LOST {
+                    return Err(error.into());
+                }
                 log::warn!("{error}. It is taken from what is imported, if it is there.");
-                lost.insert(hash, error);
             }
             Err(error) => return Err(error.into()),
         }
@@ -172,16 +185,31 @@ fn show(line: &str, bars: &MultiProgress) {
     }
 }
 
+#[derive(Default)]
 struct Reporter {
     total_bytes: u64,
     /// Bad records of the attempt that goes on.
     bad: u64,
     /// Those of all attempts.
     counted: u64,
+    /// Stored blocks that were found damaged, in all attempts.
+    lost: HashSet<BlockHash>,
     progress: Option<Progress>,
 }
 
 impl Reporter {
+    /// The lowest block that was found damaged and did not come again. One above `end`, at which the user
+    /// wants the import to stop, is not wanted; one that has transactions came, and may have been pruned
+    /// since.
+    fn missing(&self, chain: &Chain, end: Option<u32>) -> Option<ChainPoint> {
+        let nodes = self.lost.iter().filter_map(|hash| chain.tree().find(hash));
+        let nodes = nodes.map(|id| chain.tree().node(id));
+        let missing =
+            nodes.filter(|node| node.tx_count == 0 && end.is_none_or(|end| node.height <= end));
+        let lowest = missing.min_by_key(|node| node.height);
+        lowest.map(|node| ChainPoint { hash: node.hash, height: node.height })
+    }
+
     /// Counts a bad record; returns whether to log it.
     fn count_bad_record(&mut self) -> bool {
         self.bad += 1;
@@ -207,10 +235,11 @@ impl ImportObserver for Reporter {
                 Event::Disconnected(left) => log_disconnected(chain, &left),
                 // The chain has logged it.
                 Event::Invalid { .. } => {}
-                Event::Judged { .. }
-                | Event::Read { .. }
-                | Event::Lost { .. }
-                | Event::Contents(_) => {
+                Event::Lost { hash } => {
+                    log::warn!("The stored block {hash} is damaged.");
+                    self.lost.insert(hash);
+                }
+                Event::Judged { .. } | Event::Read { .. } | Event::Contents(_) => {
                     unreachable!("an import hands in and asks for no block")
                 }
             }

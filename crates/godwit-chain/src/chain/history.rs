@@ -8,7 +8,6 @@ use godwit_store::{HistoryCommit, Refutation};
 
 use super::{Chain, rests};
 use crate::coins_view::CoinsView;
-use crate::ending::Ending;
 use crate::error::ChainError;
 use crate::history::{Answer, Shared, Turn, share};
 use crate::index::assumed;
@@ -82,7 +81,7 @@ pub(super) fn refute(chain: &mut Chain, refutation: Refutation) {
     };
     log::error!("{error}.");
     end(chain, commit);
-    chain.ending = Ending::AfterCommit(error);
+    chain.ending.begin(error);
 }
 
 /// An error of the history. Where its coins are damaged, or nothing but wrong ones explain it, they are

@@ -9,6 +9,7 @@ use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
 use crate::blocks::{blocks_of, record, small_chain, write_dat};
+use crate::damaged_index::copy;
 use crate::node::Node;
 use crate::records;
 
@@ -76,15 +77,23 @@ fn stored_blocks_that_are_damaged_are_taken_from_what_is_imported() {
         assert_eq!(node.stats(), small_chain_stats());
         node.run(&[&"verify"]).expect(Exit::Success);
     }
-    let (node, _) = ahead(&flipped);
+    let (node, chain) = ahead(&flipped);
     let others = node.beside("others.dat");
-    write_dat(&others, &small_chain()[..50]);
-    let ended = node.run(&[&"import", &others]).expect(Exit::Damaged);
-    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
-    // One of them, whichever was found last.
-    let named = [51, 52, 71].map(|height| format!("at height {height} is damaged"));
-    assert!(named.iter().any(|named| ended.stderr.contains(named)), "{ended:?}");
-    assert!(ended.stderr.contains("a node with peers fetches it again"), "{ended:?}");
+    // Whichever of them was found first, the lowest one that is not there is named.
+    for (end, missing) in [(50, 51), (51, 52), (52, 71), (70, 71)] {
+        let node = copy(&node);
+        write_dat(&others, &small_chain()[..end]);
+        let ended = node.run(&[&"import", &others]).expect(Exit::Damaged);
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+        let named = format!("at height {missing} was damaged where it was stored");
+        assert!(ended.stderr.contains(&named), "{ended:?}");
+        assert_eq!(node.stats()["height"], missing - 1);
+        // Above the height at which it is to end it is not missed, and with it all is there.
+        let stop = format!("-stopatheight={}", missing - 1);
+        node.run(&[&"import", &stop, &others]).expect(Exit::Success);
+        node.import(&chain);
+        assert_eq!(node.stats(), small_chain_stats());
+    }
 }
 
 /// Its length is 0 for the system: an import of nothing would look like one that is done.

@@ -12,7 +12,7 @@ use godwit_store::ChainPoint;
 use indicatif::MultiProgress;
 
 use crate::failure::Failure;
-use crate::input_file::check_regular;
+use crate::input_file::{NotRegular, check_regular};
 use crate::options::{Config, UtxoHash};
 use crate::process::StopFlag;
 use crate::progress::{AtRisk, Position, Progress, Stage};
@@ -24,8 +24,9 @@ fn core_directory(config: &Config, path: &Path) -> Option<PathBuf> {
 }
 
 /// Where the blocks are of what was given to be imported.
-pub(crate) fn blocks_of(config: &Config, path: &Path) -> PathBuf {
-    core_directory(config, path).map_or_else(|| path.to_owned(), |dir| dir.join("blocks"))
+pub(crate) fn blocks_of(config: &Config, path: &Path) -> Result<PathBuf, NotRegular> {
+    check_regular(path)?;
+    Ok(core_directory(config, path).map_or_else(|| path.to_owned(), |dir| dir.join("blocks")))
 }
 
 /// A user of Core may not remember that it was pruned, and would see hundreds of blocks without parent.
@@ -47,9 +48,7 @@ pub(crate) struct CoreSources {
 impl CoreSources {
     /// Fails at once where a bitcoind runs, and not after all blocks were validated.
     pub(crate) fn open(config: &Config, paths: &[PathBuf]) -> Result<Self, Failure> {
-        for path in paths {
-            check_regular(path)?;
-        }
+        let blocks = paths.iter().map(|path| blocks_of(config, path)).collect::<Result<_, _>>()?;
         let mut chainstates = Vec::new();
         for dir in paths.iter().filter_map(|path| core_directory(config, path)) {
             let dir = dir.join("chainstate");
@@ -57,8 +56,7 @@ impl CoreSources {
             warn_of_pruning(&dir.with_file_name("blocks"));
             chainstates.push((dir, chainstate));
         }
-        let paths = paths.iter().map(|path| blocks_of(config, path)).collect();
-        Ok(Self { paths, chainstates })
+        Ok(Self { paths: blocks, chainstates })
     }
 
     /// Block files, and directories with block files.

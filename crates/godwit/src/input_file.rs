@@ -16,7 +16,7 @@ impl fmt::Display for NotRegular {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} is a pipe or a device, which can not be read at several places: write what comes from it to a \
+            "{} is a pipe or a device, which cannot be read at several places: write what comes from it to a \
              file first",
             self.0.display()
         )

@@ -15,7 +15,6 @@ use serde_json::json;
 use crate::core_sources::blocks_of;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
-use crate::input_file::check_regular;
 use crate::open::{open_chain, start_options};
 use crate::options::{Config, ImportOptions};
 use crate::process::{StopFlag, seconds_since_1970};
@@ -46,9 +45,8 @@ pub(crate) fn run(
     bars: &MultiProgress,
     stop: &StopFlag,
 ) -> Result<Exit, Failure> {
-    for path in &options.paths {
-        check_regular(path)?;
-    }
+    let paths = options.paths.iter().map(|path| blocks_of(config, path));
+    let paths = paths.collect::<Result<Vec<_>, _>>()?;
     let failed = |error| WriteError(file.to_path_buf(), error);
     let mut out = BufWriter::new(File::create(file).map_err(failed)?);
     let (threads, height) = (options.script_threads.get(), options.stop_at_height);
@@ -56,8 +54,8 @@ pub(crate) fn run(
     // Blocks that an earlier run stored are connected before the first record is submitted.
     chain.settle(seconds_since_1970())?;
     let mut number = 0;
-    for path in options.paths.iter().map(|path| blocks_of(config, path)) {
-        let source = BlockFileScanner::open(chain.disk(), &path, config.params.magic)?;
+    for path in &paths {
+        let source = BlockFileScanner::open(chain.disk(), path, config.params.magic)?;
         for found in source.scan() {
             if stop.is_set() {
                 out.flush().map_err(failed)?;

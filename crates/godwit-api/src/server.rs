@@ -45,7 +45,7 @@ use crate::subnet::Subnet;
 use crate::zmq::Notifier;
 pub use body::BODY_BYTES;
 use body::{Bodies, Hopeless, MAX_BODY_BYTES, MAX_RESOURCE_BODY_BYTES, Received, receive};
-use listening::{NotBound, bind};
+use listening::{NotBound, bind, bind_all, listen};
 use pages::Pages;
 pub use pages::{MAX_PAGE_CONNECTIONS, PageOptions};
 use patient::Patient;
@@ -200,7 +200,7 @@ impl Server {
     ///
     /// No address can be bound, the cookie cannot be written, or no thread starts.
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
-        let listeners = listen(&options.addresses)?;
+        let sockets = bind_all(&options.addresses).map_err(ServerError::Bind)?;
         let mut credentials = options.credentials.clone();
         let cookie = match &options.cookie {
             None => None,
@@ -210,6 +210,14 @@ impl Server {
                 Some(cookie)
             }
         };
+        // Not before the cookie is there: who finds the server reads it only once (`bitcoin-cli -rpcwait`).
+        // Nor is it written before the addresses are ours: it may be that of the node that has them.
+        let listeners = sockets
+            .into_iter()
+            .map(|(address, socket)| {
+                listen(socket).map_err(|error| ServerError::Bind(NotBound::one(address, error)))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
         let stage = Stage::new("Starting…");
         let answers = Answers::new(options.memory.answers);
         let api = Arc::new(Api::new(&stage, &answers, &options));
@@ -303,33 +311,6 @@ impl Drop for Server {
             workers.join();
         }
     }
-}
-
-/// Binds every address that it can.
-fn listen(addresses: &[SocketAddr]) -> Result<Vec<std::net::TcpListener>, ServerError> {
-    let (mut listeners, mut not_bound) = (Vec::new(), NotBound::default());
-    for address in addresses {
-        match bind(*address) {
-            Ok(listener) => {
-                log::info!("Binding RPC on address {} port {}", address.ip(), address.port());
-                if address.ip().is_unspecified() {
-                    log::warn!(
-                        "The RPC server is not safe to expose to untrusted networks such as the public \
-                         internet"
-                    );
-                }
-                listeners.push(listener);
-            }
-            Err(error) => not_bound.0.push((*address, error)),
-        }
-    }
-    if listeners.is_empty() {
-        return Err(ServerError::Bind(not_bound));
-    }
-    if !not_bound.0.is_empty() {
-        log::warn!("The RPC server does not listen on {not_bound}");
-    }
-    Ok(listeners)
 }
 
 /// Waits until the server is told to stop, or is gone.

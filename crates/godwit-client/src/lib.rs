@@ -111,8 +111,8 @@ impl Server {
         Err(last)
     }
 
-    /// Posts once more where the cookie has become another one meanwhile: a server that starts listens before
-    /// it writes its cookie, and answers after that.
+    /// Posts once more where the cookie has become another one meanwhile: the server may have been started in
+    /// between, and a bitcoind listens before it writes its cookie.
     fn post_logged_in(
         &self,
         endpoint: &str,

@@ -27,7 +27,7 @@ use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
-use super::{MAX_HEADER_BYTES, NotBound, Patient, ServerError, bind, told};
+use super::{MAX_HEADER_BYTES, NotBound, Patient, ServerError, bind, listen, told};
 use crate::api::Api;
 use crate::sync::{SyncReport, sync_json};
 
@@ -110,7 +110,7 @@ impl Pages {
         ] {
             let Some(address) = address else { continue };
             let refused = |error| ServerError::Page(option, NotBound::one(address, error));
-            listeners.push((bind(address).map_err(refused)?, kind));
+            listeners.push((bind(address).and_then(listen).map_err(refused)?, kind));
             let path = if kind == Kind::Web { "" } else { "metrics" };
             log::info!("{option}: http://{address}/{path}");
         }

@@ -6,6 +6,7 @@ use godwit_index::Indexes;
 use godwit_primitives::{Network, Params, Work};
 
 use super::*;
+use crate::CookiePermissions;
 use crate::auth::RpcAuth;
 use crate::ban_file::BanFile;
 use crate::seam::{Proxies, Publisher, Questions, Snapshot, TipFacts, seam};
@@ -306,4 +307,27 @@ fn addresses_that_are_taken_are_named_in_one_line() {
     // One that is free is enough.
     let one = ServerOptions { addresses: vec![address, free_port()], ..options() };
     assert!(Server::start(one).is_ok());
+}
+
+/// `bitcoin-cli -rpcwait` reads the cookie once before each attempt, and gives up where a server refuses it.
+#[test]
+fn who_finds_the_server_finds_its_cookie() {
+    for _ in 0..30 {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join(".cookie");
+        let cookie = CookieFile {
+            path: path.clone(),
+            permissions: CookiePermissions::Owner,
+            of: dir.path().to_owned(),
+        };
+        let options = ServerOptions { cookie: Some(cookie), ..options() };
+        let address = options.addresses[0];
+        let client = std::thread::spawn(move || {
+            while std::net::TcpStream::connect(address).is_err() {}
+            path.exists()
+        });
+        let server = Server::start(options).expect("it starts");
+        assert!(client.join().expect("no panic"));
+        drop(server);
+    }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use godwit_chain::{Chain, ChainError, Validity, Verdict, prune_to};
+use godwit_chain::{Chain, ChainError, Validity, Verdict};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
 use godwit_sim::rng::Rng;
@@ -17,7 +17,8 @@ use crate::datadir::{clock, submit};
 use crate::inspect::verify;
 use crate::pruned_branches::{branch, empty_block};
 use crate::pruning::{BLOCKS, DIR, check_kept, hash, header, open, stats_of, submit_all, try_open};
-use crate::reindex::{database, give};
+use crate::pruning_on_request::prune;
+use crate::reindex::{database, give, without_database};
 
 /// Some blocks each.
 const FILE_SIZE: u32 = 6_000;
@@ -140,15 +141,7 @@ fn c5_without_its_database_a_pruned_datadir_has_all_headers_blocks_and_coins() {
     assert_eq!(chain.utxo_stats().unwrap(), expected);
     chain.close().unwrap();
 
-    let intact = disk.contents(&database()).unwrap();
-    let mut zeroed = intact.clone();
-    zeroed[..4096].fill(0);
-    for database_now in [None, Some(Vec::new()), Some(zeroed), Some(intact[..5000].to_vec())] {
-        let disk = disk.copy();
-        match database_now {
-            Some(bytes) => disk.overwrite(&database(), bytes),
-            None => disk.remove(&database()).unwrap(),
-        }
+    for disk in without_database(&disk) {
         for start in ["the first start", "the next one"] {
             let mut chain = opened(&disk);
             check_same(&chain, &before, start);
@@ -304,8 +297,7 @@ fn c2_a_cut_at_any_operation_of_a_pruning_and_a_lost_database_leave_no_block_mis
             let mut chain = try_open(&disk, Some(u64::MAX), FILE_SIZE)?;
             chain.settle(clock())?;
             for height in [126, 240] {
-                prune_to(&mut chain, height);
-                chain.settle(clock())?;
+                prune(&mut chain, height)?;
             }
             chain.close()
         };
@@ -325,9 +317,7 @@ fn c2_a_cut_at_any_operation_of_a_pruning_and_a_lost_database_leave_no_block_mis
         // A crash may have left a block file whose undo file is gone: its blocks are stored again, until
         // the next pruning.
         let height = chain.tip_point().height;
-        prune_to(&mut chain, height);
-        chain.settle(clock()).unwrap();
-        assert!(chain.prune_height() >= lowest, "operation {n}");
+        assert!(prune(&mut chain, height).unwrap() >= lowest, "operation {n}");
         check_kept(&mut chain, &disk, Path::new(DIR));
         chain.close().unwrap();
         assert_eq!(verify(&disk, false).1, [], "operation {n}");

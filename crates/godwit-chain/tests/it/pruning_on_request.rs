@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::never;
 use godwit_chain::{
-    Chain, PRUNE_ON_REQUEST, Verdict, is_pruning, keep_above, prune_to, want_again,
+    Chain, ChainError, PRUNE_ON_REQUEST, Verdict, is_pruning, keep_above, prune_to, want_again,
 };
 use godwit_fault_disk::FaultDisk;
 
@@ -26,13 +26,16 @@ fn synced(disk: &FaultDisk) -> Chain {
     chain
 }
 
-fn prune(chain: &mut Chain, height: u32) -> u32 {
+/// Returns the lowest height that is left once the files are deleted, which is behind the commit: a chain
+/// that has settled may still be in it.
+pub(crate) fn prune(chain: &mut Chain, height: u32) -> Result<u32, ChainError> {
     prune_to(chain, height);
     while is_pruning(chain) {
-        settle(chain);
+        chain.settle(clock())?;
+        chain.take_events();
         chain.wait_with(&never::<()>(), Duration::from_millis(5));
     }
-    chain.prune_height()
+    Ok(chain.prune_height())
 }
 
 #[test]
@@ -40,14 +43,14 @@ fn files_go_when_they_are_asked_for_and_not_before() {
     let disk = FaultDisk::new();
     let mut chain = synced(&disk);
     assert_eq!(chain.prune_height(), 0, "no target is exceeded");
-    assert_eq!(prune(&mut chain, 0), 0);
+    assert_eq!(prune(&mut chain, 0).unwrap(), 0);
     // Nearly every block has a file of its own.
-    let some = prune(&mut chain, 20);
+    let some = prune(&mut chain, 20).unwrap();
     assert!((10..=21).contains(&some), "{some}");
-    assert_eq!(prune(&mut chain, 20), some, "once");
-    assert_eq!(prune(&mut chain, 5), some);
+    assert_eq!(prune(&mut chain, 20).unwrap(), some, "once");
+    assert_eq!(prune(&mut chain, 5).unwrap(), some);
     // The last ones stay whatever is asked for.
-    assert!(prune(&mut chain, u32::MAX) > some);
+    assert!(prune(&mut chain, u32::MAX).unwrap() > some);
     check_kept(&mut chain, &disk, Path::new("/node"));
     assert_eq!(chain.utxo_stats().expect("no fault"), *STATS);
     chain.close().expect("no fault");
@@ -60,7 +63,7 @@ fn files_go_when_they_are_asked_for_and_not_before() {
 fn a_pruned_block_is_stored_again_when_it_is_wanted_and_only_then() {
     let disk = FaultDisk::new();
     let mut chain = synced(&disk);
-    let lowest = prune(&mut chain, u32::MAX);
+    let lowest = prune(&mut chain, u32::MAX).unwrap();
     let (height, block) = (7, &BLOCKS[6]);
     let id = chain.tree().find(&hash(block)).expect("a known header");
     let before = chain.tree().node(id);
@@ -95,17 +98,17 @@ fn blocks_that_an_index_has_not_read_are_kept_for_it() {
         }
         submit_all(&mut chain, &BLOCKS);
         chain.flush().expect("no local fault");
-        assert_eq!(prune(&mut chain, u32::MAX), 0);
+        assert_eq!(prune(&mut chain, u32::MAX).unwrap(), 0);
         keep_above(&mut chain, "fast", Some(200));
-        assert_eq!(prune(&mut chain, u32::MAX), 0, "the other one has read nothing");
+        assert_eq!(prune(&mut chain, u32::MAX).unwrap(), 0, "the other one has read nothing");
         // Ten below what it has read, and not one file more.
         keep_above(&mut chain, "slow", Some(30));
-        let lowest = prune(&mut chain, u32::MAX);
+        let lowest = prune(&mut chain, u32::MAX).unwrap();
         assert!((15..=20).contains(&lowest), "{lowest}");
         // One that stands behind what is deleted, or is gone, keeps nothing.
         keep_above(&mut chain, "late", Some(lowest - 2));
         keep_above(&mut chain, "slow", None);
-        assert!(prune(&mut chain, u32::MAX) > lowest);
+        assert!(prune(&mut chain, u32::MAX).unwrap() > lowest);
         check_kept(&mut chain, &disk, Path::new("/node"));
         chain.close().expect("no fault");
     }

@@ -94,6 +94,21 @@ pub(crate) fn contents(disk: &FaultDisk) -> (Vec<Stored>, UtxoStats) {
     (stored, chain.utxo_stats().unwrap())
 }
 
+/// The disk with its database removed, emptied, without its first page, and cut off.
+pub(crate) fn without_database(disk: &FaultDisk) -> [FaultDisk; 4] {
+    let intact = disk.contents(&database()).unwrap();
+    let mut zeroed = intact.clone();
+    zeroed[..4096].fill(0);
+    [None, Some(Vec::new()), Some(zeroed), Some(intact[..5000].to_vec())].map(|database_now| {
+        let disk = disk.copy();
+        match database_now {
+            Some(bytes) => disk.overwrite(&database(), bytes),
+            None => disk.remove(&database()).unwrap(),
+        }
+        disk
+    })
+}
+
 #[test]
 fn without_its_database_a_datadir_has_all_blocks_and_coins_and_replays_no_more_than_before() {
     let disk = datadir(false);
@@ -110,14 +125,7 @@ fn without_its_database_a_datadir_has_all_blocks_and_coins_and_replays_no_more_t
     assert_eq!(later.1, stats_of(&BLOCKS[..CONNECTED + 5]), "that of another time");
     old = disk.copy();
 
-    let mut zeroed = intact.clone();
-    zeroed[..4096].fill(0);
-    for database_now in [None, Some(Vec::new()), Some(zeroed), Some(intact[..5000].to_vec())] {
-        let disk = old.copy();
-        match database_now {
-            Some(bytes) => disk.overwrite(&database(), bytes),
-            None => disk.remove(&database()).unwrap(),
-        }
+    for disk in without_database(&old) {
         let found = contents(&disk);
         assert!(found == expected, "{} of {}", found.0.len(), expected.0.len());
         // Once more, from what the first start has left.

@@ -6,7 +6,8 @@
 //! read. So it is taken up where the list begins with the same blocks, and the coins that are lost are those
 //! that were, or fewer of them; else the repair begins with the first block. Blocks at which damage was found
 //! are read again then: what became of them is told once more, and of undo records only those are made again
-//! that are not right by now. Of blocks that a node has stored meanwhile, all are read.
+//! that are not right by now. Of blocks that a node has stored meanwhile, all are read;
+//! where they are a week's, the repair begins anew.
 //!
 //! It may be lost at any time. Coins of the set are written only when the blocks' own count confirms which
 //! they are (`godwit-store/src/utxo/beyond_parity.rs`); that what was gathered of them, and for undo records,

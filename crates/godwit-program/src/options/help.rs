@@ -55,7 +55,7 @@ fn config_help<P: Program>() -> String {
     line_only.sort();
     let others = match P::OTHER_LINES {
         OtherLines::Known { .. } => {
-            " Lines for options of Bitcoin Core that there are not are passed over, with a warning."
+            " Options that only Bitcoin Core has are passed over, with a warning."
         }
         OtherLines::All => " Lines for other programs are skipped.",
     };

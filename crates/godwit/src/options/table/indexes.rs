@@ -30,7 +30,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "blockfilterindex",
             "",
             "",
-            "Keep an index of block filters (BIP158), for getblockfilter, of the type basic, the only one. Built as -txindex; with -prune, blocks are deleted when it has read them (default: 0).",
+            "Keep an index of block filters (BIP158), for getblockfilter, of the type basic, the only one. \
+             Built as -txindex; with -prune, blocks are deleted when it has read them (default: 0).",
             |draft, text| {
                 draft.files.indexes.filters = match text.to_str()? {
                     "basic" | "1" => true,

@@ -140,8 +140,7 @@ fn misuse(tip: &str) -> Vec<(&'static str, Value)> {
 #[test]
 fn the_coins_are_counted_as_bitcoind_counts_them() {
     let chain = chain::recent();
-    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
     wait_until("the chain is there", || {

@@ -25,8 +25,7 @@ pub(super) fn assert_same(ours: u16, theirs: u16, asked: &[(&str, Value)]) {
 #[test]
 fn godwit_answers_as_bitcoind_does() {
     let chain = chain::recent();
-    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
     wait_until("the chain is there", || {
@@ -80,8 +79,7 @@ fn godwit_answers_as_bitcoind_does() {
 #[test]
 fn blocks_come_in_and_go_by_rpc_as_they_do_at_bitcoind() {
     let chain = chain::recent();
-    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
     wait_until("the chain is there", || {

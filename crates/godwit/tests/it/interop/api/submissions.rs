@@ -48,8 +48,7 @@ fn branch(
 #[test]
 fn the_block_that_completes_a_branch_is_answered_when_the_chain_has_come_to_rest() {
     let chain = chain::recent();
-    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
@@ -107,8 +106,7 @@ fn broken_scripts(chain: &RecentChain) -> Vec<Vec<u8>> {
 #[test]
 fn the_rule_that_a_script_breaks_is_named_as_bitcoind_names_it() {
     let chain = chain::recent();
-    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let mut godwit = Answering::with_chain(&node, chain, &[]);
     let mut blocks = broken_scripts(chain);

@@ -42,8 +42,7 @@ fn submit(block: &[u8]) -> (&'static str, Value) {
 fn a_precious_block_goes_before_others_of_its_work_as_at_bitcoind() {
     const DEPTH: usize = 3;
     let chain = chain::recent();
-    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let mut godwit = Answering::with_chain(&node, chain, &[]);
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
@@ -94,8 +93,7 @@ fn a_precious_block_goes_before_others_of_its_work_as_at_bitcoind() {
 #[test]
 fn the_last_blocks_are_looked_at_again_as_at_bitcoind() {
     let chain = chain::recent();
-    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let mut godwit = Answering::with_chain(&node, chain, &[]);
     let theirs = bitcoind.rpc.port();
@@ -134,8 +132,7 @@ fn the_last_blocks_are_looked_at_again_as_at_bitcoind() {
 #[test]
 fn the_coins_of_the_tip_are_dumped_as_bitcoind_dumps_them() {
     let chain = chain::recent();
-    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
@@ -362,8 +359,7 @@ fn old_blocks_are_deleted_on_request_and_fetched_again_as_at_bitcoind() {
 #[test]
 fn a_node_that_keeps_all_deletes_nothing_on_request() {
     let chain = chain::recent();
-    let start = bitcoind::Start { chain: Some(chain), ..bitcoind::Start::default() };
-    let Some(bitcoind) = bitcoind::start(&start) else { return };
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
     let asked: Vec<(&str, Value)> = [json!([5]), json!([-1]), json!([]), json!(["x"])]

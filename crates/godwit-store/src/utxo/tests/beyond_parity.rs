@@ -449,7 +449,7 @@ fn c6_a_block_of_another_time_is_not_believed_beside_lost_ones() {
 
 #[test]
 fn a_cut_at_some_changes_leaves_a_repair_that_can_be_done_again() {
-    cut_at_every(7);
+    cut_at_every(23);
 }
 
 #[test]

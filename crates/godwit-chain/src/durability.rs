@@ -1,11 +1,12 @@
 //! Durability: decides when the chain's state becomes durable.
 //!
 //! A *flush* seals the memtable, between any two blocks that are applied, and commits its run with the
-//! block whose coins it completes, when the run is written and that block is connected: so no commit names
+//! block whose coins it completes, when the run is durable and that block is connected: so no commit names
 //! a coin of a block whose scripts have not passed. Where such a block is taken back instead, the seal is
 //! given up; its run stays, and the next seal, which says what was taken back, is committed with both. A
 //! flush starts when memory is short, before a power cut would cost too much ([`writing`]), and for
-//! readers of the coins of the tip ([`crate::coins_view`]). A
+//! readers of the coins of the tip ([`crate::coins_view`]). The next one need not wait for the commit, but
+//! for the run: a commit takes several syncs, and names whatever runs are durable by then. A
 //! *checkpoint* commits the block index and the verified height alone: it costs a few syncs, and after a
 //! crash the blocks above the last flush are applied again from godwit's own files without running their
 //! scripts again. It is due a while after the first thing that is not durable ([`pace`]), whether or not
@@ -18,11 +19,13 @@ pub(crate) mod pace;
 pub(crate) mod pruning;
 pub(crate) mod writing;
 
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_store::exec::Priority;
-use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore};
+use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore, newest_seal, written_seal};
 use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
 
 use crate::coins_view::Viewers;
@@ -54,6 +57,24 @@ struct Flush {
     connected: bool,
 }
 
+/// Coins that a commit names.
+struct SealedCoins {
+    utxo: UtxoCommit,
+    manifest: ManifestId,
+    /// Seals that it makes durable, the last one included.
+    seals: usize,
+}
+
+/// The commit that is under way.
+struct Committing {
+    /// What it will have made durable.
+    durable: Durable,
+    /// The entries of the block index that it holds.
+    ids: Vec<NodeId>,
+    /// Seals that it makes durable.
+    seals: usize,
+}
+
 /// What commits have made durable.
 #[derive(Clone, Copy)]
 struct Durable {
@@ -65,8 +86,8 @@ struct Durable {
 
 /// What a job has done.
 pub(crate) enum Answer {
-    /// A commit has returned, and how long it took.
-    Committed(Result<(Option<ManifestId>, Duration), StoreError>),
+    /// A commit has returned, and when it began and ended.
+    Committed(Result<(Option<ManifestId>, Range<Duration>), StoreError>),
     /// What was written by then is on the disk, though not named by a commit.
     PushedOut(Result<(), StoreError>),
 }
@@ -95,12 +116,23 @@ impl State<'_> {
     }
 }
 
+/// Which of the flushes the next commit can name: the last whose block is connected and whose run is
+/// durable.
+fn last_complete(flushes: &VecDeque<Flush>, coins: &UtxoStore) -> Option<usize> {
+    let is_complete = |flush: &Flush| flush.connected && coins.flushed() >= flush.seal;
+    flushes.iter().rposition(is_complete)
+}
+
+fn may_seal_ahead(writing: &Writing, coins: &UtxoStore) -> bool {
+    writing.may_seal_ahead(coins.unwritten(), coins.write_rate())
+}
+
 /// See the module's documentation.
 pub(crate) struct Durability {
-    flush: Option<Flush>,
-    /// What the commit that is under way will have made durable, and the entries of the block index that it
-    /// holds.
-    committing: Option<(Durable, Vec<NodeId>)>,
+    /// Those that no commit holds, oldest first: at most [`writing::MOST_SEALS`], of which all but the last
+    /// one are written, and the one of an end.
+    flushes: VecDeque<Flush>,
+    committing: Option<Committing>,
     durable: Durable,
     /// Something waits for a commit of the block index.
     wanted: bool,
@@ -136,7 +168,7 @@ impl Durability {
     ) -> Self {
         let ChainOptions { prune_bytes, push_bytes, coin_writing, workers, .. } = *options;
         Self {
-            flush: None,
+            flushes: VecDeque::new(),
             committing: None,
             durable: Durable { verified, coins: index.point(index.tip()), appended: 0 },
             wanted: false,
@@ -236,7 +268,7 @@ impl Durability {
 
     /// A block was connected.
     pub(crate) fn note_connected(&mut self, id: NodeId) {
-        if let Some(flush) = self.flush.as_mut().filter(|flush| flush.tip == id) {
+        for flush in self.flushes.iter_mut().filter(|flush| flush.tip == id) {
             flush.connected = true;
         }
     }
@@ -245,8 +277,9 @@ impl Durability {
     /// committed alone.
     pub(crate) fn note_taken_back(&mut self, index: &BlockIndex, applied: NodeId) {
         let holds_one =
-            |flush: &mut Flush| !flush.connected && !index.tree().is_ancestor(flush.tip, applied);
-        if self.flush.take_if(holds_one).is_some() {
+            |flush: &Flush| !flush.connected && !index.tree().is_ancestor(flush.tip, applied);
+        while self.flushes.back().is_some_and(holds_one) {
+            self.flushes.pop_back();
             self.writing.note_given_up();
         }
     }
@@ -263,7 +296,7 @@ impl Durability {
 
     /// Whether the coins of the tip, which are those of the window's end, are on disk, or must not be.
     pub(crate) fn needs_no_flush(&self, index: &BlockIndex, coins: &UtxoStore) -> bool {
-        let written = self.flush.is_none() && coins.unsealed() == 0;
+        let written = self.flushes.is_empty() && coins.unsealed() == 0;
         self.replacing || written && self.durable.coins == index.point(index.tip())
     }
 
@@ -280,11 +313,21 @@ impl Durability {
     /// Whether coins of a block that is not connected are being written.
     #[cfg(test)]
     pub(crate) fn runs_ahead(&self) -> bool {
-        self.flush.as_ref().is_some_and(|flush| !flush.connected)
+        self.flushes.iter().any(|flush| !flush.connected)
     }
 
     fn is_committing_coins(&self) -> bool {
-        self.committing.as_ref().is_some_and(|(durable, _)| durable.coins != self.durable.coins)
+        self.committing.as_ref().is_some_and(|commit| commit.seals > 0)
+    }
+
+    /// Whether the memtable may be sealed now. While earlier seals wait for their commit, only if they are
+    /// written, if little is at risk, and if nobody is to be shown the coins that the commit names alone.
+    fn may_seal(&self, coins: &UtxoStore, is_viewed: bool) -> bool {
+        if self.flushes.is_empty() && !self.is_committing_coins() {
+            return true;
+        }
+        let is_written = self.flushes.back().is_none_or(|last| written_seal(coins) >= last.seal);
+        is_written && !is_viewed && may_seal_ahead(&self.writing, coins)
     }
 
     /// Whether blocks may be accepted: not while the disk is behind. `now` is in seconds since 1970.
@@ -295,24 +338,24 @@ impl Durability {
     /// Starts what is due; returns whether there was anything.
     pub(crate) fn advance(&mut self, mut state: State<'_>) -> Result<bool, ChainError> {
         let mut any = false;
-        let viewed = self.viewers.wait();
-        if viewed && self.needs_no_flush(state.index, state.coins) {
+        if self.viewers.wait() && self.needs_no_flush(state.index, state.coins) {
             self.viewers.serve(state.index, state.index.tip(), &state.coins.layers());
         }
-        let due = viewed && self.viewers.wait()
+        let is_viewed = self.viewers.wait();
+        let due = is_viewed
             || self.wants_rotation(state.coins)
             || self.writing.interval_is_over(state.now);
-        if due && self.flush.is_none() && !self.is_committing_coins() {
-            // If memory is full, or too much unwritten, while the last flush is still being written, waits
-            // for its block to be connected or is being committed, nothing is applied until that is done.
-            // Everything else goes on.
+        if due && self.may_seal(state.coins, is_viewed) {
+            // If memory is full, or too much unwritten, while the last flush is still being written, nothing
+            // is applied until that is done. Everything else goes on.
             any = self.rotate(&mut state)?;
         }
         self.pace.note(self.is_behind(&state), state.now);
         if !self.is_busy() && state.may_commit {
-            let ready = |flush: &Flush| flush.connected && state.coins.flushed() >= flush.seal;
-            let has_coins = self.flush.as_ref().is_some_and(ready);
-            let is_due = has_coins
+            let has_coins = last_complete(&self.flushes, state.coins).is_some();
+            // The next seal may wait for this commit.
+            let holds_up = is_viewed || due && !may_seal_ahead(&self.writing, state.coins);
+            let is_due = has_coins && (holds_up || self.pace.has_rested(state.env.now()))
                 || self.wanted
                 || state.index.tree().changes() >= COMMIT_ENTRIES
                 || self.pace.is_due(state.now)
@@ -324,11 +367,11 @@ impl Durability {
                 }
                 return Ok(any);
             }
-            if has_coins {
-                self.commit_flush(&mut state);
-                any = true;
-            } else if is_due {
-                self.start_commit(&mut state, None, None, self.pace.most_headers());
+            if is_due {
+                match has_coins {
+                    true => self.commit_flush(&mut state),
+                    false => self.start_commit(&mut state, None, self.pace.most_headers()),
+                }
                 any = true;
             } else if state.appended - self.pushed >= self.push_bytes {
                 self.push_out(&state);
@@ -341,7 +384,7 @@ impl Durability {
 
     /// Has what is durable checked, while there is nothing else to do.
     pub(crate) fn scrub(&mut self, state: &State<'_>) {
-        if self.flush.is_none() && !self.is_busy() {
+        if self.flushes.is_empty() && !self.is_busy() {
             let settled = !self.is_behind(state);
             let State { env, index, coins, now, .. } = state;
             self.scrub.advance(env, index, coins, *now, settled);
@@ -351,7 +394,7 @@ impl Durability {
     /// Whether there is anything that the next commit would make durable. Every header, stored block and
     /// connected block is a change of the index.
     fn is_behind(&self, state: &State<'_>) -> bool {
-        let durable = self.committing.as_ref().map_or(&self.durable, |(durable, _)| durable);
+        let durable = self.committing.as_ref().map_or(&self.durable, |commit| &commit.durable);
         state.index.tree().changes() > 0 || state.verified() != durable.verified
     }
 
@@ -376,20 +419,22 @@ impl Durability {
         }
     }
 
-    /// The memtables up to `seal` hold the coins of the tip. An earlier seal needs no commit of its own.
+    /// The memtables up to `seal` hold the coins of the tip.
     pub(crate) fn note_sealed(&mut self, seal: SealId, tip: NodeId) {
         self.begin_flush(Flush { seal, tip, connected: true });
     }
 
     fn begin_flush(&mut self, flush: Flush) {
-        self.flush = Some(flush);
+        self.flushes.push_back(flush);
         self.writing.note_sealed();
     }
 
-    /// Commits the run of the last flush, which is written, with the tip that it describes.
+    /// Commits the run of the last flush that is durable and whose block is connected, with the tip that it
+    /// describes. An earlier seal needs no commit of its own.
     pub(crate) fn commit_flush(&mut self, state: &mut State<'_>) {
-        let Some(Flush { seal, tip, connected }) = self.flush.take() else { return };
-        assert!(connected, "only coins of connected blocks are committed");
+        let Some(last) = last_complete(&self.flushes, state.coins) else { return };
+        let seals = last + 1;
+        let Some(Flush { seal, tip, .. }) = self.flushes.drain(..seals).next_back() else { return };
         self.replacing = false;
         let (id, manifest) = state.coins.manifest(seal);
         let mut encoded = godwit_stream::DataStream::new();
@@ -400,21 +445,23 @@ impl Durability {
             assumed: state.index.assumed().copied(),
         };
         self.pruning.note_coins(tip);
-        // Nothing that is newer is in a run: the next seal waits for this commit.
-        self.viewers.serve(state.index, tip, &state.coins.layers());
-        self.start_commit(state, Some(utxo), Some(id), self.pace.most_headers());
+        // Otherwise what is newer is in runs too: they see what the next commit names.
+        if seal == newest_seal(state.coins) {
+            self.viewers.serve(state.index, tip, &state.coins.layers());
+        }
+        let coins = SealedCoins { utxo, manifest: id, seals };
+        self.start_commit(state, Some(coins), self.pace.most_headers());
     }
 
     /// Commits the block index and the verified height; every header, however long that takes.
     pub(crate) fn commit_index(&mut self, state: &mut State<'_>) {
-        self.start_commit(state, None, None, usize::MAX);
+        self.start_commit(state, None, usize::MAX);
     }
 
     fn start_commit(
         &mut self,
         state: &mut State<'_>,
-        utxo: Option<UtxoCommit>,
-        manifest: Option<ManifestId>,
+        sealed: Option<SealedCoins>,
         most_headers: usize,
     ) {
         assert!(!self.is_busy(), "one job at a time");
@@ -424,8 +471,11 @@ impl Durability {
         let pruned = self.pruning.prune(env, index, *replay);
         let tips = self.awaited.take().into_iter().chain(*replay);
         let (ids, blocks) = index.take_some_changes(tips, most_headers);
-        let coins = utxo.as_ref().map_or(self.durable.coins, |utxo| utxo.tip);
-        self.committing = Some((Durable { verified, coins, appended: *bytes }, ids));
+        let coins = sealed.as_ref().map_or(self.durable.coins, |sealed| sealed.utxo.tip);
+        let seals = sealed.as_ref().map_or(0, |sealed| sealed.seals);
+        let durable = Durable { verified, coins, appended: *bytes };
+        self.committing = Some(Committing { durable, ids, seals });
+        let (utxo, manifest) = sealed.map(|sealed| (sealed.utxo, sealed.manifest)).unzip();
         let (verified_tip, scrub) = (Some(verified), self.scrub.take_place(index));
         let (history, closed) = self.history.begin(&mut self.pruning).unzip();
         self.pace.begin(*now, blocks.len());
@@ -435,7 +485,7 @@ impl Durability {
         let env = env.clone();
         self.job_sender.run(Priority::Urgent, "commit", move || {
             drop(closed);
-            Answer::Committed(commit::run(&env, commit).map(|took| (manifest, took)))
+            Answer::Committed(commit::run(&env, commit).map(|when| (manifest, when)))
         });
     }
 
@@ -452,13 +502,14 @@ impl Durability {
                 pushed
             }
             Answer::Committed(committed) => {
-                let (durable, ids) = self.committing.take().expect("a commit was under way");
-                let (manifest, took) = committed?;
+                let commit = self.committing.take().expect("a commit was under way");
+                let Committing { durable, ids, seals } = commit;
+                let (manifest, when) = committed?;
                 index.note_named(&ids);
-                self.pace.end(took);
+                self.pace.end(when);
                 if let Some(manifest) = manifest {
                     coins.committed(manifest)?;
-                    self.writing.note_committed();
+                    self.writing.note_committed(seals);
                 }
                 self.history.end();
                 self.durable = durable;

@@ -346,7 +346,7 @@ impl History {
     pub(crate) fn committed(&mut self, index: &BlockIndex) -> Result<(), StoreError> {
         let Some((manifest, tip)) = self.committing.take() else { return Ok(()) };
         self.coins.committed(manifest)?;
-        self.writing.note_committed();
+        self.writing.note_committed(1);
         self.durable = tip;
         if let Some([validated, base]) = assumed::points(index) {
             log::info!(

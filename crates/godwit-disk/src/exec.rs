@@ -57,7 +57,8 @@ pub trait Executor: Send + Sync {
     ) -> io::Result<Box<dyn WorkerPool>>;
 
     /// Time since some fixed moment; never goes back. It is for durations: in log lines and the status, and
-    /// of stages, from which follows how much may be unwritten. Nothing else depends on it.
+    /// of stages, from which follows how much may be unwritten, and of rests between commits. Nothing else
+    /// depends on it.
     fn now(&self) -> Duration;
 
     /// In a simulation, runs the next job or report on the caller's thread. `false` when there is

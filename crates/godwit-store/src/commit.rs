@@ -41,8 +41,8 @@
 //!    leaves bytes behind the committed ends. Nothing refers to them; complete block records among
 //!    them are handed back at open, the rest is cut off or overwritten.
 //! 2. *Run files and their directory were synced by the UTXO store before it handed over its
-//!    manifest.* A crash here leaves runs that the manifest in force does not name; the UTXO store
-//!    removes them at open.
+//!    manifest.* One that is written and not yet synced is read, and no manifest names it. A crash here
+//!    leaves runs that the manifest in force does not name; the UTXO store removes them at open.
 //! 3. *What the index has of blocks whose files are to be pruned is appended to a file of its own, and
 //!    synced* ([`crate::store::pruned_blocks`]). It is true whether or not the transaction follows.
 //! 4. *The database transaction.* It is atomic (two-phase, each phase an fsync): a crash leaves the

@@ -38,7 +38,7 @@ use crate::record::{
 };
 use crate::scan::read_obfuscation;
 use crate::undo::{BlockUndo, MAX_OPEN_UNDO_FILES, UndoFiles, UndoRecord, WrittenUndo};
-use crate::utxo::remove_runs;
+use crate::utxo::{MAX_UNFLUSHED, remove_runs};
 
 /// Version of the database's tables and of every file that they name.
 pub const SCHEMA_VERSION: u32 = 3;
@@ -52,9 +52,10 @@ pub const BLOCK_BUFFERS: PoolLimits = PoolLimits {
 };
 
 /// Files of a data directory that are open for as long as it is, or for one operation: lock, database,
-/// control file, the runs that are being flushed and merged with their parity, one that is sorted, one
-/// that is repaired with its parity, each twice beside the history of a snapshot, a directory that is synced.
-const OTHER_OPEN_FILES: usize = 18;
+/// control file, a directory that is synced; the runs that are being written or synced and the one that is
+/// merged with their parity, one that is sorted, one that is repaired with its parity, each twice beside the
+/// history of a snapshot.
+const OTHER_OPEN_FILES: usize = 4 + 2 * (2 * MAX_UNFLUSHED + 2 + 1 + 2);
 
 /// Most files that a data directory with its coins holds open, however many block files and runs it
 /// has: those kept for reading; those that were appended to since the last commit, and once more

@@ -1,8 +1,9 @@
 //! The UTXO store: unspent coins by outpoint.
 //!
 //! Changes go to a memtable. When it is *rotated* after a block, it is sealed, and a background
-//! thread *flushes* it as an immutable, sorted *run*; another thread merges runs. There is no
-//! write-ahead log: what a crash loses is applied again from the block files.
+//! thread *flushes* it: writes it as an immutable, sorted *run*, from which its coins are read then, and
+//! syncs that; another thread merges runs. There is no write-ahead log: what a crash loses is applied again
+//! from the block files.
 //!
 //! # Commits
 //!
@@ -50,8 +51,9 @@ mod store;
 mod worker_pools;
 mod write_rate;
 
-pub use background::{Rotation, SealId};
+pub use background::{Rotation, SealId, newest_seal, written_seal};
 pub use beyond_parity::{CoinsRepair, SavedPass, Tally};
+pub(crate) use budget::MAX_UNFLUSHED;
 pub use budget::{CacheMinima, MemoryUsage, UtxoConfig};
 pub use commits::ManifestId;
 pub use compressed::{CoinCode, CompressedCoins, OutputEncoder};

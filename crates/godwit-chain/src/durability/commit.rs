@@ -3,18 +3,19 @@
 
 use godwit_store::{Commit, StoreError};
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::environment::Environment;
 
-/// Makes `commit` durable and logs it; returns what it took.
-pub(super) fn run(env: &Environment, commit: Commit) -> Result<Duration, StoreError> {
+/// Makes `commit` durable and logs it; returns when it began and ended.
+pub(super) fn run(env: &Environment, commit: Commit) -> Result<Range<Duration>, StoreError> {
     log::info!("Commit started: {}", Contents(&commit));
     let started = env.now();
     env.store.commit(commit)?;
-    let took = env.now() - started;
-    log::info!("Commit done in {} ms.", took.as_millis());
-    Ok(took)
+    let ended = env.now();
+    log::info!("Commit done in {} ms.", (ended - started).as_millis());
+    Ok(started..ended)
 }
 
 /// What a commit makes durable, for the log.

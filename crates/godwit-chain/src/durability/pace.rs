@@ -17,6 +17,7 @@
 //! records of mere headers as the disk has written in time ([`Pace::most_headers`]); the rest of them,
 //! which can be asked for again, waits in memory.
 
+use std::ops::Range;
 use std::time::Duration;
 
 /// Seconds after which blocks, undo records, headers and the verified height are durable, on a disk that
@@ -35,6 +36,14 @@ const HEADERS_SECONDS: u64 = SLOW_COMMIT_SECONDS / 2;
 /// Headers that any commit may hold: two operations of 20 ms for each take as long.
 const FEWEST_HEADERS: usize = 256;
 
+/// Coins that are written wait for so many times what the last commit took before the next one names them,
+/// as long as nothing waits for that and nothing else is to be committed: with a small cache there would be a
+/// commit behind the other, each of several syncs.
+const RESTS: u32 = 4;
+
+/// But not longer: what a power cut costs is bounded beside a slow disk too.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
 /// Seconds that are left for what is not counted: jobs that wait for a thread, turns of the chain.
 const SPARE_SECONDS: u64 = 10;
 
@@ -50,12 +59,20 @@ pub(super) struct Pace {
     /// Records of the block index in the one that is under way.
     records: usize,
     most_headers: usize,
+    /// When a commit of coins alone may begin, by the executor's clock.
+    rests_until: Duration,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        let (waiting_since, began, last_took, records) = (None, None, 0, 0);
-        Self { waiting_since, began, last_took, records, most_headers: usize::MAX }
+        Self {
+            waiting_since: None,
+            began: None,
+            last_took: 0,
+            records: 0,
+            most_headers: usize::MAX,
+            rests_until: Duration::ZERO,
+        }
     }
 }
 
@@ -72,14 +89,22 @@ impl Pace {
         (self.began, self.waiting_since, self.records) = (Some(now), None, records);
     }
 
-    pub(super) fn end(&mut self, took: Duration) {
+    /// The commit has ended that took from and until then, by the executor's clock.
+    pub(super) fn end(&mut self, when: Range<Duration>) {
+        let took = when.end - when.start;
         (self.began, self.last_took) = (None, took.as_secs());
+        self.rests_until = when.end + (RESTS * took).min(LONGEST_REST);
         self.most_headers = if self.last_took > HEADERS_SECONDS {
             let in_time = self.records as u64 * HEADERS_SECONDS / self.last_took;
             self.most_headers.min(in_time as usize).max(FEWEST_HEADERS)
         } else {
             self.most_headers.saturating_mul(2)
         };
+    }
+
+    /// Whether a commit of coins alone may begin.
+    pub(super) fn has_rested(&self, now: Duration) -> bool {
+        now >= self.rests_until
     }
 
     /// Records of mere headers that the next commit may hold.
@@ -112,6 +137,27 @@ mod tests {
 
     const LIMIT: i64 = CHECKPOINT_SECONDS as i64;
 
+    fn taking(seconds: u64) -> Range<Duration> {
+        Duration::ZERO..Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn coins_rest_after_a_commit_by_what_it_took() {
+        let mut pace = Pace::default();
+        assert!(pace.has_rested(Duration::ZERO));
+        let millis = Duration::from_millis;
+        pace.begin(1_000, 0);
+        pace.end(millis(500)..millis(530));
+        assert!(!pace.has_rested(millis(530)) && !pace.has_rested(millis(649)));
+        assert!(pace.has_rested(millis(650)));
+        pace.begin(1_001, 0);
+        pace.end(millis(700)..millis(700));
+        assert!(pace.has_rested(millis(700)), "what takes no time needs no rest");
+        pace.begin(1_001, 0);
+        pace.end(millis(1_000)..millis(61_000));
+        assert!(!pace.has_rested(millis(61_999)) && pace.has_rested(millis(62_000)));
+    }
+
     #[test]
     fn a_commit_is_due_20_seconds_after_the_first_thing_that_waits_on_a_clock_that_goes_on_or_back()
     {
@@ -138,14 +184,14 @@ mod tests {
         pace.begin(1_000, 0);
         let slow = SLOW_COMMIT_SECONDS as i64;
         assert!(pace.takes_blocks(1_000 + slow) && !pace.takes_blocks(1_001 + slow));
-        pace.end(Duration::from_secs(SLOW_COMMIT_SECONDS));
+        pace.end(taking(SLOW_COMMIT_SECONDS));
         pace.begin(2_000, 0);
         assert!(pace.takes_blocks(2_000));
-        pace.end(Duration::from_secs(SLOW_COMMIT_SECONDS + 1));
+        pace.end(taking(SLOW_COMMIT_SECONDS + 1));
         assert!(pace.takes_blocks(2_500), "none is under way");
         pace.begin(3_000, 0);
         assert!(!pace.takes_blocks(3_000));
-        pace.end(Duration::ZERO);
+        pace.end(taking(0));
         pace.begin(4_000, 0);
         assert!(pace.takes_blocks(4_000), "the last one was fast again");
     }
@@ -156,7 +202,7 @@ mod tests {
         let mut pace = Pace::default();
         let mut commit = |records, seconds| {
             pace.begin(1_000, records);
-            pace.end(Duration::from_secs(seconds));
+            pace.end(taking(seconds));
             pace.most_headers()
         };
         assert_eq!(commit(1_000_000, HEADERS_SECONDS), usize::MAX);
@@ -176,7 +222,7 @@ mod tests {
         let (mut waiting, mut held): (Vec<i64>, Vec<i64>) = Default::default();
         for now in 0..10_000 {
             if pace.began.is_some_and(|began| now - began >= took) {
-                pace.end(Duration::from_secs(took as u64));
+                pace.end(taking(took as u64));
                 // The first slow one was not foreseen.
                 let late = held.drain(..).filter(|_| now > 2 * took + 100).map(|at| now - at).max();
                 longest = longest.max(late.unwrap_or(0));

@@ -7,6 +7,9 @@
 //!                  at most half of each bound      at most half of each bound
 //! ```
 //!
+//! Coins may be sealed once more before the last seal is committed, while all that is not on disk is at most
+//! half of each bound. So a commit, which takes several syncs, holds nobody up.
+//!
 //! Two things are bounded, each by half for what is being written and half for what grows meanwhile:
 //!
 //! 1. What a restart would take to apply the blocks again whose coins are not on disk. It is estimated
@@ -15,6 +18,7 @@
 //!    run or as a cold SSD's. Scripts do not run in a replay.
 //! 2. What a clean end has to write, by the rate that flushes were measured at.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How much may be unwritten, and how long.
@@ -48,6 +52,9 @@ const LONGEST_READ: Duration = Duration::from_millis(25);
 /// coins that are not in memory.
 const ENOUGH_READS: u32 = 64;
 
+/// Seals that are not committed, at most.
+pub(crate) const MOST_SEALS: usize = 4;
+
 /// What applying a block took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Application {
@@ -75,12 +82,14 @@ impl Backlog {
 }
 
 /// See the module's documentation.
+#[derive(Clone)]
 pub(crate) struct Writing {
     bounds: CoinWriting,
     workers: u32,
     /// What a read of a coin took in this run.
     read: Duration,
-    sealed: Backlog,
+    /// Of each seal that is not committed, oldest first.
+    sealed: VecDeque<Backlog>,
     unsealed: Backlog,
     /// When the first block was applied since the last seal, in seconds since 1970.
     since: Option<i64>,
@@ -88,7 +97,7 @@ pub(crate) struct Writing {
 
 impl Writing {
     pub(crate) fn new(bounds: CoinWriting, workers: usize) -> Self {
-        let (sealed, unsealed) = (Backlog::default(), Backlog::default());
+        let (sealed, unsealed) = (VecDeque::new(), Backlog::default());
         let workers = u32::try_from(workers).unwrap_or(u32::MAX).max(1);
         Self { bounds, workers, read: SHORTEST_READ, sealed, unsealed, since: None }
     }
@@ -116,25 +125,37 @@ impl Writing {
     }
 
     pub(crate) fn note_sealed(&mut self) {
-        self.sealed.add(std::mem::take(&mut self.unsealed));
+        self.sealed.push_back(std::mem::take(&mut self.unsealed));
         self.since = None;
     }
 
-    /// What was sealed will not be committed alone: its blocks were taken back.
+    /// What was sealed last will not be committed alone: its blocks were taken back.
     pub(crate) fn note_given_up(&mut self) {
-        self.unsealed.add(std::mem::take(&mut self.sealed));
+        self.unsealed.add(self.sealed.pop_back().unwrap_or_default());
     }
 
-    /// What was sealed is on disk.
-    pub(crate) fn note_committed(&mut self) {
-        self.sealed = Backlog::default();
+    /// The first so many seals are on disk.
+    pub(crate) fn note_committed(&mut self, seals: usize) {
+        self.sealed.drain(..seals);
+    }
+
+    /// Whether the coins may be sealed although those of earlier seals are not committed; `unwritten` are the
+    /// bytes of all that no durable run has, of which `rate` are written in a second.
+    pub(crate) fn may_seal_ahead(&self, unwritten: usize, rate: u64) -> bool {
+        self.sealed.len() < MOST_SEALS
+            && self.backlog().time < self.bounds.replay / 2
+            && !self.is_half_an_ending(unwritten, rate)
+    }
+
+    /// Whether writing so many bytes takes half as long as a clean end may.
+    fn is_half_an_ending(&self, bytes: usize, rate: u64) -> bool {
+        bytes as u128 * 2_000 >= u128::from(rate) * self.bounds.ending.as_millis()
     }
 
     /// Whether no block may be applied before the coins are sealed; `unsealed` are their bytes, of which
     /// `rate` are written in a second.
     pub(crate) fn must_seal(&self, unsealed: usize, rate: u64) -> bool {
-        self.unsealed.time >= self.bounds.replay / 2
-            || unsealed as u128 * 2_000 >= u128::from(rate) * self.bounds.ending.as_millis()
+        self.unsealed.time >= self.bounds.replay / 2 || self.is_half_an_ending(unsealed, rate)
     }
 
     /// Whether the interval is over. A clock that was set back also ends it.
@@ -145,8 +166,8 @@ impl Writing {
 
     /// All blocks whose coins are not on disk.
     pub(super) fn backlog(&self) -> Backlog {
-        let mut all = self.sealed;
-        all.add(self.unsealed);
+        let mut all = self.unsealed;
+        self.sealed.iter().for_each(|sealed| all.add(*sealed));
         all
     }
 }
@@ -177,11 +198,50 @@ mod tests {
         writing.note_applied(block(29 * SECOND), 0);
         assert_eq!(writing.backlog(), Backlog { blocks: 3, time: 59 * SECOND });
         assert!(!writing.must_seal(0, 1));
-        let mut given_up = Writing { ..writing };
+        let mut given_up = writing.clone();
         given_up.note_given_up();
         assert!(given_up.must_seal(0, 1), "all of it waits for the next seal");
-        writing.note_committed();
+        writing.note_committed(1);
         assert_eq!(writing.backlog(), Backlog { blocks: 1, time: 29 * SECOND });
+    }
+
+    #[test]
+    fn coins_are_sealed_ahead_of_a_commit_while_all_at_risk_is_half_of_a_replay() {
+        let mut writing = writing(None);
+        let short = Duration::from_micros(1);
+        writing.note_applied(block(15 * SECOND), 0);
+        writing.note_sealed();
+        writing.note_applied(block(15 * SECOND - short), 0);
+        assert!(writing.may_seal_ahead(0, 1));
+        writing.note_applied(block(short), 0);
+        assert!(!writing.may_seal_ahead(0, 1));
+        writing.note_committed(1);
+        assert!(writing.may_seal_ahead(0, 1));
+        writing.note_sealed();
+        assert!(writing.may_seal_ahead(0, 1));
+        writing.note_applied(block(15 * SECOND), 0);
+        writing.note_sealed();
+        writing.note_given_up();
+        assert_eq!(
+            writing.unsealed,
+            Backlog { blocks: 1, time: 15 * SECOND },
+            "the last one alone"
+        );
+        assert!(!writing.may_seal_ahead(0, 1));
+    }
+
+    #[test]
+    fn few_seals_wait_for_their_commits() {
+        let mut writing = writing(None);
+        for _ in 0..MOST_SEALS {
+            assert!(writing.may_seal_ahead(0, 1));
+            writing.note_applied(block(SECOND), 0);
+            writing.note_sealed();
+        }
+        assert!(!writing.may_seal_ahead(0, 1));
+        writing.note_committed(2);
+        assert!(writing.may_seal_ahead(0, 1));
+        assert_eq!(writing.backlog(), Backlog { blocks: 2, time: 2 * SECOND });
     }
 
     #[test]
@@ -189,6 +249,7 @@ mod tests {
         let writing = writing(None);
         for (unsealed, must) in [(0, false), (199_999_999, false), (200_000_000, true)] {
             assert_eq!(writing.must_seal(unsealed, 100_000_000), must, "{unsealed}");
+            assert_eq!(writing.may_seal_ahead(unsealed, 100_000_000), !must, "{unsealed}");
         }
     }
 

@@ -93,10 +93,15 @@ impl Fetch {
         let Self { blocks, layers, keys, firsts, left, costs } = &mut self;
         let start = env.now();
         let is_over = || env.now() - start >= FETCH_TIME;
-        costs.reads += layers.get_some_compressed(keys, left, &is_over, &mut |n, coin| {
+        let probes = blocks.iter().any(|fetched| fetched.no_overwrite);
+        let mut found = |n, coin: &[u8]| {
             let of = firsts.partition_point(|first| *first <= n) - 1;
             blocks[of].found.coins.set((n - firsts[of]) as usize, coin);
-        })?;
+        };
+        if !probes {
+            *layers = layers.take_memtables(keys, left, &mut found);
+        }
+        costs.reads += layers.get_some_compressed(keys, left, &is_over, &mut found)?;
         costs.read_time += env.now() - start;
         let probed = env.now();
         for FetchedBlock { block, no_overwrite, found, .. } in blocks {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use super::budget::MAX_UNFLUSHED;
-use super::jobs::{FlushJob, Flushed, MergeJob, MergePart};
+use super::jobs::{FlushJob, Flushed, MergeJob, MergePart, Written};
 use super::layers::Layers;
 use super::manifest::{Manifest, VERSION};
 use super::memtable::Memtable;
@@ -30,6 +30,31 @@ pub enum Rotation {
     /// Memory is full of earlier memtables, or merges are far behind. To be tried again when a
     /// background job has reported.
     Full,
+}
+
+/// The seal of the last rotation.
+pub fn newest_seal(store: &UtxoStore) -> SealId {
+    SealId(store.sealed.newest())
+}
+
+/// The newest seal whose coins, with those of all before it, are in runs, durable or not.
+pub fn written_seal(store: &UtxoStore) -> SealId {
+    SealId(store.sealed.written())
+}
+
+/// A memtable is in a run, which is to be synced.
+fn on_written(store: &mut UtxoStore, written: Written) {
+    let Written { seal, segments, sync } = written;
+    if let Some(segment) = segments.first() {
+        store.commits.written(segment.run.id);
+        store.runs.push(Arc::downgrade(&segment.run));
+        store.counters.flushes += 1;
+        store.counters.flushed_bytes += segment.run.bytes();
+    }
+    store.sealed.set_written(seal);
+    store.segments.install(segments);
+    store.pools.sync(&store.context, sync);
+    store.after_change();
 }
 
 impl UtxoStore {
@@ -88,7 +113,7 @@ impl UtxoStore {
         if self.active.is_empty() {
             return Ok(SealId(self.sealed.newest()));
         }
-        while self.sealed.unflushed().count() >= MAX_UNFLUSHED {
+        while self.sealed.unflushed() >= MAX_UNFLUSHED {
             self.wait_event()?;
         }
         Ok(self.seal_active())
@@ -151,6 +176,7 @@ impl UtxoStore {
 
     fn apply_event(&mut self, event: Result<UtxoEvent, StoreError>) -> Result<(), StoreError> {
         match event.inspect_err(|error| self.failed = Some(error.clone()))?.0 {
+            Done::Written(written) => on_written(self, *written),
             Done::Flushed(flushed) => self.on_flushed(flushed),
             Done::Merged(output) => self.on_merged(output),
             Done::Removed => self.pools.removed(&self.context),
@@ -159,17 +185,9 @@ impl UtxoStore {
     }
 
     fn on_flushed(&mut self, flushed: Flushed) {
-        let Flushed { segments, memory, took } = flushed;
+        let Flushed { seal, memory, took } = flushed;
         self.write_rate.note(memory, took);
-        if let Some(segment) = segments.first() {
-            self.commits.written(segment.run.id);
-            self.runs.push(Arc::downgrade(&segment.run));
-            self.sealed.set_flushed(segment.seals.newest);
-            self.counters.flushes += 1;
-            self.counters.flushed_bytes += segment.run.bytes();
-        }
-        self.segments.install(segments);
-        self.after_change();
+        self.sealed.set_flushed(seal);
     }
 
     fn on_merged(&mut self, output: Vec<Arc<Segment>>) {
@@ -195,8 +213,8 @@ impl UtxoStore {
         self.layers = Arc::new(Layers {
             context: self.context.clone(),
             epoch: self.sealed.current().clone(),
-            flushing: self.sealed.unflushed().map(|sealed| Arc::clone(&sealed.table)).collect(),
-            flushed: self.sealed.flushed_tables().map(Arc::downgrade).collect(),
+            flushing: self.sealed.unwritten().map(|sealed| Arc::clone(&sealed.table)).collect(),
+            flushed: self.sealed.written_tables().map(Arc::downgrade).collect(),
             partitions: self.segments.partitions().to_vec(),
         });
         self.published.publish(Arc::clone(&self.layers));

@@ -7,12 +7,12 @@
 //! | a running merge | its buffers, the filter and the block index it builds; begun when that fits |
 //! | memtables | the rest |
 //!
-//! What memtables leave free is filled with those that were flushed, the *clean* ones, so that their coins
+//! What memtables leave free is filled with those that are in runs, the *clean* ones, so that their coins
 //! need no read; the oldest go when it is needed.
 //!
-//! While no flush is under way, the active memtable is to be rotated at 2/3 of the rest, so that
-//! the next one has 1/3 to grow while it is flushed; during a flush, the active one may take what
-//! the flush leaves.
+//! While none is being written, the active memtable is to be rotated at 2/3 of the rest, so that the next
+//! one has 1/3 to grow meanwhile; while one is, the active one may take what it leaves. A run that is
+//! written and waits for its fsync takes nothing of that.
 //!
 //! Beside the budget each run that is being written has its parity in memory, at most 256 KiB
 //! ([`super::run::parity`]): one flush and one merge, whatever the budget is.
@@ -26,8 +26,8 @@ use super::run::format::PAYLOAD;
 
 /// Most bytes that a flush or a merge reads or writes at once.
 const MAX_IO_BUFFER: usize = 256 << 10;
-/// Most sealed memtables that wait to be written.
-pub(super) const MAX_UNFLUSHED: usize = 4;
+/// Most sealed memtables that wait to be written, or whose runs wait to be synced.
+pub(crate) const MAX_UNFLUSHED: usize = 4;
 
 /// How a store is run.
 #[derive(Clone, Copy, Debug)]
@@ -70,11 +70,11 @@ pub(super) struct Budget {
 pub struct MemoryUsage {
     /// The active memtable, with room for the growth of its slots.
     pub active: usize,
-    /// Sealed memtables that are being flushed.
+    /// Sealed memtables that are being written.
     pub flushing: usize,
-    /// Flushed memtables that are kept for older snapshots.
+    /// Written memtables that are kept for older snapshots.
     pub kept: usize,
-    /// Flushed memtables that lookups find coins in before they go to the runs; dropped when memory is
+    /// Written memtables that lookups find coins in before they go to the runs; dropped when memory is
     /// needed.
     pub clean: usize,
     /// Memtables that only a snapshot holds, for its reader.

@@ -10,11 +10,11 @@ use super::merge::{MergeScan, Source};
 use super::run::format::RunId;
 use super::run::reader::SegmentCursor;
 use super::run::segment::{SealRange, Segment};
-use super::run::writer::{RunOptions, RunWriter};
+use super::run::writer::{RunOptions, RunWriter, UnsyncedRun};
 use super::stop::{Stop, WorkError};
 use crate::error::{Damage, StoreError};
 
-/// A flush: writes a sealed memtable as a run.
+/// The first half of a flush: writes a sealed memtable as a run.
 pub(super) struct FlushJob {
     pub(super) run: RunId,
     pub(super) seal: u64,
@@ -70,9 +70,27 @@ impl MergePart {
     }
 }
 
+/// A memtable that is in a run, which is still to be synced: the second half of a flush. Coins are found
+/// there, so that the memtable's memory need not wait for the disk.
+pub(super) struct Written {
+    pub(super) seal: u64,
+    pub(super) segments: Vec<Arc<Segment>>,
+    pub(super) sync: SyncJob,
+}
+
+/// The second half of a flush: makes the run durable.
+pub(super) struct SyncJob {
+    seal: u64,
+    run: UnsyncedRun,
+    /// Memory of the memtable that was written, in bytes.
+    memory: usize,
+    /// Time that the first half took.
+    took: Duration,
+}
+
 /// What a flush has done.
 pub(super) struct Flushed {
-    pub(super) segments: Vec<Arc<Segment>>,
+    pub(super) seal: u64,
     /// Memory of the memtable that was written, in bytes.
     pub(super) memory: usize,
     pub(super) took: Duration,
@@ -82,7 +100,7 @@ pub(super) fn flush(
     context: &UtxoContext,
     job: FlushJob,
     stop: &Stop,
-) -> Result<Flushed, WorkError> {
+) -> Result<Written, WorkError> {
     let FlushJob { run, seal, table, buffer } = job;
     // A flush that is still queued when the store is dropped is not begun.
     stop.check()?;
@@ -91,10 +109,21 @@ pub(super) fn flush(
     log::info!("Flush to run {} started: {coins} coins, {spent} spent ones.", run.0);
     let started = context.executor.now();
     let options = options(context, run, seals, buffer, u64::MAX);
-    let segments = write_memtable(options, context, &table, stop)?;
+    let (segments, run) = write_memtable(options, context, &table, stop)?;
     let took = context.executor.now() - started;
-    log_done("Flush to run", run, &segments, took);
-    Ok(Flushed { segments, memory: table.memory(), took })
+    let sync = SyncJob { seal, run, memory: table.memory(), took };
+    Ok(Written { seal, segments, sync })
+}
+
+pub(super) fn sync(context: &UtxoContext, job: SyncJob, stop: &Stop) -> Result<Flushed, WorkError> {
+    let SyncJob { seal, run, memory, took } = job;
+    stop.check()?;
+    let started = context.executor.now();
+    let (id, bytes) = (run.run, run.bytes);
+    run.sync()?;
+    let took = took + (context.executor.now() - started);
+    log_done("Flush to run", id, bytes, took);
+    Ok(Flushed { seal, memory, took })
 }
 
 pub(super) fn options(
@@ -124,7 +153,7 @@ fn write_memtable(
     context: &UtxoContext,
     table: &Memtable,
     stop: &Stop,
-) -> Result<Vec<Arc<Segment>>, WorkError> {
+) -> Result<(Vec<Arc<Segment>>, UnsyncedRun), WorkError> {
     let mut writer = RunWriter::create(options, stop)?;
     let counts = table.counts_by_prefix(context.partition_bits);
     for (partition, count) in counts.into_iter().enumerate() {
@@ -136,7 +165,7 @@ fn write_memtable(
         }
         writer.end()?;
     }
-    writer.finish()
+    writer.finish_writing()
 }
 
 pub(super) fn merge(
@@ -173,11 +202,11 @@ pub(super) fn merge(
         }
     }
     let segments = writer.finish()?;
-    log_done("Merge into run", run, &segments, context.executor.now() - started);
+    let bytes = segments.first().map_or(0, |segment| segment.run.bytes());
+    log_done("Merge into run", run, bytes, context.executor.now() - started);
     Ok(segments)
 }
 
-fn log_done(what: &str, run: RunId, segments: &[Arc<Segment>], took: Duration) {
-    let bytes = segments.first().map_or(0, |segment| segment.run.bytes());
+fn log_done(what: &str, run: RunId, bytes: u64, took: Duration) {
     log::info!("{what} {} done: {bytes} bytes in {} ms.", run.0, took.as_millis());
 }

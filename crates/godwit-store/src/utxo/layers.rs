@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   connector only     active memtable                       changes since seal 7
-//!                      sealed memtable 7    being flushed  ┐
-//!                      sealed memtable 6    being flushed  ├ Layers of epoch 7
+//!                      sealed memtable 7    being written  ┐
+//!                      sealed memtable 6    being written  ├ Layers of epoch 7
 //!                      runs: seals 1..=5, newest first     ┘   (and memtables 3, 4 and 5, which are clean)
 //!
 //!   a pin of epoch 4   memtables 5, 6, 7 stay in memory; 5, in a run already, is *kept*
@@ -16,20 +16,20 @@
 //!   A snapshot of epoch `e` is the state at seal `e`: it contains every memtable up to seal `e`, as
 //!   itself or as the run it was written to, and nothing newer.
 //! * The store keeps each memtable with a seal above `e` in memory as long as an [`EpochPin`] of
-//!   epoch `e` lives, even after it was flushed, and `take` looks through the active one and all
+//!   epoch `e` lives, even after it was written, and `take` looks through the active one and all
 //!   kept ones, newest first, before it says "not in memory".
 //! * So "not in memory" means that no change to this outpoint was made since seal `e` that left a
 //!   trace. A change without a trace is a FRESH coin that was added and spent inside one memtable:
 //!   the coin was unspent nowhere when it was added, so the state at seal `e` said absent or spent,
 //!   and it is so again. Hence what any pinned snapshot said is still true.
 //!
-//! A flushed memtable that no epoch needs is *clean*: `take` does not look there any more, and every later
+//! A written memtable that no epoch needs is *clean*: `take` does not look there any more, and every later
 //! snapshot does, before it goes to the runs, which hold the same. It goes when memory is needed, whatever
 //! snapshots there are, and a snapshot then reads the run instead. Dropped from the oldest on, those that
 //! are left are the newest of the runs' seals, so that what is found in one is never older than what a run
 //! says.
 //!
-//! When memory is short the store drops clean memtables, then kept ones of flushed seals, oldest first. A
+//! When memory is short the store drops clean memtables, then kept ones that are in runs, oldest first. A
 //! pin older than a dropped seal is then no longer covered ([`super::UtxoStore::covers`]), and what was
 //! read under it has to be read again.
 //!
@@ -136,7 +136,7 @@ impl UtxoContext {
     }
 }
 
-/// The coins of one epoch: sealed memtables that are being flushed, over runs.
+/// The coins of one epoch: sealed memtables that are being written, over runs.
 pub struct Layers {
     pub(super) context: UtxoContext,
     pub(super) epoch: EpochPin,
@@ -170,7 +170,7 @@ impl Layers {
     }
 
     /// The same coins for a reader of all of them, which takes long: they keep files, and nothing in memory
-    /// but what is still being flushed.
+    /// but what is still being written.
     pub fn for_scans(&self) -> Arc<Self> {
         let lean = |segment: &Arc<Segment>| {
             let index = Arc::new(BlockIndex::new(Vec::new()));
@@ -184,6 +184,37 @@ impl Layers {
             flushing: self.flushing.clone(),
             flushed: Vec::new(),
             partitions: self.partitions.iter().map(of_partition).collect(),
+        })
+    }
+
+    /// Answers for those of the keys with the numbers in `open` that a memtable knows which is still being
+    /// written, and leaves the others in `open`; as [`Self::get_some_compressed`]. The snapshot that is
+    /// returned has the answers for these, and holds no such memtable: its memory is free once it is written,
+    /// however long the reads take.
+    pub fn take_memtables(
+        self: &Arc<Self>,
+        keys: &[HashedOutPoint],
+        open: &mut Vec<u32>,
+        found: &mut dyn FnMut(u32, &[u8]),
+    ) -> Arc<Self> {
+        if self.flushing.is_empty() {
+            return Arc::clone(self);
+        }
+        sort_by_key(keys, open);
+        for table in &self.flushing {
+            open.retain(|n| {
+                let entry = table.get(&keys[*n as usize]);
+                let coin = entry.map(|entry| entry.coin_bytes());
+                coin.filter(|coin| !coin.is_empty()).into_iter().for_each(|coin| found(*n, coin));
+                coin.is_none()
+            });
+        }
+        Arc::new(Self {
+            context: self.context.clone(),
+            epoch: self.epoch.clone(),
+            flushing: Vec::new(),
+            flushed: self.flushed.clone(),
+            partitions: self.partitions.clone(),
         })
     }
 

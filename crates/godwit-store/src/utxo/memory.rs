@@ -19,7 +19,7 @@ impl UtxoStore {
         let merging = self.merging.running().map_or(0, |merge| merge.memory);
         MemoryUsage {
             active: self.active.memory(),
-            flushing: self.sealed.unflushed_memory(),
+            flushing: self.sealed.unwritten_memory(),
             kept: self.sealed.kept_memory(),
             clean: self.sealed.clean_memory(),
             snapshots: self.sealed.snapshot_memory(),
@@ -29,7 +29,7 @@ impl UtxoStore {
         }
     }
 
-    /// Bytes of coins that no run has yet, as memory counts them: what a clean end has to write.
+    /// Bytes of coins that no durable run has yet, as memory counts them: what a clean end has to write.
     pub fn unwritten(&self) -> usize {
         self.unsealed() + self.sealed.unflushed_memory()
     }
@@ -64,10 +64,10 @@ impl UtxoStore {
 
     /// Whether a rotation now would leave no room for the next memtable.
     pub(super) fn lacks_room(&self) -> bool {
-        let waiting = self.sealed.unflushed().count();
+        let waiting = self.sealed.unwritten().count();
         let more = self.budget.flush_memory(&self.active) + self.budget.minima.active;
         let used = self.memory_used();
-        waiting >= MAX_UNFLUSHED
+        self.sealed.unflushed() >= MAX_UNFLUSHED
             || waiting > 0 && used.flushing + used.above_kept() + more > self.budget.bytes()
     }
 

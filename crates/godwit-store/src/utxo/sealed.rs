@@ -1,9 +1,9 @@
-//! Sealed memtables: those that are being flushed, those that are kept because an older snapshot may be in
+//! Sealed memtables: those that are being written, those that are kept because an older snapshot may be in
 //! use, and *clean* ones, which are in a run and serve lookups only. [`super::layers`] has the rule and its
 //! argument.
 //!
 //! ```text
-//!   sealed ──flushed──▶ kept ──no epoch needs it──▶ clean ──memory is needed, or too many──▶ dropped
+//!   sealed ──written──▶ kept ──no epoch needs it──▶ clean ──memory is needed, or too many──▶ dropped
 //! ```
 
 use std::collections::VecDeque;
@@ -53,10 +53,12 @@ impl SealedSince<'_> {
 
 /// Sealed memtables by age.
 pub(super) struct Sealed {
-    /// Flushed memtables that no epoch needs, oldest first; all are older than those of `tables`.
+    /// Written memtables that no epoch needs, oldest first; all are older than those of `tables`.
     clean: VecDeque<Arc<Memtable>>,
-    /// Oldest first. Flushed ones come before the others, since flushes end in order.
+    /// Oldest first. Written ones come before the others, since writes end in order.
     tables: VecDeque<SealedTable>,
+    /// Seals that no durable run has, oldest first, and the memory of their memtables.
+    unflushed: VecDeque<(u64, usize)>,
     /// Number of the newest seal.
     newest: u64,
     /// Number of the newest seal whose memtable is clean or was dropped.
@@ -71,7 +73,8 @@ pub(super) struct Sealed {
 pub(super) struct SealedTable {
     pub(super) seal: u64,
     pub(super) table: Arc<Memtable>,
-    pub(super) flushed: bool,
+    /// It is in a run, durable or not.
+    pub(super) written: bool,
     /// Memory that writing it takes, in bytes: buffer, filters and block indexes of its run.
     pub(super) flush_memory: usize,
 }
@@ -82,6 +85,7 @@ impl Sealed {
         Self {
             clean: VecDeque::new(),
             tables: VecDeque::new(),
+            unflushed: VecDeque::new(),
             newest: seal,
             dropped: seal,
             current: EpochPin(Arc::new(Epoch(seal))),
@@ -104,22 +108,38 @@ impl Sealed {
         self.newest += 1;
         let (seal, table) = (self.newest, Arc::new(table));
         let kept = Arc::clone(&table);
-        self.tables.push_back(SealedTable { seal, table: kept, flushed: false, flush_memory });
+        self.unflushed.push_back((seal, table.memory()));
+        self.tables.push_back(SealedTable { seal, table: kept, written: false, flush_memory });
         self.pins.push_back(Arc::downgrade(&self.current.0));
         self.current = EpochPin(Arc::new(Epoch(seal)));
         (seal, table)
     }
 
-    /// Notes that a memtable is in a durable run.
-    pub(super) fn set_flushed(&mut self, seal: u64) {
+    /// Notes that a memtable is in a run.
+    pub(super) fn set_written(&mut self, seal: u64) {
         for table in self.tables.iter_mut().filter(|table| table.seal == seal) {
-            table.flushed = true;
+            table.written = true;
         }
+    }
+
+    /// Notes that the run is durable, and with it those of all seals before.
+    pub(super) fn set_flushed(&mut self, seal: u64) {
+        self.unflushed.retain(|(unflushed, _)| *unflushed > seal);
+    }
+
+    /// Every seal up to this one is in runs.
+    pub(super) fn written(&self) -> u64 {
+        self.unwritten().last().map_or(self.newest, |table| table.seal - 1)
     }
 
     /// Every seal up to this one is in durable runs.
     pub(super) fn flushed(&self) -> u64 {
-        self.unflushed().last().map_or(self.newest, |table| table.seal - 1)
+        self.unflushed.front().map_or(self.newest, |(seal, _)| seal - 1)
+    }
+
+    /// Seals that no durable run has.
+    pub(super) fn unflushed(&self) -> usize {
+        self.unflushed.len()
     }
 
     pub(super) fn newest_first(&self) -> impl Iterator<Item = &SealedTable> {
@@ -127,33 +147,38 @@ impl Sealed {
     }
 
     /// Memtables that are not yet in a run, newest first.
-    pub(super) fn unflushed(&self) -> impl Iterator<Item = &SealedTable> {
-        self.newest_first().take_while(|table| !table.flushed)
+    pub(super) fn unwritten(&self) -> impl Iterator<Item = &SealedTable> {
+        self.newest_first().take_while(|table| !table.written)
     }
 
-    /// Flushed memtables that are still in memory, newest first: those of all seals from some one up to the
-    /// newest that is flushed.
-    pub(super) fn flushed_tables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
-        let kept = self.newest_first().filter(|table| table.flushed).map(|table| &table.table);
+    /// Written memtables that are still in memory, newest first: those of all seals from some one up to the
+    /// newest that is written.
+    pub(super) fn written_tables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        let kept = self.newest_first().filter(|table| table.written).map(|table| &table.table);
         kept.chain(self.clean.iter().rev())
     }
 
-    /// Flushed memtables kept for older epochs.
+    /// Written memtables kept for older epochs.
     fn kept(&self) -> impl Iterator<Item = &SealedTable> {
-        self.tables.iter().take_while(|table| table.flushed)
+        self.tables.iter().take_while(|table| table.written)
     }
 
     /// Bytes of memtables that are not yet in a run.
+    pub(super) fn unwritten_memory(&self) -> usize {
+        self.unwritten().map(|table| table.table.memory()).sum()
+    }
+
+    /// Bytes of memtables that no durable run has, of those included that are gone.
     pub(super) fn unflushed_memory(&self) -> usize {
-        self.unflushed().map(|table| table.table.memory()).sum()
+        self.unflushed.iter().map(|(_, memory)| memory).sum()
     }
 
-    /// Bytes that writing them takes.
+    /// Bytes that writing those takes that are not yet in a run.
     pub(super) fn flush_memory(&self) -> usize {
-        self.unflushed().map(|table| table.flush_memory).sum()
+        self.unwritten().map(|table| table.flush_memory).sum()
     }
 
-    /// Bytes of flushed memtables that are kept for older epochs.
+    /// Bytes of written memtables that are kept for older epochs.
     pub(super) fn kept_memory(&self) -> usize {
         self.kept().map(|table| table.table.memory()).sum()
     }
@@ -183,7 +208,7 @@ impl Sealed {
         Some(SealedSince { tables, newest: self.current.clone() })
     }
 
-    /// Notes which flushed memtables no living epoch needs: they are clean.
+    /// Notes which written memtables no living epoch needs: they are clean.
     pub(super) fn release(&mut self) {
         self.released.retain(|table| table.strong_count() > 0);
         while self.pins.front().is_some_and(|pin| pin.strong_count() == 0) {
@@ -238,6 +263,11 @@ mod tests {
         (sealed, pins)
     }
 
+    fn flush(sealed: &mut Sealed, seal: u64) {
+        sealed.set_written(seal);
+        sealed.set_flushed(seal);
+    }
+
     fn seals(sealed: &Sealed) -> Vec<u64> {
         sealed.newest_first().map(|table| table.seal).collect()
     }
@@ -246,21 +276,21 @@ mod tests {
     fn a_pin_keeps_what_was_sealed_after_it() {
         let (mut sealed, mut pins) = sealed(3);
         assert_eq!((seals(&sealed), sealed.flushed()), (vec![13, 12, 11], 10));
-        sealed.set_flushed(11);
-        sealed.set_flushed(12);
+        flush(&mut sealed, 11);
+        flush(&mut sealed, 12);
         sealed.release();
         assert_eq!((seals(&sealed), sealed.flushed()), (vec![13, 12, 11], 12));
         pins.remove(0);
         sealed.release();
         assert_eq!(seals(&sealed), [13, 12]);
-        assert_eq!((sealed.clean.len(), sealed.flushed_tables().count()), (1, 2));
+        assert_eq!((sealed.clean.len(), sealed.written_tables().count()), (1, 2));
         pins.remove(1);
         sealed.release();
         assert_eq!(seals(&sealed), [13, 12], "epoch 11 still lives");
         pins.remove(0);
         sealed.release();
         assert_eq!(seals(&sealed), [13], "not flushed");
-        sealed.set_flushed(13);
+        flush(&mut sealed, 13);
         sealed.release();
         assert!(seals(&sealed).is_empty());
         assert_eq!((sealed.flushed(), sealed.clean.len()), (13, 3));
@@ -274,18 +304,38 @@ mod tests {
         let (mut sealed, pins) = sealed(MAX_CLEAN as u64 + 2);
         drop(pins);
         let newest: Vec<_> = sealed.newest_first().map(|table| Arc::clone(&table.table)).collect();
-        (11..=sealed.newest()).for_each(|seal| sealed.set_flushed(seal));
+        (11..=sealed.newest()).for_each(|seal| flush(&mut sealed, seal));
         sealed.release();
         assert_eq!(sealed.clean.len(), MAX_CLEAN);
-        let left: Vec<_> = sealed.flushed_tables().cloned().collect();
+        let left: Vec<_> = sealed.written_tables().cloned().collect();
         assert!(left.iter().zip(&newest).all(|(left, newest)| Arc::ptr_eq(left, newest)));
+    }
+
+    /// Its memory is free, its coins are at risk.
+    #[test]
+    fn a_memtable_is_dropped_before_its_run_is_durable() {
+        let (mut sealed, pins) = sealed(2);
+        drop(pins);
+        let memory = sealed.unwritten_memory() / 2;
+        sealed.set_written(11);
+        sealed.release();
+        assert_eq!((sealed.written(), sealed.flushed(), sealed.unflushed()), (11, 10, 2));
+        assert_eq!((sealed.unwritten_memory(), sealed.unflushed_memory()), (memory, 2 * memory));
+        assert!(sealed.drop_oldest_clean());
+        assert_eq!((seals(&sealed), sealed.flushed()), (vec![12], 10));
+        sealed.set_flushed(11);
+        assert_eq!((sealed.flushed(), sealed.unflushed_memory()), (11, memory));
+        sealed.set_written(12);
+        assert_eq!((sealed.written(), sealed.flushed()), (12, 11));
+        sealed.set_flushed(12);
+        assert_eq!((sealed.flushed(), sealed.unflushed()), (12, 0));
     }
 
     #[test]
     fn dropping_early_uncovers_older_pins_only() {
         let (mut sealed, pins) = sealed(2);
         assert!(!sealed.drop_oldest_kept(), "nothing is flushed");
-        sealed.set_flushed(11);
+        flush(&mut sealed, 11);
         assert!(sealed.drop_oldest_kept());
         assert!(!sealed.drop_oldest_kept());
         let covered: Vec<bool> = pins.iter().map(|pin| sealed.covers(pin)).collect();
@@ -296,7 +346,7 @@ mod tests {
     fn a_snapshot_that_outlives_its_memtable_is_counted() {
         let (mut sealed, _pins) = sealed(1);
         let held = Arc::clone(&sealed.newest_first().next().unwrap().table);
-        sealed.set_flushed(11);
+        flush(&mut sealed, 11);
         assert!(sealed.drop_oldest_kept());
         assert_eq!(sealed.snapshot_memory(), held.memory());
         drop(held);

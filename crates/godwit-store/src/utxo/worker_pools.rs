@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::budget::MAX_UNFLUSHED;
-use super::jobs::{self, FlushJob, Flushed, MergeJob};
+use super::jobs::{self, FlushJob, Flushed, MergeJob, SyncJob, Written};
 use super::layers::UtxoContext;
 use super::run::segment::Segment;
 use super::stop::{Stop, WorkError};
@@ -19,7 +19,7 @@ use crate::exec::{Priority, Workers};
 /// Names of the threads.
 const FLUSHER: &str = "utxo-flush";
 const MERGER: &str = "utxo-merge";
-/// Jobs of the flusher: memtables that wait to be written, and one removal.
+/// Jobs of the flusher: memtables that wait to be written or synced, and one removal.
 const FLUSHER_JOBS: usize = MAX_UNFLUSHED + 1;
 /// Jobs of the merger: [`super::UtxoStore`] has one merge at a time.
 const MERGER_JOBS: usize = 1;
@@ -32,6 +32,7 @@ const _: () = assert!(FLUSHER_JOBS + MERGER_JOBS <= MAX_EVENTS);
 pub struct UtxoEvent(pub(super) Done);
 
 pub(super) enum Done {
+    Written(Box<Written>),
     Flushed(Flushed),
     Merged(Vec<Arc<Segment>>),
     Removed,
@@ -85,7 +86,15 @@ impl WorkerPools {
     pub(super) fn flush(&self, context: &UtxoContext, job: FlushJob) {
         let (context, stop) = (context.clone(), self.stopped.clone());
         self.run((&self.flusher, FLUSHER), "flush", move || {
-            jobs::flush(&context, job, &stop).map(Done::Flushed)
+            jobs::flush(&context, job, &stop).map(|written| Done::Written(Box::new(written)))
+        });
+    }
+
+    /// Has a run made durable that a flush has written.
+    pub(super) fn sync(&self, context: &UtxoContext, job: SyncJob) {
+        let (context, stop) = (context.clone(), self.stopped.clone());
+        self.run((&self.flusher, FLUSHER), "sync", move || {
+            jobs::sync(&context, job, &stop).map(Done::Flushed)
         });
     }
 

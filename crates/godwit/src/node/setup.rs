@@ -221,17 +221,17 @@ mod tests {
         assert!(possible < u32::MAX as usize);
         let programs = OfPrograms { least: 8, most: 128 };
         assert_eq!(raise_descriptors(u32::MAX, programs), possible - 8);
-        assert_eq!(connections_within(274 + 125, 125), 125);
-        assert_eq!(connections_within(274 + 124, 125), 124);
+        assert_eq!(connections_within(286 + 125, 125), 125);
+        assert_eq!(connections_within(286 + 124, 125), 124);
         assert_eq!(connections_within(u64::MAX, u32::MAX), u32::MAX);
     }
 
     #[test]
     fn few_descriptors_leave_the_outbound_connections() {
-        for descriptors in [0, 63, 274, 284] {
+        for descriptors in [0, 63, 286, 296] {
             assert_eq!(connections_within(descriptors, 125), 10, "{descriptors}");
         }
-        assert_eq!(connections_within(285, 125), 11);
+        assert_eq!(connections_within(297, 125), 11);
         assert_eq!(connections_within(0, 3), 3, "no more than asked for");
     }
 }

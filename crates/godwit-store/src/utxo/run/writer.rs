@@ -1,7 +1,7 @@
 //! Writing a run: entries arrive in order of key, bytes leave sequentially.
 
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -241,16 +241,25 @@ impl<'a> RunWriter<'a> {
     }
 
     /// Writes the footer and makes the file and its name durable.
-    pub(crate) fn finish(mut self) -> Result<Vec<Arc<Segment>>, WorkError> {
+    pub(crate) fn finish(self) -> Result<Vec<Arc<Segment>>, WorkError> {
+        let (segments, unsynced) = self.finish_writing()?;
+        unsynced.sync()?;
+        Ok(segments)
+    }
+
+    /// As [`Self::finish`], of a run that can be read from now on and is durable once it is synced.
+    pub(crate) fn finish_writing(mut self) -> Result<(Vec<Arc<Segment>>, UnsyncedRun), WorkError> {
         self.write_footer()?;
-        self.wait_sync()?;
+        let mut files = None;
         if let Some(mut parity) = self.parity.take() {
             parity.write()?;
-            self.file.sync()?;
-            parity.file().sync()?;
-            self.options.disk.sync_dir(self.options.dir)?;
+            files = Some([self.file.clone(), parity.file().clone()]);
         }
-        Ok(self.into_segments())
+        let RunOptions { disk, dir, run, .. } = self.options;
+        let (disk, dir) = (disk.clone(), dir.to_owned());
+        let unsynced =
+            UnsyncedRun { run, bytes: self.written, disk, dir, files, sync: self.sync.take() };
+        Ok((self.into_segments(), unsynced))
     }
 
     fn write_footer(&mut self) -> Result<(), WorkError> {
@@ -277,6 +286,29 @@ impl<'a> RunWriter<'a> {
             Arc::new(Segment { run: Arc::clone(&run), meta, seals, filter, index })
         };
         self.finished.into_iter().map(segment).collect()
+    }
+}
+
+/// A run whose bytes are all written.
+pub(crate) struct UnsyncedRun {
+    pub(crate) run: RunId,
+    /// Its length.
+    pub(crate) bytes: u64,
+    disk: StoreDisk,
+    dir: PathBuf,
+    /// The run and its parity, if it has to outlive the process.
+    files: Option<[StoreFile; 2]>,
+    /// The fsync that was begun while it was written.
+    sync: Option<BackgroundSync>,
+}
+
+impl UnsyncedRun {
+    /// Makes it and its name durable.
+    pub(crate) fn sync(mut self) -> Result<(), StoreError> {
+        self.sync.take().map_or(Ok(()), BackgroundSync::wait)?;
+        let Some(files) = self.files else { return Ok(()) };
+        files.iter().try_for_each(StoreFile::sync)?;
+        self.disk.sync_dir(&self.dir)
     }
 }
 

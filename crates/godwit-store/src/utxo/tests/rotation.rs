@@ -12,7 +12,7 @@ use super::*;
 use crate::disk::{Disk, OpenMode};
 use crate::error::Operation;
 use crate::exec::{Job, Priority, WorkerPool};
-use crate::gate_disk::GateDisk;
+use crate::gate_disk::{Gate, GateDisk};
 
 /// A slow disk: memtables pile up to their limit, and then a rotation says so and returns.
 #[test]
@@ -46,6 +46,82 @@ fn a_rotation_without_room_does_not_wait() {
     store.wait_flushed(seal).unwrap();
     assert_eq!((store.counters().flushes, store.counters().stalls), (last + 1, 1));
     assert_eq!(store.get(&outpoint(0)).unwrap(), None);
+}
+
+fn open_slow(config: UtxoConfig) -> (UtxoStore, Arc<Gate>) {
+    let (disk, gate) = GateDisk::new(&FaultDisk::new());
+    let (disk, manifest) = (StoreDisk::new(Arc::new(disk)), Manifest::empty(0, &hasher()));
+    let store = UtxoStore::open(&disk, Path::new(DIR), hasher(), &manifest, config, &executor());
+    (store.unwrap(), gate)
+}
+
+fn rotate(store: &mut UtxoStore) -> SealId {
+    match store.rotate().unwrap() {
+        Rotation::Sealed(seal) => seal,
+        Rotation::Full => panic!("there is room"),
+    }
+}
+
+fn wait_written(store: &mut UtxoStore, seal: SealId) {
+    while written_seal(store) < seal {
+        store.poll().unwrap();
+        std::thread::yield_now();
+    }
+}
+
+/// A disk whose fsyncs take long: coins are read from the run meanwhile, and no commit may name it.
+#[test]
+fn the_memory_of_a_memtable_is_free_before_its_run_is_durable() {
+    let (mut store, gate) = open_slow(CONFIG);
+    gate.close(Operation::Sync);
+    add(&mut store, &outpoint(0), &coin(0), false);
+    let first = rotate(&mut store);
+    wait_written(&mut store, first);
+    gate.wait_for_one();
+    assert!(store.flushed() < first && newest_seal(&store) == first);
+    assert_eq!(store.memory_used().flushing, 0);
+    assert!(store.unwritten() > 0, "a clean end would wait for it");
+    assert!(store.sealed.drop_oldest_clean());
+    assert_eq!(store.get(&outpoint(0)).unwrap(), Some(coin(0)), "from the run");
+    add(&mut store, &outpoint(1), &coin(1), false);
+    let second = rotate(&mut store);
+    assert!(written_seal(&store) < second && store.flushed() < first);
+    gate.open();
+    store.wait_flushed(second).unwrap();
+    assert_eq!((written_seal(&store), store.flushed(), store.unwritten()), (second, second, 0));
+}
+
+/// Beside a lookup by the whole snapshot, where a memtable changes what a run says and knows more.
+#[test]
+fn a_snapshot_without_its_memtables_answers_for_the_keys_that_these_left() {
+    let (mut store, gate) = open_slow(CONFIG);
+    (0..100).for_each(|n| add(&mut store, &outpoint(n), &coin(n), false));
+    commit(&mut store);
+    assert!((0..10).all(|n| store.spend(&outpoint(n)).unwrap().is_some()));
+    (100..120).for_each(|n| add(&mut store, &outpoint(n), &coin(n), false));
+    gate.close(Operation::Write);
+    let seal = rotate(&mut store);
+    let keys: Vec<HashedOutPoint> = (0..130).rev().map(outpoint).collect();
+    let layers = store.layers();
+    let memtable = Arc::downgrade(&layers.flushing[0]);
+    let mut expected = CompressedCoins::default();
+    layers.get_compressed(&keys, &mut expected).unwrap();
+    let mut found = CompressedCoins::absent(keys.len());
+    let mut open: Vec<u32> = (0..130).collect();
+    let runs = layers.take_memtables(&keys, &mut open, &mut |n, coin| found.set(n as usize, coin));
+    drop(layers);
+    let mut left = open.clone();
+    left.sort_unstable();
+    let of_runs = (0..130).filter(|n| (10..100).contains(&(129 - n)) || 129 - n >= 120);
+    assert!(left.into_iter().eq(of_runs));
+    gate.open();
+    wait_written(&mut store, seal);
+    while store.sealed.drop_oldest_clean() {}
+    assert!(memtable.upgrade().is_none(), "nobody holds it");
+    let set = &mut |n, coin: &[u8]| found.set(n as usize, coin);
+    runs.get_some_compressed(&keys, &mut open, &|| false, set).unwrap();
+    assert!((0..130).all(|n| found.get(n) == expected.get(n)));
+    assert_eq!((0..130).filter(|n| found.has(*n)).count(), 110);
 }
 
 /// A removal that takes long: what becomes obsolete meanwhile goes with the next one.

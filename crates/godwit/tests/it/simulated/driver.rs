@@ -155,6 +155,8 @@ pub(super) struct Driver {
     pub(super) fail_at_start: Option<(u64, Survival)>,
     /// Kills while a merge ran.
     pub(super) killed_in_merges: u64,
+    /// Kills while a run was synced that was read already.
+    pub(super) killed_in_syncs: u64,
     /// Kills while the node started.
     pub(super) killed_in_starts: u64,
     /// Connections that are to be read again behind the next turn.
@@ -265,6 +267,7 @@ impl Driver {
             rebuild: Rebuild::Nothing,
             fail_at_start: None,
             killed_in_merges: 0,
+            killed_in_syncs: 0,
             killed_in_starts: 0,
             held: BTreeSet::new(),
             held_back: BTreeSet::new(),

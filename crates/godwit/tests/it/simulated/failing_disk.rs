@@ -89,9 +89,10 @@ fn counts() -> [(Counted, u64); Counted::KINDS.len()] {
     finish(&mut clean);
     let counts = Counted::KINDS.map(|counted| (counted, clean.disk.count(counted)));
     check(&mut clean, Stage::light());
-    let [flushes, merges, pushes] =
-        ["flush", "merge", "push out"].map(|job| clean.executor.ended(job));
-    assert!(flushes >= 5 && merges >= 1, "{flushes} flushes, {merges} merges");
+    let [flushes, syncs, merges, pushes] =
+        ["flush", "sync", "merge", "push out"].map(|job| clean.executor.ended(job));
+    assert!(flushes >= 5 && syncs >= 5, "{flushes} flushes, {syncs} of them synced");
+    assert!(merges >= 1, "nothing was merged");
     assert!(pushes >= 1, "nothing was pushed out");
     counts
 }

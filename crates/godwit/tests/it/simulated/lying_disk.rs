@@ -71,8 +71,9 @@ fn live(planned: Option<PlannedAnomaly>, rng: &mut Rng) -> Driver {
     driver.kill(Survival::Nothing);
     finish(&mut driver);
     check(&mut driver, stage);
-    let (flushes, merges) = (driver.executor.ended("flush"), driver.executor.ended("merge"));
-    assert!(flushes >= 5 && merges >= 1, "{flushes} flushes, {merges} merges");
+    let [flushes, syncs, merges] = ["flush", "sync", "merge"].map(|job| driver.executor.ended(job));
+    assert!(flushes >= 5 && syncs >= 5, "{flushes} flushes, {syncs} of them synced");
+    assert!(merges >= 1, "nothing was merged");
     assert!(driver.executor.ended("disconnect") >= 9, "the branches were not left");
     driver
 }

@@ -24,8 +24,14 @@ const CONTEXT: usize = 20;
 
 /// What a run with kills has of everything: the journal would be the same in two processes if nothing were in
 /// it. Messages, operations of the disk, jobs, verdicts.
-const SAID: [&str; 5] =
-    ["content of peer=", "content for peer=", " disk #", " start flush #", " from a peer: "];
+const SAID: [&str; 6] = [
+    "content of peer=",
+    "content for peer=",
+    " disk #",
+    " start flush #",
+    " start sync #",
+    " from a peer: ",
+];
 
 /// For how long a run goes on with the best chain.
 const AFTERWARDS: Duration = Duration::from_secs(10);
@@ -37,9 +43,12 @@ struct Killed {
     kills: u64,
     /// Of these, those while a merge ran.
     in_merges: u64,
+    /// Those while a run was synced that could be read already.
+    in_syncs: u64,
     /// Starts that died, besides.
     in_starts: u64,
     flushes: u64,
+    syncs: u64,
     merges: u64,
     pushes: u64,
     took: Duration,
@@ -75,11 +84,12 @@ fn run_killed(seed: u64) -> Killed {
         driver.fail("the best chain was not reached again");
     }
     let journal = driver.executor.journal().close();
-    let [flushes, merges, pushes] =
-        ["flush", "merge", "push out"].map(|job| driver.executor.ended(job));
-    let (in_merges, in_starts) = (driver.killed_in_merges, driver.killed_in_starts);
+    let [flushes, syncs, merges, pushes] =
+        ["flush", "sync", "merge", "push out"].map(|job| driver.executor.ended(job));
+    let Driver { killed_in_merges: in_merges, killed_in_syncs: in_syncs, .. } = driver;
+    let in_starts = driver.killed_in_starts;
     check(&mut driver, stage);
-    Killed { journal, kills, in_merges, in_starts, flushes, merges, pushes, took }
+    Killed { journal, kills, in_merges, in_syncs, in_starts, flushes, syncs, merges, pushes, took }
 }
 
 /// Runs the seeds here and in another process, and compares what they tell.
@@ -96,6 +106,7 @@ fn replay(seeds: Range<u64>) {
     for (seed, run) in &runs {
         assert!(run.kills >= 1, "seed {seed}: nobody was killed");
         assert!(run.flushes >= 5 && run.merges >= 1, "seed {seed}: {} {}", run.flushes, run.merges);
+        assert!(run.syncs >= 5, "seed {seed}: {} of {} synced", run.syncs, run.flushes);
         for said in SAID {
             assert!(run.journal.contains(said), "seed {seed}: the journal has no {said:?}");
         }
@@ -106,11 +117,13 @@ fn replay(seeds: Range<u64>) {
     }
     let sum = |of: fn(&Killed) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>();
     let (in_merges, in_starts) = (sum(|run| run.in_merges), sum(|run| run.in_starts));
+    let in_syncs = sum(|run| run.in_syncs);
     // Where commits come often there is nothing to push out between them.
     let pushes = sum(|run| run.pushes);
     assert!(
-        runs.len() < 100 || in_merges > 0 && in_starts > 0 && pushes > 100,
-        "{in_merges} kills in merges, {in_starts} in starts, bytes were pushed out {pushes} times"
+        runs.len() < 100 || in_merges > 0 && in_syncs > 0 && in_starts > 0 && pushes > 100,
+        "{in_merges} kills in merges, {in_syncs} in syncs of runs, {in_starts} in starts, bytes were pushed out \
+         {pushes} times"
     );
 }
 
@@ -118,13 +131,14 @@ fn say(runs: &[(u64, Killed)]) {
     let sum = |of: fn(&Killed) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>();
     let least = |of: fn(&Killed) -> u64| runs.iter().map(|(_, run)| of(run)).min().unwrap_or(0);
     eprintln!(
-        "{} runs, {} s of simulated time, {} kills (at least {}), {} in merges, {} more in starts, {} flushes \
+        "{} runs, {} s of simulated time, {} kills (at least {}), {} in merges, {} in syncs of runs, {} more in starts, {} flushes \
          (at least {}), {} merges (at least {}), {} times bytes pushed out (at least {}), {} bytes of journals",
         runs.len(),
         sum(|run| run.took.as_secs()),
         sum(|run| run.kills),
         least(|run| run.kills),
         sum(|run| run.in_merges),
+        sum(|run| run.in_syncs),
         sum(|run| run.in_starts),
         sum(|run| run.flushes),
         least(|run| run.flushes),

@@ -82,6 +82,7 @@ fn synchronises_with(read: Between, write: Between, sync: Between) -> u64 {
         "prefetch",
         "disconnect",
         "flush",
+        "sync",
         "merge",
         "commit",
         "read",

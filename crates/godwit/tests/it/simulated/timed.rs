@@ -135,7 +135,7 @@ enum Kill {
 impl Kill {
     /// One that comes before the chain is there.
     fn first(rng: &mut Rng) -> Self {
-        let job = *rng.weighted(&[(1, "commit"), (1, "append"), (2, "flush")]);
+        let job = *rng.weighted(&[(1, "commit"), (1, "append"), (2, "flush"), (1, "sync")]);
         Self::During { job, ended: rng.below(4), permille: rng.between(1, 999) as u32 }
     }
 
@@ -147,6 +147,7 @@ impl Kill {
             (3, "commit"),
             (3, "append"),
             (3, "flush"),
+            (2, "sync"),
             (2, "merge"),
             (2, "push out"),
         ]);

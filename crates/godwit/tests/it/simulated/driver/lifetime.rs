@@ -119,6 +119,7 @@ impl Driver {
     pub(in crate::simulated) fn kill(&mut self, survival: Survival) {
         self.note(format!("the node is killed: {survival:?}"));
         self.killed_in_merges += u64::from(self.executor.running("merge").is_some());
+        self.killed_in_syncs += u64::from(self.executor.running("sync").is_some());
         self.executor.kill();
         self.disk.crash(survival);
         let core = self.core.take().expect("the node runs");

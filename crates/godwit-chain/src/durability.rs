@@ -310,10 +310,10 @@ impl Durability {
         self.committing.is_some() || self.pushing
     }
 
-    /// Whether coins of a block that is not connected are being written.
+    /// Of each seal that no commit holds, oldest first, whether its block is connected.
     #[cfg(test)]
-    pub(crate) fn runs_ahead(&self) -> bool {
-        self.flushes.iter().any(|flush| !flush.connected)
+    pub(crate) fn waiting(&self) -> Vec<bool> {
+        self.flushes.iter().map(|flush| flush.connected).collect()
     }
 
     fn is_committing_coins(&self) -> bool {

@@ -17,6 +17,7 @@ mod scans;
 mod scrub;
 mod searches;
 mod speed;
+mod unsynced;
 
 use std::path::Path;
 use std::sync::Arc;

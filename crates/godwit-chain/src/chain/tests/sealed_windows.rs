@@ -5,8 +5,10 @@ use std::sync::LazyLock;
 
 use godwit_consensus::RejectReason;
 use godwit_sim::rng::Rng;
+use godwit_store::utxo::{newest_seal, written_seal};
 
 use super::*;
+use crate::durability::writing::MOST_SEALS;
 use crate::stats::UtxoStats;
 
 /// A seal between any two blocks, as soon as the last one is committed.
@@ -40,9 +42,14 @@ pub(super) struct Timed {
 
 impl Timed {
     pub(super) fn new(seed: u64, cache_minima: CacheMinima, writing: CoinWriting) -> Self {
+        Self::on(seed, Latency::constant(Duration::from_millis(1)), cache_minima, writing)
+    }
+
+    /// On a disk that is as slow as that.
+    fn on(seed: u64, latency: Latency, cache_minima: CacheMinima, writing: CoinWriting) -> Self {
         let millis = |millis| Duration::from_millis(millis);
         let executor = InlineExecutor::new(seed, Pace::Timed(millis(1)..=millis(40)));
-        let disk = FaultDisk::timed(&executor, Latency::constant(millis(1)));
+        let disk = FaultDisk::timed(&executor, latency);
         let shared = Arc::new(executor.clone());
         let chain = chain_writing(&disk, cache_minima, shared, writing);
         executor.arm();
@@ -101,18 +108,19 @@ pub(super) fn settled(mut chain: Chain) -> UtxoStats {
     chain.utxo_stats().expect("no fault")
 }
 
-/// Whether blocks were taken back across a seal.
-fn take_back(seed: u64, blocks: &[Vec<u8>], expected: &[UtxoStats]) -> bool {
+/// Whether blocks were taken back across a seal, and whether an earlier seal waited for its commit then, too.
+fn take_back(seed: u64, blocks: &[Vec<u8>], expected: &[UtxoStats]) -> (bool, bool) {
     let mut rng = Rng::new(seed);
     let cache = if rng.chance(500) { SMALL_CACHE } else { CacheMinima::PRODUCT };
     let mut timed = Timed::new(seed, cache, OFTEN);
     timed.give_all(blocks);
     let first = rng.below(blocks.len() as u64 - 20) as u32;
-    let (mut failed, mut across, mut left) = (false, false, None);
+    let (mut failed, mut across, mut behind, mut left) = (false, false, false, None);
     let (mut ran_ahead, fails_again) = (false, rng.chance(500));
     while timed.go_on() {
         let applied = timed.chain.index.height(timed.chain.window.applied());
-        let runs_ahead = timed.chain.durability.runs_ahead();
+        let waiting = timed.chain.durability.waiting();
+        let runs_ahead = waiting.contains(&false);
         if !failed && applied >= first && runs_ahead && rng.chance(300) {
             timed.fail_scripts();
             failed = true;
@@ -124,6 +132,7 @@ fn take_back(seed: u64, blocks: &[Vec<u8>], expected: &[UtxoStats]) -> bool {
         }
         if doubted && left.is_none() {
             across = ran_ahead && !runs_ahead;
+            behind = across && !waiting.is_empty();
             left = Some(rng.below(200));
         }
         ran_ahead = runs_ahead;
@@ -156,16 +165,145 @@ fn take_back(seed: u64, blocks: &[Vec<u8>], expected: &[UtxoStats]) -> bool {
         })),
     };
     assert_eq!(stats, expected[stats.tip.height as usize], "seed {seed}");
-    across
+    (across, behind)
 }
 
 #[test]
 fn blocks_that_are_taken_back_across_a_seal_leave_the_coins_of_their_parent() {
     let (blocks, expected) = &*CHAIN;
     let seeds = 40;
-    let across = (0..seeds).filter(|seed| take_back(*seed, blocks, expected)).count();
-    eprintln!("{across} of {seeds} took blocks back across a seal");
-    assert!(across > 10, "{across}");
+    let (mut across, mut behind) = (0, 0);
+    for seed in 0..seeds {
+        let (of_seed, behind_it) = take_back(seed, blocks, expected);
+        (across, behind) = (across + u32::from(of_seed), behind + u32::from(behind_it));
+    }
+    eprintln!("{across} of {seeds} took blocks back across a seal, {behind} with one before it");
+    assert!(across > 10 && behind > 3, "{across} {behind}");
+}
+
+/// On a disk with fast reads and writes, and syncs that take so many milliseconds: seals wait for them.
+fn on_slow_syncs(seed: u64, millis: u64) -> Timed {
+    let [none, sync] = [0, millis].map(Duration::from_millis).map(|took| took..=took);
+    let latency = Latency::Drawn { read: none.clone(), write: none, sync };
+    Timed::on(seed, latency, CacheMinima::PRODUCT, OFTEN)
+}
+
+/// Up to four, and each of them when the last one is written; what is committed is one of them, whatever the
+/// power leaves of the others.
+#[test]
+fn a_power_cut_while_several_seals_wait_for_their_commits_leaves_the_coins_of_a_block() {
+    let (blocks, expected) = &*CHAIN;
+    let (mut several, mut beside_commits, mut in_syncs) = (0, 0, 0);
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed);
+        let mut timed = on_slow_syncs(seed, 200);
+        timed.give_all(blocks);
+        let (mut most, mut left) = (0, rng.between(1, 300));
+        let mut newest = newest_seal(&timed.chain.coins);
+        while timed.go_on() {
+            timed.chain.take_events();
+            let waiting = timed.chain.durability.waiting();
+            let coins = &timed.chain.coins;
+            if newest != newest_seal(coins) {
+                assert!(written_seal(coins) >= newest, "sealed before the last one is in a run");
+                newest = newest_seal(coins);
+            }
+            let first_ahead = waiting.iter().position(|connected| !connected);
+            let behind = first_ahead.map_or(&[][..], |first| &waiting[first..]);
+            assert!(!behind.contains(&true), "{waiting:?}");
+            assert!(waiting.len() <= MOST_SEALS, "{waiting:?}");
+            let status = timed.chain.status();
+            let durable = status.coins_durable.height;
+            assert!(durable <= status.tip.height, "coins of a block that is not connected");
+            let at_risk = timed.chain.index.height(timed.chain.window.applied()) - durable;
+            assert!(at_risk.abs_diff(status.unwritten_blocks) <= 1, "{at_risk}: {status:?}");
+            most = most.max(waiting.len());
+            left -= u64::from(waiting.len() > 1);
+            if left == 0 {
+                break;
+            }
+        }
+        several += usize::from(most > 1);
+        beside_commits += usize::from(timed.executor.running("commit").is_some());
+        in_syncs += usize::from(timed.executor.running("sync").is_some());
+        let durable = timed.chain.status().coins_durable.height;
+        let chain = timed.cut(match rng.below(3) {
+            0 => Survival::All,
+            1 => Survival::Nothing,
+            _ => Survival::Part(rng.next_u64()),
+        });
+        let coins = chain.status().coins_durable.height;
+        assert!(coins >= durable, "{coins} after {durable}");
+        let stats = settled(chain);
+        assert_eq!(stats, expected[stats.tip.height as usize], "seed {seed}");
+    }
+    eprintln!("{several} with several seals, {beside_commits} beside commits, {in_syncs} in syncs");
+    assert!(several > 15 && beside_commits > 3 && in_syncs > 3);
+}
+
+/// Nothing but coins is to be committed: where blocks arrive out of order, their headers are.
+#[test]
+fn coins_that_are_written_rest_until_a_commit_names_several_seals() {
+    let (blocks, expected) = &*CHAIN;
+    let mut timed = on_slow_syncs(5, 10);
+    for (ticket, block) in (0..).zip(blocks) {
+        give(&mut timed.chain, block, ticket);
+        while timed.go_on() {}
+        timed.chain.take_events();
+    }
+    let [flushes, syncs, commits] =
+        ["flush", "sync", "commit"].map(|job| timed.executor.ended(job));
+    eprintln!("{flushes} flushes, {syncs} syncs, {commits} commits");
+    assert!(flushes > 20 && syncs + 1 >= flushes && commits * 2 < flushes, "{commits} commits");
+    let stats = settled(timed.cut(Survival::Nothing));
+    assert_eq!(stats, expected[stats.tip.height as usize]);
+}
+
+/// The coins of the first seal are committed, while those of the second, whose block is refused, are not: no
+/// commit of what was taken back, and nothing of it in what is committed.
+#[test]
+fn a_seal_is_committed_although_a_later_one_is_given_up() {
+    let (blocks, expected) = &*CHAIN;
+    let mut committed = 0;
+    for seed in 0..20 {
+        let mut timed = on_slow_syncs(seed, 200);
+        timed.give_all(blocks);
+        let is_both = |timed: &Timed| {
+            let waiting = timed.chain.durability.waiting();
+            waiting.contains(&true) && waiting.contains(&false)
+        };
+        while !is_both(&timed) && timed.go_on() {}
+        assert!(is_both(&timed), "seed {seed}");
+        timed.fail_scripts();
+        let before = timed.chain.status().coins_durable.height;
+        let tip = timed.chain.tip_point().height;
+        // Until that seal is committed, which is taken back no more.
+        let (mut durable, mut given_up, mut doubted) = (before, false, false);
+        let commits = |timed: &Timed| {
+            (timed.executor.ended("commit"), timed.executor.running("commit").is_some())
+        };
+        while durable == before {
+            let (waited, committed) = (timed.chain.durability.waiting(), commits(&timed));
+            assert!(timed.go_on(), "seed {seed}");
+            durable = timed.chain.status().coins_durable.height;
+            let waiting = timed.chain.durability.waiting();
+            doubted |= timed.chain.goal.doubted().is_some();
+            let are_gone = waited.contains(&false) && !waiting.contains(&false);
+            if are_gone && commits(&timed) == committed {
+                let connected: Vec<bool> =
+                    waited.into_iter().filter(|connected| *connected).collect();
+                assert!(waiting.starts_with(&connected), "{waiting:?} of {connected:?}");
+                given_up |= !connected.is_empty();
+            }
+        }
+        committed += u32::from(given_up && doubted && durable > before && durable <= tip);
+        let chain = timed.cut(Survival::Nothing);
+        assert_eq!(chain.status().coins_durable.height, durable, "seed {seed}");
+        let stats = settled(chain);
+        assert_eq!(stats, expected[stats.tip.height as usize], "seed {seed}");
+    }
+    eprintln!("{committed} committed while a later seal was given up");
+    assert!(committed > 3, "{committed}");
 }
 
 /// Together as long as the runs are small, block by block above that; either way the coins are the same.

@@ -214,7 +214,7 @@ impl UtxoStore {
             context: self.context.clone(),
             epoch: self.sealed.current().clone(),
             flushing: self.sealed.unwritten().map(|sealed| Arc::clone(&sealed.table)).collect(),
-            flushed: self.sealed.written_tables().map(Arc::downgrade).collect(),
+            written: self.sealed.written_tables().map(Arc::downgrade).collect(),
             partitions: self.segments.partitions().to_vec(),
         });
         self.published.publish(Arc::clone(&self.layers));

@@ -142,7 +142,7 @@ impl CoinsInspection {
             context: self.context.clone(),
             epoch: Sealed::new(self.manifest.seal).current().clone(),
             flushing: Vec::new(),
-            flushed: Vec::new(),
+            written: Vec::new(),
             partitions: segments.partitions().to_vec(),
         }))
     }

@@ -143,7 +143,7 @@ pub struct Layers {
     /// Newest first.
     pub(super) flushing: Vec<Arc<Memtable>>,
     /// Those of the next older seals, which are in runs already, newest first; dropped from the oldest on.
-    pub(super) flushed: Vec<Weak<Memtable>>,
+    pub(super) written: Vec<Weak<Memtable>>,
     /// For each partition its segments, newest first.
     pub(super) partitions: Vec<Vec<Arc<Segment>>>,
 }
@@ -182,7 +182,7 @@ impl Layers {
             // Not one of those that keep memtables.
             epoch: EpochPin(Arc::new(Epoch(self.epoch.0.0))),
             flushing: self.flushing.clone(),
-            flushed: Vec::new(),
+            written: Vec::new(),
             partitions: self.partitions.iter().map(of_partition).collect(),
         })
     }
@@ -213,7 +213,7 @@ impl Layers {
             context: self.context.clone(),
             epoch: self.epoch.clone(),
             flushing: Vec::new(),
-            flushed: self.flushed.clone(),
+            written: self.written.clone(),
             partitions: self.partitions.clone(),
         })
     }
@@ -266,7 +266,7 @@ impl Layers {
     /// The clean memtables. If a newer one is gone, an older one that a reader still holds must not
     /// answer for it.
     fn clean(&self) -> Vec<Arc<Memtable>> {
-        self.flushed.iter().map_while(Weak::upgrade).collect()
+        self.written.iter().map_while(Weak::upgrade).collect()
     }
 
     /// As [`Self::get_many`], the coins as they are stored.

@@ -166,7 +166,7 @@ impl UtxoStore {
             context: context.clone(),
             epoch: sealed.current().clone(),
             flushing: Vec::new(),
-            flushed: Vec::new(),
+            written: Vec::new(),
             partitions: segments.partitions().to_vec(),
         });
         let no_thread =

@@ -25,7 +25,7 @@ fn wrong_layers(layers: &Layers, what: u64) -> Layers {
         context: layers.context.clone(),
         epoch: layers.epoch.clone(),
         flushing: layers.flushing.clone(),
-        flushed: Vec::new(),
+        written: Vec::new(),
         partitions: partitions
             .map(|segments| segments.iter().map(|segment| forgetful(segment, what)).collect())
             .collect(),

@@ -17,7 +17,7 @@ pub enum Exit {
     DiskFull,
     /// Stored data is damaged in a way that godwit cannot repair by itself.
     Damaged,
-    /// Another process uses the data directory, or it belongs to another network.
+    /// The data directory is missing, another process uses it, or it belongs to another network.
     DatadirUnusable,
     /// A signal stopped the work before its end. What was stored stays; the same command continues
     /// it. Never the exit of a node, which has no other end than a signal: it exits with success.
@@ -69,7 +69,9 @@ impl Exit {
             Exit::Configuration => "the command line or godwit.conf is wrong",
             Exit::DiskFull => "the disk is full; what was stored stays",
             Exit::Damaged => "stored data is damaged beyond what godwit can repair",
-            Exit::DatadirUnusable => "the data directory is in use or of another network",
+            Exit::DatadirUnusable => {
+                "the data directory is missing, in use, or not one of this network"
+            }
             Exit::Interrupted => "stopped by a signal; the same command goes on",
             Exit::CannotListen => "the address or port to listen on is taken or not ours",
             Exit::Bug => "a bug in godwit; what was stored stays",

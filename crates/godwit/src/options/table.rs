@@ -376,7 +376,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
         "a number, or 0 for none",
         "Of N inputs that were accepted by their signatures, have one verified by Bitcoin Core's \
          engine, too; if it refuses one, the node ends (default: 1024 during the download, 1 for \
-         blocks of the last day; a number that is given is meant for both).",
+         blocks of the last day; a number that is given is meant for both; 0: none).",
         |draft, text| {
             draft.scripts.crosscheck = Some(plain::number(text)?);
             Some(())
@@ -432,9 +432,9 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
     },
     rebuild_flag(
         "reindex",
-        "Make the block index and the coins again from the block files, and verify all blocks again. A \
-         start that is interrupted is gone on with by the next one, without this option. Where old blocks \
-         were deleted by -prune, delete the others too and download the chain again.",
+        "Make the block index and the coins again from the block files, and verify all blocks again. \
+         The next start continues an interrupted one, without this option. Where old blocks were deleted by \
+         -prune, delete the others too and download the chain again.",
         |draft, text| {
             draft.files.reindex = plain::flag(text)?;
             Some(())

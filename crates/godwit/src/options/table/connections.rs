@@ -76,8 +76,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "connect",
             "",
             "",
-            "Connect to this peer and to no other one but those of -addnode; -noconnect to those \
-             alone. May be given several times.",
+            "Connect only to this peer (and those of -addnode); with -noconnect, only to those of \
+             -addnode. May be given several times.",
             |draft, text| {
                 if text == "0" {
                     draft.connections.connect = Some(Vec::new());

@@ -15,7 +15,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "",
             "",
             "Keep an index of all transactions, for getrawtransaction and gettxoutproof without a block's hash. It \
-             is built beside everything else, also later. Not with -prune (default: 0).",
+             is built in the background; it may be turned on later. Not with -prune (default: 0).",
             |draft, text| {
                 draft.files.indexes.transactions = plain::flag(text)?;
                 Some(())

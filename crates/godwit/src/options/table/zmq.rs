@@ -15,18 +15,21 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     publish("zmqpubhashblock", "Publish the hash of each new tip at this address.", address::<0>),
     publish(
         "zmqpubhashtx",
-        "Publish the id of each transaction of a block that is connected or disconnected there.",
+        "Publish at this address the id of each transaction of a block that is connected or disconnected, \
+         and of each sent transaction that begins to wait for a block.",
         address::<1>,
     ),
     publish("zmqpubrawblock", "Publish each new tip there, the whole block.", address::<2>),
     publish(
         "zmqpubrawtx",
-        "Publish each transaction of a block that is connected or disconnected there.",
+        "Publish at this address each transaction of a block that is connected or disconnected, and each \
+         sent transaction that begins to wait for a block.",
         address::<3>,
     ),
     publish(
         "zmqpubsequence",
-        "Publish the hash of each block that is connected or disconnected there, and which of the two it is.",
+        "Publish at this address the hash of each block that is connected (C) or disconnected (D), and the \
+         id of each sent transaction that begins (A) to wait for a block, or stops (R) without being in one.",
         address::<4>,
     ),
     mark("zmqpubhashblockhwm", high_water_mark::<0>),

@@ -120,7 +120,7 @@ impl fmt::Display for SnapshotError {
             Self::OtherNetwork(path) => write!(f, "{} is of another network", path.display()),
             Self::UnknownBase(path, hash) => write!(
                 f,
-                "{}: the header of its block {hash} is not known; import headers first",
+                "{}: the header of its block {hash} is not known; run the node until it has downloaded the headers",
                 path.display()
             ),
             Self::InvalidBase(path, hash) => {

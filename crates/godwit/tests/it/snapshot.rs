@@ -144,7 +144,7 @@ fn a_refused_snapshot_changes_nothing() {
     refuses(&changed(0, b'x'), Some(&hash), "is not a UTXO snapshot");
     refuses(&changed(5, 3), Some(&hash), "unknown version 3");
     refuses(&changed(7, 0), Some(&hash), "is of another network");
-    refuses(&changed(11, !good[11]), Some(&hash), "is not known; import headers first");
+    refuses(&changed(11, !good[11]), Some(&hash), "is not known; run the node until");
     // A coin's last byte: the bytes are a snapshot, of another set.
     refuses(&changed(good.len() - 1, !good[good.len() - 1]), Some(&hash), "hash to");
     node.import(&chain);

@@ -19,8 +19,8 @@ use godwit_chain::{
     Verdict, heading, history, history_memory, history_progress, show_blocks,
 };
 use godwit_p2p::{
-    Action, ChainEvent, ChainRequest, Event as PeersEvent, HeaderIndex, NetCommand, NetEvent, Now,
-    PeerId, Peers, ReadId, RefusedHeader,
+    Action, ChainEvent, ChainRequest, Event as PeersEvent, NetCommand, NetEvent, Now, PeerId,
+    Peers, ReadId, RefusedHeader,
 };
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;
@@ -69,6 +69,10 @@ pub struct NodeCore {
     initial_download: bool,
     /// The engine was not told of the latest tip.
     tip_moved: bool,
+    /// The tip that others see. It stays while the chain is on its way to a better one: nobody sees the blocks
+    /// between, as in Core, which holds its lock meanwhile (`ActivateBestChain`), and of a branch that turns
+    /// out to be invalid before it has more work nobody hears at all.
+    seen_tip: NodeId,
     next_header_line: Duration,
     operator: Operator,
     /// Who tells others of blocks and of what waits for them.
@@ -106,6 +110,7 @@ impl NodeCore {
     pub fn new(mut chain: Chain, peers: Peers) -> Self {
         // Peers have what a disk of ours has lost.
         chain.expect_copies();
+        let seen_tip = chain.tip();
         Self {
             chain,
             peers,
@@ -117,6 +122,7 @@ impl NodeCore {
             most_in_flight: u64::MAX,
             initial_download: true,
             tip_moved: true,
+            seen_tip,
             next_header_line: Duration::ZERO,
             operator: Operator {
                 network_active: true,
@@ -278,7 +284,7 @@ impl NodeCore {
     }
 
     fn tell(&mut self, now: Now, event: impl Into<PeersEvent>) {
-        self.peers.handle(now, &ChainIndex(&self.chain), event);
+        self.peers.handle(now, &ChainIndex::at_tip(&self.chain, self.seen_tip), event);
     }
 
     /// Advances the chain by a few steps, and lets the engine do what is due; but stops when it is told
@@ -417,10 +423,11 @@ impl NodeCore {
     }
 
     fn note_tip(&mut self, now: Now) {
-        if !self.tip_moved {
+        if !self.tip_moved || self.is_on_the_way() {
             return;
         }
         self.tip_moved = false;
+        self.seen_tip = self.chain.tip();
         if self.initial_download && self.is_up_to_date(now) {
             self.initial_download = false;
             log::info!("Leaving InitialBlockDownload (latching to false)");
@@ -428,6 +435,21 @@ impl NodeCore {
         let initial_download = self.initial_download;
         self.tell(now, ChainEvent::TipChanged { initial_download });
         self.apply_actions(now);
+    }
+
+    /// Whether the chain is on its way from the tip that others see to one with more work.
+    fn is_on_the_way(&self) -> bool {
+        let (tree, tip) = (self.chain.tree(), self.chain.tip());
+        // A tip that was found or declared invalid is left for one with less work, and that is the end of it.
+        let may_stay = !tree.node(self.seen_tip).failed;
+        // The other branch is as long for a moment, before it is longer.
+        let is_behind = tree.chain_work(tip) <= tree.chain_work(self.seen_tip);
+        may_stay && tip != self.seen_tip && is_behind && !self.operator.idle
+    }
+
+    /// Whether the chain is between two tips of which others see the first.
+    pub(super) fn is_between(&self) -> bool {
+        self.chain.tip() != self.seen_tip
     }
 
     fn is_up_to_date(&self, now: Now) -> bool {
@@ -471,7 +493,7 @@ impl NodeCore {
                 self.hand_in(Submitted::Engine(hash), bytes);
             }
             ChainRequest::ReadBlock { request, id, raw, .. } => {
-                let node = ChainIndex(&self.chain).node_id(id);
+                let node = ChainIndex::new(&self.chain).node_id(id);
                 if !raw {
                     self.to_take_apart.insert(request);
                 }
@@ -487,7 +509,7 @@ impl NodeCore {
     }
 
     fn submit_headers(&mut self, now: Now, peer: PeerId, headers: &[BlockHeader]) {
-        let mut result = Ok(ChainIndex(&self.chain).tip());
+        let mut result = Ok(ChainIndex::header_id(self.seen_tip));
         for (n, header) in headers.iter().enumerate() {
             match self.chain.accept_header(header, header.block_hash(), now.unix) {
                 Ok(id) => result = Ok(ChainIndex::header_id(id)),

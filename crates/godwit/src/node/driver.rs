@@ -333,10 +333,10 @@ impl<'a> Node<'a> {
         peers_config.services =
             offered(config, &indexes, peers_config.services) | transport(encrypted);
         warn_of_clock(now, &chain);
-        let mut peers = Peers::new(peers_config, book, now, &ChainIndex(&chain));
+        let mut peers = Peers::new(peers_config, book, now, &ChainIndex::new(&chain));
         peers.call_first(&anchors);
         let outbox_file = open_outbox(&chain, &mut peers, &dir)?;
-        own_addresses::tell(&mut peers, now, &ChainIndex(&chain), &options.listening);
+        own_addresses::tell(&mut peers, now, &ChainIndex::new(&chain), &options.listening);
         let mut core = core_of(chain, peers, now, options, &dir);
         if let Some(before) = before {
             before.again(now, &mut core);

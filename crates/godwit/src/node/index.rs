@@ -6,9 +6,21 @@ use godwit_primitives::BlockHash;
 
 /// A view of a chain's headers; a [`HeaderId`] is the place of a header in the tree.
 #[derive(Clone, Copy)]
-pub struct ChainIndex<'a>(pub &'a Chain);
+pub struct ChainIndex<'a> {
+    chain: &'a Chain,
+    tip: NodeId,
+}
 
-impl ChainIndex<'_> {
+impl<'a> ChainIndex<'a> {
+    pub fn new(chain: &'a Chain) -> Self {
+        Self::at_tip(chain, chain.tip())
+    }
+
+    /// A chain that others see at another tip than its own: it is on its way to a better one.
+    pub(super) fn at_tip(chain: &'a Chain, tip: NodeId) -> Self {
+        Self { chain, tip }
+    }
+
     /// The engine's id of a node of the tree.
     pub fn header_id(id: NodeId) -> HeaderId {
         HeaderId(id.index())
@@ -16,17 +28,17 @@ impl ChainIndex<'_> {
 
     /// The node with this id.
     pub fn node_id(&self, id: HeaderId) -> NodeId {
-        self.0.tree().at(id.0)
+        self.chain.tree().at(id.0)
     }
 }
 
 impl HeaderIndex for ChainIndex<'_> {
     fn find(&self, hash: &BlockHash) -> Option<HeaderId> {
-        self.0.tree().find(hash).map(Self::header_id)
+        self.chain.tree().find(hash).map(Self::header_id)
     }
 
     fn get(&self, id: HeaderId) -> HeaderInfo {
-        let tree = self.0.tree();
+        let tree = self.chain.tree();
         let node_id = self.node_id(id);
         let node = tree.node(node_id);
         HeaderInfo {
@@ -43,31 +55,31 @@ impl HeaderIndex for ChainIndex<'_> {
     }
 
     fn median_time_past(&self, id: HeaderId) -> u32 {
-        self.0.tree().median_time_past(self.node_id(id))
+        self.chain.tree().median_time_past(self.node_id(id))
     }
 
     fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId> {
-        self.0.tree().ancestor(self.node_id(id), height).map(Self::header_id)
+        self.chain.tree().ancestor(self.node_id(id), height).map(Self::header_id)
     }
 
     fn parent(&self, id: HeaderId) -> Option<HeaderId> {
-        self.0.tree().node(self.node_id(id)).parent().map(Self::header_id)
+        self.chain.tree().node(self.node_id(id)).parent().map(Self::header_id)
     }
 
     fn tip(&self) -> HeaderId {
-        Self::header_id(self.0.tip())
+        Self::header_id(self.tip)
     }
 
     fn best_header(&self) -> HeaderId {
-        Self::header_id(self.0.tree().best_header())
+        Self::header_id(self.chain.tree().best_header())
     }
 
     fn prune_height(&self) -> u32 {
-        self.0.prune_height()
+        self.chain.prune_height()
     }
 
     fn history(&self) -> Option<HistorySpan> {
-        let span = godwit_chain::history(self.0)?;
+        let span = godwit_chain::history(self.chain)?;
         Some(HistorySpan { tip: Self::header_id(span.tip), base: Self::header_id(span.base) })
     }
 }

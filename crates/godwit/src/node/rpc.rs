@@ -9,7 +9,7 @@ use godwit_api::{
     BanFile, CookieError, CookieFile, Credentials, Interfaces, MAX_CONNECTIONS,
     MAX_PAGE_CONNECTIONS, MAX_ZMQ_SUBSCRIBERS, NodeState, PageOptions, Proxies, Publisher,
     Question, Questions, RpcAuth, Seam, Server, ServerError, ServerMemory, ServerOptions,
-    SyncReport, TipFacts, seam,
+    SyncReport, seam,
 };
 use godwit_chain::ChainError;
 use godwit_index::{COIN_STATS_INDEX_FILES, FILTER_INDEX_FILES, Indexes, TX_INDEX_FILES};
@@ -249,7 +249,7 @@ impl Rpc {
         let Some(running) = &self.running else { return };
         let before = running.publisher.current();
         let chain = core.chain();
-        self.between = is_between(core, &before.tip);
+        self.between = core.is_between();
         if self.between {
             return;
         }
@@ -275,16 +275,4 @@ impl Rpc {
         let running = self.running.as_ref().filter(|_| !self.between);
         running.map_or(&self.nothing, |running| running.questions.receiver())
     }
-}
-
-/// Whether the chain is on its way from the tip that was published to one with more work: nobody sees the
-/// blocks between, as in Core, which holds its lock meanwhile.
-fn is_between(core: &NodeCore, before: &TipFacts) -> bool {
-    let (chain, tree) = (core.chain(), core.chain().tree());
-    // A tip that was found or declared invalid is left for one with less work, and that is the end of it.
-    let may_stay = tree.find(&before.hash).is_some_and(|id| !tree.node(id).failed);
-    let is_other = chain.tip_point().hash != before.hash;
-    // The other branch is as long for a moment, before it is longer.
-    let is_behind = tree.chain_work(chain.tip()) <= before.chain_work;
-    may_stay && is_other && is_behind && !core.is_idle()
 }

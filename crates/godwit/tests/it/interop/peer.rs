@@ -128,6 +128,28 @@ impl Peer {
         }
     }
 
+    /// Hashes of the blocks that the node has announced by now.
+    #[track_caller]
+    pub(super) fn announced(&mut self) -> Vec<[u8; 32]> {
+        self.send("ping", &[6; 8]);
+        let mut announced = Vec::new();
+        loop {
+            let (command, payload) = self.receive().expect("the node keeps the connection");
+            match command.as_str() {
+                "pong" => return announced,
+                "ping" => self.send("pong", &payload),
+                "inv" => announced.extend(
+                    payload[1..]
+                        .chunks_exact(36)
+                        .filter(|entry| entry[..4] == BLOCK.to_le_bytes())
+                        .map(|entry| <[u8; 32]>::try_from(&entry[4..]).expect("32 bytes")),
+                ),
+                "headers" | "cmpctblock" => panic!("it was asked for no {command}"),
+                _ => {}
+            }
+        }
+    }
+
     /// Waits until the node closes the connection.
     #[track_caller]
     pub(super) fn expect_disconnect(mut self) {

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use godwit_primitives::sha256::sha256d;
+use godwit_primitives::{OutPoint, Txid};
 use serde_json::{Value, json};
 
+use super::super::peer::Peer;
 use super::super::rpc::Rpc;
-use super::super::{bitcoind, block, chain, wait_until};
+use super::super::{bitcoind, block, chain, free_port, wait_until};
 use super::arguments::{misfits, questions};
 use super::differ::differences;
 use super::http::{exchange, post};
@@ -175,6 +178,62 @@ fn a_reorganisation_shows_no_tip_with_less_work() {
     });
     assert_eq!(waited["hash"], json!(tip));
     assert!(works.is_sorted(), "{works:?}");
+}
+
+/// As of bitcoind, peers hear of the end of a reorganisation alone, and nothing of a branch that turns out to
+/// be invalid before it has more work than the tip.
+#[test]
+fn peers_hear_of_no_tip_with_less_work() {
+    const DEPTH: usize = 40;
+    let chain = chain::recent();
+    let unspendable =
+        block::spend(OutPoint { txid: Txid::from_bytes([7; 32]), vout: 0 }, 1, vec![]);
+    // The last block but one of the first branch spends a coin that there is not.
+    let branch = |nonce, is_invalid| {
+        let mut branch = vec![chain.blocks[chain.blocks.len() - 1 - DEPTH].clone()];
+        let first = chain.summary.height - DEPTH as u32 + 1;
+        for height in first..=chain.summary.height + 1 {
+            let spends: &[_] = match is_invalid && height == chain.summary.height {
+                true => std::slice::from_ref(&unspendable),
+                false => &[],
+            };
+            let parent = branch.last().expect("it has a block");
+            branch.push(block::on(parent, height, nonce, spends));
+        }
+        branch.split_off(1)
+    };
+    let (invalid, valid) = (branch(8, true), branch(9, false));
+    let tip = chain::hash(valid.last().expect("it has a block"));
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
+    let node = Node::new("regtest");
+    let port = free_port();
+    let listen = ["-listen=1".to_owned(), format!("-bind=127.0.0.1:{port}")];
+    let godwit = Answering::with_chain(&node, chain, &listen);
+    for (rpc, port) in [(godwit.rpc, port), (bitcoind.rpc, bitcoind.port)] {
+        let is_at = |hash: &str| rpc.call("getbestblockhash", &json!([])) == hash;
+        wait_until("the chain is there", || is_at(&chain.summary.tip));
+        let mut peer = Peer::connect(port, chain.summary.height);
+        peer.announced();
+        let submit = |block: &Vec<u8>| rpc.call("submitblock", &json!([hex::encode(block)]));
+        invalid.iter().for_each(|block| drop(submit(block)));
+        wait_until("it has come back", || {
+            is_at(&chain.summary.tip)
+                && rpc
+                    .call("getchaintips", &json!([]))
+                    .as_array()
+                    .is_some_and(|tips| tips.iter().any(|tip| tip["status"] == "invalid"))
+        });
+        assert_eq!(peer.announced(), Vec::<[u8; 32]>::new());
+        valid.iter().for_each(|block| drop(submit(block)));
+        wait_until("the other branch is there", || is_at(&tip));
+        let mut announced = Vec::new();
+        wait_until("it is announced", || {
+            announced.extend(peer.announced());
+            !announced.is_empty()
+        });
+        let last = valid.last().expect("it has a block");
+        assert_eq!(announced, [sha256d(&last[..80])]);
+    }
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Driver {
         let chain = self.open_chain();
         let book = self.load_book().unwrap_or(book);
         let config = self.config();
-        let mut peers = Peers::new(config, book, self.now(), &ChainIndex(&chain));
+        let mut peers = Peers::new(config, book, self.now(), &ChainIndex::new(&chain));
         peers.call_first(&self.load_anchors());
         self.core = Some(NodeCore::new(chain, peers));
         self.executor.arm();

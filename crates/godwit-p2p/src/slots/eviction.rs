@@ -16,6 +16,9 @@ use crate::peer_id::PeerId;
 const KEPT_BY_GROUP: usize = 4;
 /// Peers kept for the shortest round trip: an attacker would need machines nearby.
 const KEPT_BY_PING: usize = 8;
+/// Peers kept that want transactions announced. Core: those that sent the latest new ones, and of others
+/// those that want them; nobody sends any here.
+const KEPT_BY_TRANSACTIONS: usize = 4;
 /// Block-relay peers kept because they sent the latest new blocks.
 const KEPT_BY_BLOCK_RELAY: usize = 8;
 /// Peers kept because they sent the latest new blocks: an attacker would have to be first, which
@@ -52,8 +55,8 @@ pub(crate) struct EvictionCandidate {
 
 /// The inbound peer to evict for a new one; `None` when every peer is protected.
 ///
-/// Core `SelectNodeToEvict`, except that Core also protects peers that relay transactions: godwit
-/// has no memory pool. `key` is secret and stays the same during a run.
+/// Core `SelectNodeToEvict`, as with `-blocksonly`: no peer has sent a transaction or loaded a bloom
+/// filter. `key` is secret and stays the same during a run.
 pub(crate) fn select_to_evict(
     candidates: &[EvictionCandidate],
     key: [u8; 16],
@@ -74,6 +77,7 @@ pub(crate) fn select_to_evict(
         .collect();
     keep_last(&mut left, KEPT_BY_GROUP, |a, b| group(a).cmp(&group(b)), |_| true);
     keep_last(&mut left, KEPT_BY_PING, |a, b| b.min_ping.cmp(&a.min_ping), |_| true);
+    keep_last(&mut left, KEPT_BY_TRANSACTIONS, by_transactions, |_| true);
     let block_relay = |one: &EvictionCandidate| !one.relays_transactions && one.relevant_services;
     keep_last(&mut left, KEPT_BY_BLOCK_RELAY, by_block_relay, block_relay);
     keep_last(&mut left, KEPT_BY_BLOCK, by_block, |_| true);
@@ -100,6 +104,11 @@ fn keep_last(
 /// A peer that has been connected longer is greater.
 fn by_age(a: &EvictionCandidate, b: &EvictionCandidate) -> Ordering {
     b.connected.cmp(&a.connected)
+}
+
+/// Core `CompareNodeTXTime`, where no transaction has come and no filter was loaded.
+fn by_transactions(a: &EvictionCandidate, b: &EvictionCandidate) -> Ordering {
+    a.relays_transactions.cmp(&b.relays_transactions).then_with(|| by_age(a, b))
 }
 
 fn by_block(a: &EvictionCandidate, b: &EvictionCandidate) -> Ordering {

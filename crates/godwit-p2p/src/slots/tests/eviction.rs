@@ -54,9 +54,10 @@ fn crowd(count: u64, change: impl Fn(&mut EvictionCandidate)) -> Vec<EvictionCan
 #[test]
 fn few_peers_are_all_kept() {
     assert_eq!(evicted(&[]), None);
-    // 4 by group, 8 by ping, 4 by block, half of one: nobody is left of 16, one of 17.
-    assert_eq!(evicted(&crowd(16, |_| {})), None);
-    assert!(evicted(&crowd(17, |_| {})).is_some());
+    // 4 by group, 8 by ping, 4 by transactions, 4 by block, half of one: nobody is left of 20, one of
+    // 21.
+    assert_eq!(evicted(&crowd(20, |_| {})), None);
+    assert!(evicted(&crowd(21, |_| {})).is_some());
 }
 
 #[test]
@@ -95,6 +96,30 @@ fn nearest_peers_and_latest_senders_of_blocks_are_kept() {
     let gone = victims(crowd(200, relays));
     let kept = |range: std::ops::Range<u64>| range.clone().all(|peer| !gone.contains(&peer));
     assert!(kept(162..170) && kept(196..200), "{gone:?}");
+}
+
+/// Core `CompareNodeTXTime` where nobody has sent a transaction: first who wants them, then who has been
+/// connected longest.
+#[test]
+fn four_that_want_transactions_are_kept_the_longest_connected_of_them() {
+    // So that neither age, nor a round trip, nor a block speaks for these.
+    let of_few = |relays: std::ops::Range<u64>| {
+        victims(crowd(200, |one| {
+            one.relays_transactions = relays.contains(&one.peer.0);
+            one.min_ping = seconds(1_000 - one.peer.0 % 100);
+            if one.peer.0 < 100 {
+                one.last_block = seconds(1);
+            }
+        }))
+    };
+    let kept = |gone: &BTreeSet<u64>, range: std::ops::Range<u64>| {
+        range.filter(|peer| !gone.contains(peer)).count()
+    };
+    let gone = of_few(180..184);
+    assert_eq!(kept(&gone, 180..184), 4, "{gone:?}");
+    let gone = of_few(176..188);
+    assert_eq!(kept(&gone, 176..180), 4, "{gone:?}");
+    assert!(kept(&gone, 180..188) <= 4, "by the keyed hash of their group only: {gone:?}");
 }
 
 #[test]
@@ -273,10 +298,10 @@ proptest! {
         match victim {
             Some(victim) => {
                 prop_assert!(eligible.clone().any(|one| one.peer.0 == victim));
-                // Core's order: 4 by group, 8 by ping, 4 by block, half of the rest.
-                prop_assert!(eligible.count() > 16);
+                // Core's order: 4 by group, 8 by ping, 4 by transactions, 4 by block, half of the rest.
+                prop_assert!(eligible.count() > 20);
             }
-            None => prop_assert!(eligible.count() <= 24),
+            None => prop_assert!(eligible.count() <= 28),
         }
     }
 }

@@ -286,11 +286,14 @@ impl Parts {
             }
             return;
         }
-        if frame.command == Command::SENDCMPCT && frame.payload.unread().first() > Some(&1) {
-            return cx.misbehave(id, Misbehaviour::ForbiddenValue(frame.command));
-        }
         match Message::decode(frame.command, frame.payload.unread()) {
             Ok(Some(Message::Version(version))) => self.on_version(cx, id, &version),
+            // As in Core, one that is cut or comes before `version` is ignored.
+            Ok(Some(Message::SendCmpct { .. }))
+                if introduced && frame.payload.unread().first() > Some(&1) =>
+            {
+                cx.misbehave(id, Misbehaviour::ForbiddenValue(frame.command));
+            }
             Ok(Some(message)) if introduced => self.on_message(cx, id, message, established),
             Ok(Some(message)) => {
                 debug!("peer={}: {} before version", id.0, message.command());

@@ -331,7 +331,12 @@ fn a_pong_that_is_too_short_ends_the_waiting() {
 #[test]
 fn sendcmpct_with_a_forbidden_value_is_misbehaving() {
     let mut node = Harness::new(config());
-    let id = node.inbound_peer();
+    let id = node.inbound();
+    node.raw(id, Command::SENDCMPCT, &[2, 2, 0, 0, 0, 0, 0, 0, 0]);
+    node.greet(id);
+    assert_eq!(node.is_gone(id), None, "before `version` it is ignored");
+    node.raw(id, Command::SENDCMPCT, &[2, 2, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(node.is_gone(id), None, "so is one that is cut");
     node.raw(id, Command::SENDCMPCT, &[1, 9, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(node.is_gone(id), None, "another version is ignored");
     node.raw(id, Command::SENDCMPCT, &[2, 2, 0, 0, 0, 0, 0, 0, 0]);

@@ -109,7 +109,7 @@ pub enum MessageError {
     /// A position in a block that does not fit 16 bits (BIP152). Core: dropped.
     PositionTooLarge,
     /// More entries than the protocol allows. Core: `Misbehaving`; for a locator, only a
-    /// disconnect.
+    /// disconnect; `notfound` is ignored.
     TooMany {
         command: Command,
         /// Entries that it claims.

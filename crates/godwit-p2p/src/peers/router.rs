@@ -463,6 +463,10 @@ fn on_undecodable(cx: &mut Context<'_>, id: PeerId, command: Command, error: Mes
         MessageError::TooMany { command: Command::GETHEADERS | Command::GETBLOCKS, .. } => {
             cx.disconnect(id, DisconnectReason::LocatorTooLong);
         }
+        // Core asks for so little that it need not read so many.
+        MessageError::TooMany { command: Command::NOTFOUND, .. } => {
+            debug!("peer={}: ignoring {command}: {error}", id.0);
+        }
         MessageError::TooMany { command, .. } => {
             cx.misbehave(id, Misbehaviour::TooManyEntries(command));
         }

@@ -101,6 +101,16 @@ fn b8_getdata_of_50001_entries_is_misbehaviour() {
     }
 }
 
+/// Core has no limit for it.
+#[test]
+fn b8_notfound_of_50001_entries_is_ignored() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let id = node.inbound_peer();
+    let entry = block_entry(BlockHash::from_bytes([5; 32]));
+    node.says(id, Message::NotFound(vec![entry; 50_001]));
+    assert_eq!((node.is_gone(id), node.discouraged()), (None, 0));
+}
+
 /// btcd 0.26 asks a peer that is 2,564 blocks ahead for all of them, and bans it for a `notfound`.
 #[test]
 fn b8_2564_blocks_are_served_in_order_as_the_queue_drains() {

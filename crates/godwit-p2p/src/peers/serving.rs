@@ -195,7 +195,11 @@ impl Serving {
         if serve_recent(cx, recent, id, &request) {
             return true;
         }
-        match self.answer(cx, id, request.block_hash()) {
+        match self.answer(cx, id, &request) {
+            // Nothing is sent of it, as without `filterload` a peer has no filter; but what follows it.
+            Answer::Read(_) if request.is_filtered() => {
+                continue_announcing(cx, id, request.block_hash());
+            }
             Answer::Read(header) if self.may_read(cx, id) => read(cx, id, header, request),
             Answer::Read(_) => {
                 self.wait_in_line(cx, id, request);
@@ -208,8 +212,8 @@ impl Serving {
     }
 
     /// Core `ProcessGetBlockData`.
-    fn answer(&self, cx: &Context<'_>, id: PeerId, hash: BlockHash) -> Answer {
-        let Some(header) = cx.index.find(&hash) else { return Answer::Nothing };
+    fn answer(&self, cx: &Context<'_>, id: PeerId, request: &Request) -> Answer {
+        let Some(header) = cx.index.find(&request.block_hash()) else { return Answer::Nothing };
         let Some(peer) = cx.table.get(id) else { return Answer::Nothing };
         if !may_be_served(cx, header) {
             return Answer::Nothing;
@@ -217,7 +221,8 @@ impl Serving {
         let block = cx.index.get(header);
         let best = cx.index.get(cx.index.best_header());
         let age = i64::from(best.header.time) - i64::from(block.header.time);
-        let is_limited = age > HISTORICAL_AGE && !peer.may(Permissions::DOWNLOAD);
+        let counts_as_old = age > HISTORICAL_AGE || request.is_filtered();
+        let is_limited = counts_as_old && !peer.may(Permissions::DOWNLOAD);
         if is_limited && self.upload.is_reached_for_old_blocks(cx.now.monotonic) {
             return Answer::Disconnect(DisconnectReason::UploadTarget);
         }

@@ -12,7 +12,7 @@ use crate::message::BlockTransactionsRequest;
 /// A request for a block, a transaction or parts of a block.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
-    /// An entry of a `getdata`: a transaction, or a block in one of three forms.
+    /// An entry of a `getdata`: a transaction, or a block in one of four forms.
     Entry(Inventory),
     /// A `getblocktxn`.
     Transactions(Box<BlockTransactionsRequest>),
@@ -36,6 +36,11 @@ impl Request {
             Self::Entry(entry) => Some(entry.kind),
             Self::Transactions(_) | Self::Filters(_) => None,
         }
+    }
+
+    /// Whether a block is wanted through a bloom filter (BIP37).
+    pub(super) fn is_filtered(&self) -> bool {
+        self.kind() == Some(InventoryKind::FILTERED_BLOCK)
     }
 
     fn transaction(&self) -> Option<Inventory> {
@@ -73,13 +78,9 @@ impl Requests {
         self.queue.push_back(request);
     }
 
-    /// Adds the entries of a `getdata` that can be answered. As in Core, unknown kinds and filtered
-    /// blocks are skipped; without `filterload` a peer has no filter.
+    /// Adds the entries of a `getdata` that can be answered. As in Core, unknown kinds are skipped.
     pub(super) fn extend(&mut self, entries: &[Inventory]) {
-        let meant = |entry: &&Inventory| {
-            entry.kind.is_block() && entry.kind != InventoryKind::FILTERED_BLOCK
-                || entry.kind.is_transaction()
-        };
+        let meant = |entry: &&Inventory| entry.kind.is_block() || entry.kind.is_transaction();
         // Exactly: the queue must not double.
         self.queue.reserve_exact(entries.iter().filter(meant).count());
         self.queue.extend(entries.iter().filter(meant).map(|entry| Request::Entry(*entry)));

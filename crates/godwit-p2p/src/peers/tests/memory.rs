@@ -259,8 +259,8 @@ fn what_nobody_can_give_takes_no_memory() {
     let mut node = Harness::with_chain(many(), &chain(20, 60));
     let id = node.inbound_peer();
     let before = node.peers.memory();
-    let filtered = Inventory::block(InventoryKind::FILTERED_BLOCK, BlockHash::ZERO);
-    node.says(id, Message::GetData(vec![filtered; 50_000]));
+    let odd = Inventory { kind: InventoryKind(0x77), hash: [7; 32] };
+    node.says(id, Message::GetData(vec![odd; 50_000]));
     assert_eq!(node.peers.memory(), before);
 }
 

@@ -249,6 +249,46 @@ fn getblocks_is_answered_in_batches_of_500() {
     assert_eq!(node.take(id), [Sent::Message(Message::Inv(expected))], "without the last one");
 }
 
+/// Core `ProcessGetBlockData`: only the answer depends on the filter.
+#[test]
+fn a_filtered_block_is_not_sent_and_the_next_batch_is_told_behind_it() {
+    let blocks = chain(1_100, 60);
+    let mut node = Harness::with_chain(config(), &blocks);
+    let id = node.inbound_peer();
+    let hashes = vec![TestBlock::genesis().hash];
+    node.says(id, Message::GetBlocks(Locator { hashes, stop: BlockHash::ZERO }));
+    let filtered = InventoryKind::FILTERED_BLOCK;
+    assert_eq!(ask(&mut node, id, filtered, blocks[498].hash), []);
+    let tip = Sent::Message(Message::Inv(vec![block_inv(blocks[1_099].hash)]));
+    assert_eq!(ask(&mut node, id, filtered, blocks[499].hash), [tip]);
+    assert_eq!(ask(&mut node, id, filtered, blocks[499].hash), [], "once");
+    assert!(node.reads.is_empty());
+}
+
+#[test]
+fn a_filtered_block_ends_the_connection_where_any_other_form_would() {
+    let blocks = chain(400, 60);
+    let services = Services::WITNESS | Services::NETWORK_LIMITED;
+    for (place, served) in [(109, true), (108, false)] {
+        let mut node = Harness::with_chain(PeersConfig { services, ..config() }, &blocks);
+        let id = node.inbound_peer();
+        assert_eq!(ask(&mut node, id, InventoryKind::FILTERED_BLOCK, blocks[place].hash), []);
+        let why = (!served).then_some(DisconnectReason::PrunedBlock);
+        assert_eq!(node.is_gone(id), why);
+    }
+    // Above the upload target a young one, too.
+    let limit = 144 * 4_000_000 + 1_000_000;
+    let config = PeersConfig { max_upload_target: Some(limit), ..config() };
+    let mut node = Harness::with_chain(config, &blocks);
+    let (id, other) = (node.inbound_peer(), node.inbound_peer());
+    let young = blocks[399].hash;
+    assert_eq!(ask(&mut node, id, InventoryKind::FILTERED_BLOCK, young), []);
+    assert_eq!(node.is_gone(id), None);
+    node.tell(NetEvent::Sent { peer: other, bytes: 1_000_000 });
+    assert_eq!(ask(&mut node, id, InventoryKind::FILTERED_BLOCK, young), []);
+    assert_eq!(node.is_gone(id), Some(DisconnectReason::UploadTarget));
+}
+
 #[test]
 fn a_pruned_node_serves_the_last_290_blocks_only() {
     let blocks = chain(400, 60);

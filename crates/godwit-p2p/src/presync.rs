@@ -22,7 +22,7 @@ use godwit_primitives::{BlockHash, BlockHeader, MerkleRoot, Work};
 use siphasher::sip::SipHasher24;
 
 use self::commitments::Commitments;
-use crate::index::HeaderInfo;
+use crate::index::{HeaderId, HeaderIndex, HeaderInfo, locator};
 use crate::message::MAX_HEADERS;
 
 /// Most blocks per second that a valid chain can have in the long run: the median of eleven block
@@ -96,6 +96,7 @@ pub struct Presync {
     commit_offset: u32,
     max_commitments: u64,
     state: PresyncState,
+    start_id: HeaderId,
     start: Position,
     /// Last header of the first pass.
     measured: Position,
@@ -137,6 +138,7 @@ impl Presync {
             commit_offset: commit_offset % params.headers_sync.commitment_period,
             max_commitments: max_commitments(params, median_time_past, now_unix),
             state: PresyncState::Measuring,
+            start_id: start.id,
             start: start_position,
             measured: start_position,
             commitments: Commitments::default(),
@@ -176,19 +178,24 @@ impl Presync {
         PresyncOutcome { success, accepted, request_more }
     }
 
-    /// A locator from which the peer is to continue.
-    ///
-    /// Two suffice: a peer that left the chain of the first one cannot go on with it, and the
-    /// pre-sync ends at the first header that does not connect.
-    pub fn next_locator(&self) -> Vec<BlockHash> {
-        let last = match self.state {
-            PresyncState::Measuring => self.measured.hash,
-            PresyncState::Redownloading => self.redownloaded.hash,
-            PresyncState::Final => return Vec::new(),
-        };
-        let mut hashes = vec![last, self.start.hash];
-        hashes.dedup();
+    /// A locator from which the peer is to continue: the last header of the pass, then the locator of
+    /// where the pre-sync started, which is the same block twice when the second pass begins (Core
+    /// `HeadersSyncState::NextHeadersRequestLocator`). Empty when the pre-sync is over. `index` is the
+    /// one that the start is from.
+    pub fn next_locator(&self, index: &dyn HeaderIndex) -> Vec<BlockHash> {
+        let Some(last) = self.last() else { return Vec::new() };
+        let mut hashes = vec![last];
+        hashes.extend(locator(index, self.start_id));
         hashes
+    }
+
+    /// The last header of the pass; `None` when the pre-sync is over.
+    fn last(&self) -> Option<BlockHash> {
+        match self.state {
+            PresyncState::Measuring => Some(self.measured.hash),
+            PresyncState::Redownloading => Some(self.redownloaded.hash),
+            PresyncState::Final => None,
+        }
     }
 
     /// The state of the pre-sync.

@@ -225,7 +225,7 @@ impl Headers {
             no_progress(cx, id);
             return false;
         }
-        let next = outcome.request_more.then(|| presync.next_locator());
+        let next = outcome.request_more.then(|| presync.next_locator(cx.index));
         if next.is_none() {
             peer.headers.presync = None;
         }

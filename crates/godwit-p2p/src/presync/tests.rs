@@ -69,9 +69,9 @@ fn serve(presync: &mut Presync, chains: [&[BlockHeader]; 2]) -> (Vec<BlockHeader
     let mut accepted = Vec::new();
     loop {
         let chain = chains[usize::from(presync.state() == PresyncState::Redownloading)];
-        let from = presync.next_locator().iter().find_map(|hash| {
-            let position = chain.iter().position(|header| header.prev_blockhash == *hash);
-            position.or((chain.last()?.block_hash() == *hash).then_some(chain.len()))
+        let from = presync.last().and_then(|hash| {
+            let position = chain.iter().position(|header| header.prev_blockhash == hash);
+            position.or((chain.last()?.block_hash() == hash).then_some(chain.len()))
         });
         let from = from.unwrap_or(0);
         let message = &chain[from..chain.len().min(from + MAX_HEADERS)];
@@ -79,7 +79,7 @@ fn serve(presync: &mut Presync, chains: [&[BlockHeader]; 2]) -> (Vec<BlockHeader
         accepted.extend(&outcome.accepted);
         if !outcome.request_more {
             assert_eq!(presync.state(), PresyncState::Final);
-            assert!(presync.next_locator().is_empty());
+            assert_eq!(presync.last(), None);
             return (accepted, outcome.success);
         }
         assert!(outcome.success);
@@ -94,13 +94,13 @@ fn check(
     state: PresyncState,
     expected: (bool, usize, Option<BlockHash>),
 ) -> Vec<BlockHeader> {
-    let (success, accepted, locator) = expected;
+    let (success, accepted, last) = expected;
     let outcome = presync.process(headers, full);
     assert_eq!(outcome.success, success);
     assert_eq!(outcome.accepted.len(), accepted);
     assert_eq!(presync.state(), state);
-    assert_eq!(presync.next_locator().first().copied(), locator);
-    assert_eq!(outcome.request_more, locator.is_some());
+    assert_eq!(presync.last(), last);
+    assert_eq!(outcome.request_more, last.is_some());
     outcome.accepted
 }
 
@@ -334,7 +334,7 @@ fn a_pre_sync_starts_anywhere() {
         77,
         1_790_000_000,
     );
-    assert_eq!(presync.next_locator(), [start.hash]);
+    assert_eq!(presync.last(), Some(start.hash));
     let (accepted, success) = serve(&mut presync, [&headers, &headers]);
     assert!(success);
     assert!(accepted[..] == headers[9_000..29_000]);

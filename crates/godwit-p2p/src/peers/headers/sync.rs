@@ -307,7 +307,7 @@ fn ask_again(cx: &mut Context<'_>, id: PeerId, time: Duration) {
         return;
     }
     let hashes = match &peer.headers.presync {
-        Some(presync) => presync.next_locator(),
+        Some(presync) => presync.next_locator(cx.index),
         None => {
             let best = cx.index.best_header();
             locator(cx.index, cx.index.parent(best).unwrap_or(best))

@@ -180,6 +180,28 @@ fn serve_headers(node: &mut Harness, id: PeerId, blocks: &[TestBlock]) -> usize 
     }
 }
 
+/// Core `HeadersSyncState::NextHeadersRequestLocator`.
+#[test]
+fn a_presync_asks_behind_its_last_header_or_else_where_it_started() {
+    let blocks = chain(2_600, 4_000_000);
+    let mut node = Harness::with_chain(with_minimum_work(), &blocks[..30]);
+    let id = node.full_peer();
+    let at = |height: usize| match height {
+        0 => TestBlock::genesis().hash,
+        _ => blocks[height - 1].hash,
+    };
+    let start: Vec<BlockHash> = (20..=30).rev().chain([19, 17, 13, 5, 0]).map(at).collect();
+    let behind = |last| [vec![at(last)], start.clone()].concat();
+    locators(&mut node, id);
+    let (first, second) = blocks[30..].split_at(MAX_HEADERS);
+    node.headers(id, first);
+    assert_eq!(locators(&mut node, id), [behind(30 + MAX_HEADERS)]);
+    node.headers(id, second);
+    assert_eq!(locators(&mut node, id), [behind(30)], "the second pass");
+    node.headers(id, first);
+    assert_eq!(locators(&mut node, id), [behind(30 + MAX_HEADERS)]);
+}
+
 #[test]
 fn a_chain_with_enough_work_is_stored_in_the_second_pass() {
     let mut node = Harness::new(with_minimum_work());

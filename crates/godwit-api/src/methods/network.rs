@@ -80,12 +80,14 @@ fn own_address(own: &OwnAddress) -> Json {
 
 pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let seam = call.node.clone();
-    let (services, ahead, connected, own, reached, snapshot) = call.node.ask(move |node| {
-        let peers = node.peers();
-        let own: Vec<OwnAddress> = peers.own_addresses().iter().collect();
-        let reached = networks(peers.reachable(), seam.proxies());
-        (services(node), peers.clock_offset(), peers.summary(), own, reached, seam.snapshot())
-    })?;
+    let (services, ahead, (inbound, outbound), own, reached, snapshot) =
+        call.node.ask(move |node| {
+            let peers = node.peers();
+            let own: Vec<OwnAddress> = peers.own_addresses().iter().collect();
+            let reached = networks(peers.reachable(), seam.proxies());
+            let counts = peers.connection_counts();
+            (services(node), peers.clock_offset(), counts, own, reached, seam.snapshot())
+        })?;
     Ok(Json::object([
         ("version", VERSION.into()),
         ("subversion", format!("{RELEASE}/godwit:{}/", call.api.version).into()),
@@ -96,9 +98,9 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("localrelay", true.into()),
         ("timeoffset", ahead.into()),
         ("networkactive", snapshot.network_active.into()),
-        ("connections", (connected.inbound + connected.outbound).into()),
-        ("connections_in", connected.inbound.into()),
-        ("connections_out", connected.outbound.into()),
+        ("connections", (inbound + outbound).into()),
+        ("connections_in", inbound.into()),
+        ("connections_out", outbound.into()),
         ("networks", reached),
         ("relayfee", Json::amount(RELAY_FEE)),
         ("incrementalfee", Json::amount(RELAY_FEE)),
@@ -108,8 +110,8 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
 }
 
 pub(super) fn connection_count(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let connected = call.node.ask(|node| node.peers().summary())?;
-    Ok((connected.inbound + connected.outbound).into())
+    let (inbound, outbound) = call.node.ask(|node| node.peers().connection_counts())?;
+    Ok((inbound + outbound).into())
 }
 
 /// Seconds over which uploads are counted.

@@ -129,6 +129,13 @@ impl Peers {
         self.table.iter().map(|peer| self.info(peer)).collect()
     }
 
+    /// Numbers of inbound and of outbound connections, with those whose handshake is not complete (Core
+    /// `CConnman::GetNodeCount`).
+    pub fn connection_counts(&self) -> (usize, usize) {
+        let inbound = self.table.iter().filter(|peer| peer.inbound()).count();
+        (inbound, self.table.iter().count() - inbound)
+    }
+
     fn info(&self, peer: &Peer) -> PeerInfo {
         let handshake = &peer.handshake;
         let waits = peer.ping.nonce.and(peer.ping.sent_at);

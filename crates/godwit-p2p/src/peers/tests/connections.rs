@@ -112,6 +112,23 @@ fn block_relay_peers_that_stayed_longest_are_the_anchors() {
 }
 
 #[test]
+fn connections_are_counted_before_their_handshake_and_attempts_are_not() {
+    let mut node = with_addresses(config(), 40, 60);
+    node.inbound_peer();
+    node.inbound();
+    node.inbound();
+    node.peer(ConnectionKind::Manual);
+    let last = node.outbound(ConnectionKind::Manual);
+    node.advance(Duration::from_secs(1));
+    assert!(!node.peers.parts.connections.attempts().is_empty());
+    assert_eq!((node.peers.connection_counts(), node.peers.infos().len()), ((3, 2), 5));
+    let summary = node.peers.summary();
+    assert_eq!((summary.inbound, summary.outbound), (1, 1), "whom the progress lines count");
+    node.tell(NetEvent::Closed { peer: last });
+    assert_eq!(node.peers.connection_counts(), (3, 1));
+}
+
+#[test]
 fn a_failed_attempt_frees_the_place() {
     let mut node = with_addresses(config(), 40, 60);
     let mut attempts = 0;

@@ -53,7 +53,11 @@ fn corepc_client_reads_the_reply_of_every_method() {
     let mut godwit = Answering::start(&node, &["-txindex=1".to_owned(), FILTERS.to_owned(), zmq]);
     godwit.call("addnode", &json!([format!("127.0.0.1:{port}"), "onetry"]));
     wait_until("they are connected", || {
-        [&godwit, &peer].iter().all(|node| node.call("getconnectioncount", &json!([])) == 1)
+        // Connections count before their handshake.
+        let greeted = |node: &&Answering<'_>| {
+            node.call("getpeerinfo", &json!([]))[0]["bytesrecv_per_msg"]["verack"].is_number()
+        };
+        [&godwit, &peer].iter().all(greeted)
     });
     let methods = methods(&godwit);
     let mut called = called(&run(&program, "corepc", &godwit));

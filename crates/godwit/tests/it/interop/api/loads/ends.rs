@@ -77,7 +77,9 @@ fn coins_that_are_refused_leave_the_node_as_it_was() {
     let _serving = serve(&donor, port);
     let mut godwit = Answering::start(&node, &[]);
     godwit.call("addnode", &json!([format!("127.0.0.1:{port}"), "add"]));
-    let is_connected = || godwit.call("getconnectioncount", &json!([])) == 1;
+    // Connections count before their handshake.
+    let is_connected =
+        || godwit.call("getpeerinfo", &json!([]))[0]["bytesrecv_per_msg"]["verack"].is_number();
     wait_until("the peer is connected", is_connected);
 
     // The connection of the last question is closed a moment later.

@@ -69,9 +69,9 @@ pub struct NodeCore {
     initial_download: bool,
     /// The engine was not told of the latest tip.
     tip_moved: bool,
-    /// The tip that others see. It stays while the chain is on its way to a better one: nobody sees the blocks
-    /// between, as in Core, which holds its lock meanwhile (`ActivateBestChain`), and of a branch that turns
-    /// out to be invalid before it has more work nobody hears at all.
+    /// The tip that others see. It stays while the chain is on its way to a better one: nobody sees the
+    /// blocks between, as in Core, which holds its lock meanwhile (`ActivateBestChain`), and of a branch
+    /// that turns out to be invalid before it has more work nobody hears at all.
     seen_tip: NodeId,
     next_header_line: Duration,
     operator: Operator,

@@ -45,7 +45,7 @@ use crate::subnet::Subnet;
 use crate::zmq::Notifier;
 pub use body::BODY_BYTES;
 use body::{Bodies, Hopeless, MAX_BODY_BYTES, MAX_RESOURCE_BODY_BYTES, Received, receive};
-use listening::{NotBound, bind, bind_all, listen};
+use listening::{NotBound, bind, bind_all, listen, listen_all};
 use pages::Pages;
 pub use pages::{MAX_PAGE_CONNECTIONS, PageOptions};
 use patient::Patient;
@@ -212,12 +212,7 @@ impl Server {
         };
         // Not before the cookie is there: who finds the server reads it only once (`bitcoin-cli -rpcwait`).
         // Nor is it written before the addresses are ours: it may be that of the node that has them.
-        let listeners = sockets
-            .into_iter()
-            .map(|(address, socket)| {
-                listen(socket).map_err(|error| ServerError::Bind(NotBound::one(address, error)))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let listeners = listen_all(sockets).map_err(ServerError::Bind)?;
         let stage = Stage::new("Starting…");
         let answers = Answers::new(options.memory.answers);
         let api = Arc::new(Api::new(&stage, &answers, &options));

@@ -17,6 +17,17 @@ impl NotBound {
     pub(super) fn one(address: SocketAddr, error: io::Error) -> Self {
         Self(vec![(address, error)])
     }
+
+    /// One that there is is enough; of the others it warns.
+    fn unless_any<T>(self, found: Vec<T>) -> Result<Vec<T>, Self> {
+        if found.is_empty() {
+            return Err(self);
+        }
+        if !self.0.is_empty() {
+            log::warn!("The RPC server does not listen on {self}");
+        }
+        Ok(found)
+    }
 }
 
 impl fmt::Display for NotBound {
@@ -58,13 +69,22 @@ pub(super) fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<(SocketAddr, Sock
             Err(error) => not_bound.0.push((*address, error)),
         }
     }
-    if sockets.is_empty() {
-        return Err(not_bound);
+    not_bound.unless_any(sockets)
+}
+
+/// Listens on every address that it can: of those that overlap, as 0.0.0.0 and 127.0.0.1 do, all are bound and
+/// the first one listens.
+pub(super) fn listen_all(
+    sockets: Vec<(SocketAddr, Socket)>,
+) -> Result<Vec<std::net::TcpListener>, NotBound> {
+    let (mut listeners, mut not_bound) = (Vec::new(), NotBound::default());
+    for (address, socket) in sockets {
+        match listen(socket) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => not_bound.0.push((address, error)),
+        }
     }
-    if !not_bound.0.is_empty() {
-        log::warn!("The RPC server does not listen on {not_bound}");
-    }
-    Ok(sockets)
+    not_bound.unless_any(listeners)
 }
 
 pub(super) fn listen(socket: Socket) -> io::Result<std::net::TcpListener> {

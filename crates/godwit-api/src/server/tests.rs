@@ -307,6 +307,12 @@ fn addresses_that_are_taken_are_named_in_one_line() {
     // One that is free is enough.
     let one = ServerOptions { addresses: vec![address, free_port()], ..options() };
     assert!(Server::start(one).is_ok());
+    // So it is where addresses overlap, or are named twice.
+    let port = free_port().port();
+    let addresses = [[0, 0, 0, 0], [127, 0, 0, 1], [127, 0, 0, 1]].map(|ip| (ip, port).into());
+    for addresses in [addresses.to_vec(), addresses[1..].to_vec()] {
+        assert!(Server::start(ServerOptions { addresses, ..options() }).is_ok());
+    }
 }
 
 /// `bitcoin-cli -rpcwait` reads the cookie once before each attempt, and gives up where a server refuses it.

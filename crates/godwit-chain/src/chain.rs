@@ -115,7 +115,7 @@ fn waits_for_copy(index: &BlockIndex, applied: NodeId, target: NodeId) -> bool {
 }
 
 /// Whether nothing can be applied: all that can be connected is, or a block on the way is lost.
-fn rests(chain: &Chain) -> bool {
+pub(crate) fn rests(chain: &Chain) -> bool {
     let Chain { index, window, goal, recovery, .. } = chain;
     let applied = window.applied();
     window.is_empty()

@@ -37,6 +37,11 @@ pub fn heading(chain: &Chain) -> NodeId {
     index.best().filter(|_| moves).unwrap_or(tip)
 }
 
+/// Whether the chain stays where it is: there is nothing to connect, or what comes next has to be fetched again.
+pub fn is_at_rest(chain: &Chain) -> bool {
+    super::chain::rests(chain)
+}
+
 /// Has block and undo files deleted that have no block above `height`, as far as they may be (`-prune`).
 /// Coins that are not written yet keep the files of their blocks.
 pub fn prune_to(chain: &mut Chain, height: u32) {

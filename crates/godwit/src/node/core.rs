@@ -16,7 +16,7 @@ use godwit_api::{
 };
 use godwit_chain::{
     Chain, ChainError, Event, HeaderTree, MAX_TIP_AGE, NodeId, PRUNE_ON_REQUEST, Poll, Source,
-    Verdict, heading, history, history_memory, history_progress, show_blocks,
+    Verdict, heading, history, history_memory, history_progress, is_at_rest, show_blocks,
 };
 use godwit_p2p::{
     Action, ChainEvent, ChainRequest, Event as PeersEvent, NetCommand, NetEvent, Now, PeerId,
@@ -444,7 +444,8 @@ impl NodeCore {
         let may_stay = !tree.node(self.seen_tip).failed;
         // The other branch is as long for a moment, before it is longer.
         let is_behind = tree.chain_work(tip) <= tree.chain_work(self.seen_tip);
-        may_stay && tip != self.seen_tip && is_behind && !self.operator.idle
+        // Not `idle`: blocks that are read for peers say nothing of where the chain goes.
+        may_stay && tip != self.seen_tip && is_behind && !is_at_rest(&self.chain)
     }
 
     /// Whether the chain is between two tips of which others see the first.

@@ -388,7 +388,7 @@ impl<'a> Node<'a> {
             self.overview.look(now, &self.core);
             self.rpc.publish(now, &self.core, self.overview.report());
             // Who hears of a block may ask for it at once.
-            if !self.rpc.is_between() {
+            if !self.core.is_between() {
                 self.core.tell_notices(now);
             }
             let tip = self.core.chain().tip_point();

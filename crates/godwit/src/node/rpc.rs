@@ -265,11 +265,6 @@ impl Rpc {
         }
     }
 
-    /// Whether the chain is between two tips, and those who ask are not answered.
-    pub(super) fn is_between(&self) -> bool {
-        self.between
-    }
-
     /// To wait for the next question.
     pub(super) fn receiver(&self) -> &Receiver<Question> {
         let running = self.running.as_ref().filter(|_| !self.between);

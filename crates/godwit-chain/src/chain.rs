@@ -530,6 +530,7 @@ impl Chain {
         if !self.goal.copies_come() || self.index.damaged.was_rewritten(id) {
             self.index.forget_damaged(id);
             self.durability.want_commit();
+            log::error!("{error}.");
             self.ending.begin(error);
             self.events.push_back(Event::Lost { hash });
         } else if self.index.damaged.lose(id) {

@@ -79,13 +79,13 @@ fn real_lanes_answer_as_libsecp256k1_does() {
     assert!(seen.valid > 8_000 && seen.invalid > 6_000, "{} {}", seen.valid, seen.invalid);
 }
 
-/// Half a million distinct checks on the fastest backend that the machine has, of them an eighth of a million
-/// on the others too, which are slower.
+/// Half a million distinct checks on the fastest backend that the machine has, of them a sixteenth of a
+/// million on the others too, which are slower.
 fn compare_half_a_million(seed: u64) {
     let backends = real();
     let Some(fastest) = backends.first() else { return };
-    let alone = compare(&[*fastest], seed, 375_000, 1);
-    let together = compare(&backends, seed + 1, 125_000, 1);
+    let alone = compare(&[*fastest], seed, 437_500, 1);
+    let together = compare(&backends, seed + 1, 62_500, 1);
     eprintln!(
         "{} checks on {:?}, the last {} on {} backends: {} answers as of libsecp256k1",
         alone.valid + alone.invalid + together.valid + together.invalid,

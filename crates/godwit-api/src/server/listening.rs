@@ -72,8 +72,8 @@ pub(super) fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<(SocketAddr, Sock
     not_bound.unless_any(sockets)
 }
 
-/// Listens on every address that it can: of those that overlap, as 0.0.0.0 and 127.0.0.1 do, all are bound and
-/// the first one listens.
+/// Listens on every address that it can: of those that overlap, as 0.0.0.0 and 127.0.0.1 do, all are bound
+/// and the first one listens.
 pub(super) fn listen_all(
     sockets: Vec<(SocketAddr, Socket)>,
 ) -> Result<Vec<std::net::TcpListener>, NotBound> {

@@ -151,7 +151,7 @@ impl Downloads {
         preferred: bool,
         requests: &mut Requests,
     ) {
-        let limit = plan.window.min(self.branches[branch].len());
+        let limit = self.branches[branch].end(plan.window);
         let mut position = self.branches[branch].next;
         if !preferred {
             position = position.max(self.beyond_preferred(branch, plan.now));
@@ -238,7 +238,7 @@ impl Downloads {
         one.from = 0;
         if one.seconds > SLOW_FACTOR * fastest + SLOW_SECONDS {
             let ahead = (one.seconds * plan.link / self.size) as usize;
-            let last = plan.window.min(self.branches[branch].len()).saturating_sub(1);
+            let last = self.branches[branch].end(plan.window).saturating_sub(1);
             one.from = self.branches[branch].head.saturating_add(ahead).min(last);
         }
     }
@@ -282,7 +282,7 @@ impl Downloads {
         requests: &mut Requests,
     ) {
         let head = self.branches[branch].head;
-        let limit = plan.window.min(self.branches[branch].len()).min(head + HEDGE_SCAN);
+        let limit = self.branches[branch].end(plan.window).min(head + HEDGE_SCAN);
         let mut missing = 0;
         for position in head..limit {
             let slot = self.branches[branch].slot(position);

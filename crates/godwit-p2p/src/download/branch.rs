@@ -20,6 +20,8 @@ pub(super) struct Branch {
     pub(super) target: HeaderId,
     target_height: u32,
     tip: Option<HeaderId>,
+    /// The tip is on another chain.
+    forks: bool,
     /// Height of the first slot: one above where the target leaves the tip's chain.
     first: u32,
     slots: VecDeque<Slot>,
@@ -32,11 +34,20 @@ pub(super) struct Branch {
 impl Branch {
     pub(super) fn new(target: HeaderId) -> Self {
         let slots = VecDeque::new();
-        Self { target, target_height: 0, tip: None, first: 0, slots, next: 0, head: 0 }
+        let (tip, forks) = (None, false);
+        Self { target, target_height: 0, tip, forks, first: 0, slots, next: 0, head: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// The window's end, behind its last position. Of a chain that forks from the tip's none of the first blocks
+    /// is connected before the last that it needs for more work is here, so that those which have arrived are
+    /// not counted: it may need any number. (Core moves `pindexLastCommonBlock` over all that are stored.)
+    pub(super) fn end(&self, window: usize) -> usize {
+        let uncounted = if self.forks { self.head } else { 0 };
+        self.slots.len().min(uncounted.saturating_add(window))
     }
 
     pub(super) fn slot(&self, position: usize) -> Slot {
@@ -149,12 +160,13 @@ impl Branch {
                 (self.next, self.head) = (0, 0);
             }
         }
-        (self.first, self.tip) = (first, Some(tip));
+        (self.first, self.tip, self.forks) = (first, Some(tip), fork < height);
     }
 
-    /// Fills the window up to `limit` slots.
+    /// Fills the window up to its [end](Self::end) where it has `limit` slots.
     fn extend(&mut self, index: &dyn HeaderIndex, limit: usize) {
         let have = self.slots.len();
+        let limit = if self.forks { limit.saturating_add(self.head) } else { limit };
         let room =
             (u64::from(self.target_height) + 1).saturating_sub(u64::from(self.first) + have as u64);
         let added = room.min(limit.saturating_sub(have) as u64) as u32;

@@ -69,6 +69,25 @@ fn the_best_header_may_move_to_another_branch() {
     }
 }
 
+/// Nothing of it is connected before all of it is here: no end of the window may come before.
+#[test]
+fn a_branch_may_need_more_blocks_than_the_window_has() {
+    const DEPTH: u32 = 1_700;
+    let mut tree = Tree::new();
+    let fork = tree.grow(GENESIS, 10, SIZE);
+    let ours = tree.grow(fork, DEPTH, SIZE);
+    tree.store_chain(ours);
+    let mut simulation = four(tree);
+    assert_eq!(simulation.tree.tip(), ours);
+    let second = simulation.tree.grow(fork, DEPTH + 1, SIZE);
+    tell_all(&mut simulation, second);
+    simulation.run(1_000.0);
+    assert!(3 * simulation.downloads.window() < DEPTH as usize);
+    assert_eq!(simulation.tree.tip(), second);
+    assert_eq!(simulation.requests, u64::from(DEPTH) + 1);
+    assert!(simulation.overdue.is_empty(), "{:?}", simulation.overdue);
+}
+
 /// A peer that left a branch does not serve it any more: nobody holds that against it.
 #[test]
 fn requests_of_a_branch_that_was_given_up_are_forgotten() {

@@ -42,9 +42,10 @@ impl Branch {
         self.slots.len()
     }
 
-    /// The window's end, behind its last position. Of a chain that forks from the tip's none of the first blocks
-    /// is connected before the last that it needs for more work is here, so that those which have arrived are
-    /// not counted: it may need any number. (Core moves `pindexLastCommonBlock` over all that are stored.)
+    /// The window's end, behind its last position. Of a chain that forks from the tip's none of the first
+    /// blocks is connected before the last that it needs for more work is here, so that those which have
+    /// arrived are not counted: it may need any number. (Core moves `pindexLastCommonBlock` over all that
+    /// are stored.)
     pub(super) fn end(&self, window: usize) -> usize {
         let uncounted = if self.forks { self.head } else { 0 };
         self.slots.len().min(uncounted.saturating_add(window))

@@ -25,7 +25,8 @@ use godwit_consensus::{
 };
 use godwit_primitives::{Amount, Coin, CoinView, OutPoint, Params, ScriptFlags};
 use godwit_store::utxo::{
-    CoinCode, CompressedCoins, EpochPin, KnownCoin, Probe, UtxoStore, sealed_since,
+    CoinCode, CompressedCoins, EpochPin, KnownCoin, Probe, SealId, UtxoStore, newest_seal,
+    sealed_since,
 };
 
 use crate::structure::Structured;
@@ -118,21 +119,24 @@ pub(crate) struct SpentCoins {
     /// Which of them memory did not know, as far as that is known: they are given back by forgetting that
     /// they were spent, and not as they were read, which may have been wrong.
     below: Vec<bool>,
+    /// The newest seal when they were spent: what memory was told since is in the active memtable.
+    seal: Option<SealId>,
     /// The coins once more, from when the first job asks for them.
     decoded: OnceLock<Vec<Coin>>,
 }
 
 impl SpentCoins {
-    fn with_capacity(inputs: usize) -> Self {
+    fn with_capacity(inputs: usize, seal: SealId) -> Self {
         let coins = CompressedCoins::with_capacity(inputs);
-        Self { coins, below: Vec::with_capacity(inputs), decoded: OnceLock::new() }
+        let (below, seal) = (Vec::with_capacity(inputs), Some(seal));
+        Self { coins, below, seal, decoded: OnceLock::new() }
     }
 
     /// Coins of a block that this process has not applied.
     pub(crate) fn from_records(records: &[Coin]) -> Self {
         let mut coins = CompressedCoins::with_capacity(records.len());
         coins.extend(records);
-        Self { coins, below: Vec::new(), decoded: OnceLock::new() }
+        Self { coins, below: Vec::new(), seal: None, decoded: OnceLock::new() }
     }
 
     /// As they are stored.
@@ -356,7 +360,7 @@ fn spend(
     height: u32,
 ) -> SpentCoins {
     let Prefetched { coins: answers, mut written, .. } = prefetched;
-    let mut spent = SpentCoins::with_capacity(block.input_count());
+    let mut spent = SpentCoins::with_capacity(block.input_count(), newest_seal(utxo));
     let (codes, mut inside) = (codes(height), block.inside().iter().peekable());
     for (n, hashed) in block.spends().iter().enumerate() {
         if n.is_multiple_of(WARM_KEYS) {
@@ -478,13 +482,16 @@ pub(crate) fn unapply(
 fn restore(utxo: &mut UtxoStore, block: &Structured, spent: &SpentCoins) {
     let mut inside = block.inside().iter().peekable();
     let mut spends = block.spends().iter();
+    // Behind a seal the active memtable may know of a spend that is not this block's: of the same coinbase in
+    // a later block, which was taken back. To forget that one would leave the coin spent in the seal.
+    let is_unsealed = spent.seal == Some(newest_seal(utxo));
     for n in 0..spent.coins.len() {
         if inside.next_if(|own| own.input as usize == n).is_some() {
             continue;
         }
         let (hashed, coin) = (spends.next(), spent.coins.get(n));
         let (hashed, coin) = hashed.zip(coin).expect("each other input spends a coin");
-        let below = spent.below.get(n).is_some_and(|below| *below);
+        let below = is_unsealed && spent.below.get(n).is_some_and(|below| *below);
         if !below || !utxo.unspend_below(hashed) {
             utxo.insert(hashed, [coin, &[]], true);
         }

@@ -412,3 +412,58 @@ fn random_blocks_are_applied_as_the_twin_applies_them() {
         assert!(count >= if reason == "valid" { 500 } else { 3 }, "{reason}: {count}");
     }
 }
+
+/// B spends a coinbase from a run and is sealed; C above it has the same coinbase, which BIP30 allows by
+/// then.
+#[test]
+fn a_coin_that_is_created_again_behind_a_seal_is_given_back_with_both_blocks() {
+    for seed in 0..8 {
+        let (mut run, mut rng) = (Run::new(), Rng::new(seed));
+        let mut maker = Maker { rng: Rng::new(seed), faults: 0, coinbases: Vec::new() };
+        let mut coinbases = Vec::new();
+        // Often enough for the first memtables to leave memory.
+        for n in 0..=COINBASE_MATURITY {
+            let coinbase = loop {
+                let coinbase = maker.coinbase(run.height);
+                if !is_unspendable(&coinbase.outputs[0].script_pubkey) {
+                    break coinbase;
+                }
+            };
+            run.give(
+                structured(std::slice::from_ref(&coinbase)).expect("one transaction"),
+                &mut rng,
+            );
+            coinbases.push(coinbase);
+            if n % 5 == 0 {
+                let seal = run.utxo.rotate_blocking().unwrap();
+                run.utxo.wait_flushed(seal).unwrap();
+            }
+        }
+        let first = &coinbases[0];
+        let spend = |vout| TxIn {
+            prevout: OutPoint { txid: first.txid(), vout },
+            script_sig: vec![1, 1],
+            sequence: u32::MAX,
+            witness: vec![],
+        };
+        let spendable = (0..).zip(&first.outputs);
+        let inputs = spendable
+            .filter(|(_, output)| !is_unspendable(&output.script_pubkey))
+            .map(|(vout, _)| spend(vout))
+            .collect();
+        let outputs = vec![TxOut { value: 1, script_pubkey: vec![0x51] }];
+        let spending = Transaction { version: 2, inputs, outputs, lock_time: 0 };
+        let height = run.height;
+        run.give(structured(&[maker.coinbase(height), spending]).expect("two"), &mut rng);
+        let spent = &run.applied.last().expect("it was applied").0.spent;
+        assert!(spent.below.contains(&true), "the coin was in memory");
+        run.utxo.rotate_blocking().unwrap();
+        run.give(structured(std::slice::from_ref(first)).expect("one transaction"), &mut rng);
+        assert_eq!(run.height, height + 2, "both are valid");
+        run.compare();
+        for _ in 0..2 {
+            run.take_back(&mut rng);
+            run.compare();
+        }
+    }
+}

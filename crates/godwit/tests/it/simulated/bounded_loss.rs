@@ -8,16 +8,13 @@ use std::time::Duration;
 use godwit_fault_disk::Survival;
 use godwit_sim::rng::Rng;
 
-use super::driver::Driver;
+use super::driver::{BOUND, Driver};
 use super::run::{LIMIT, check, tip};
 use super::scenarios::{company, honest, several};
 use super::timed::{Between, Delays, DiskDelays, small_node};
 use super::worlds::Stage;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// What must survive a power cut that comes so much later.
-const BOUND: Duration = Duration::from_secs(60);
 
 /// The node at some time.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,6 +2,7 @@
 
 mod lifetime;
 mod peak;
+mod promised;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -27,6 +28,8 @@ use godwit_store::{BLOCK_BUFFERS, Rebuild};
 use godwit_stream::{BufferPool, PoolLimits};
 
 pub(super) use peak::Peak;
+pub(super) use promised::BOUND;
+use promised::Watch;
 
 use super::sockets::{FIRST_CAPACITY, Link, queue};
 use super::tap;
@@ -157,6 +160,8 @@ pub(super) struct Driver {
     pub(super) killed_in_merges: u64,
     /// Kills while a run was synced that was read already.
     pub(super) killed_in_syncs: u64,
+    /// Kills in a life of more than a minute, behind which was what had been there a minute before.
+    pub(super) bounded_kills: u64,
     /// Kills while the node started.
     pub(super) killed_in_starts: u64,
     /// Connections that are to be read again behind the next turn.
@@ -167,6 +172,7 @@ pub(super) struct Driver {
     pub(super) disconnected: Vec<Disconnected>,
     pub(super) refused: Vec<PeerPlan>,
     pub(super) peak: Peak,
+    watch: Watch,
     pub(super) log_bytes: usize,
     pub(super) block_bytes: u64,
     pub(super) header_bytes: u64,
@@ -274,6 +280,8 @@ impl Driver {
             disconnected: Vec::new(),
             refused: Vec::new(),
             peak: Peak::default(),
+            watch: Watch::default(),
+            bounded_kills: 0,
             log_bytes: 0,
             block_bytes: 0,
             header_bytes: 0,
@@ -355,6 +363,7 @@ impl Driver {
             let event = self.crowd.next(wakeup.min(end));
             self.stirred |= self.crowd.now() > due;
             self.let_jobs_go_on();
+            self.watch();
             match event {
                 Some(event) => self.happen(event),
                 None => self.stirred = true,

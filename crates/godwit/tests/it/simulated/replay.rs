@@ -45,6 +45,8 @@ struct Killed {
     in_merges: u64,
     /// Those while a run was synced that could be read already.
     in_syncs: u64,
+    /// Those that could lose more than a minute, and did not.
+    bounded: u64,
     /// Starts that died, besides.
     in_starts: u64,
     flushes: u64,
@@ -55,6 +57,10 @@ struct Killed {
 }
 
 fn run_killed(seed: u64) -> Killed {
+    run(seed, true)
+}
+
+fn run(seed: u64, journal: bool) -> Killed {
     let stage = Stage::of_seed(seed);
     let company = mix(seed, &stage.world);
     let rng = &mut Rng::new(seed ^ 0x6b69_6c6c);
@@ -67,7 +73,7 @@ fn run_killed(seed: u64) -> Killed {
         turn: turn(seed),
         delays: Some(Delays::of(rng)),
         minima: SMALL_CACHE,
-        journal: true,
+        journal,
         ..node(seed, discovery)
     };
     let mut driver = Driver::new(stage, plan, company.line, company.peers);
@@ -83,13 +89,25 @@ fn run_killed(seed: u64) -> Killed {
     if !driver.run(LIMIT, |driver| tip(driver) == best) {
         driver.fail("the best chain was not reached again");
     }
-    let journal = driver.executor.journal().close();
+    let journal = if journal { driver.executor.journal().close() } else { String::new() };
     let [flushes, syncs, merges, pushes] =
         ["flush", "sync", "merge", "push out"].map(|job| driver.executor.ended(job));
     let Driver { killed_in_merges: in_merges, killed_in_syncs: in_syncs, .. } = driver;
-    let in_starts = driver.killed_in_starts;
+    let (in_starts, bounded) = (driver.killed_in_starts, driver.bounded_kills);
     check(&mut driver, stage);
-    Killed { journal, kills, in_merges, in_syncs, in_starts, flushes, syncs, merges, pushes, took }
+    Killed {
+        journal,
+        kills,
+        in_merges,
+        in_syncs,
+        bounded,
+        in_starts,
+        flushes,
+        syncs,
+        merges,
+        pushes,
+        took,
+    }
 }
 
 /// Runs the seeds here and in another process, and compares what they tell.
@@ -131,7 +149,7 @@ fn say(runs: &[(u64, Killed)]) {
     let sum = |of: fn(&Killed) -> u64| runs.iter().map(|(_, run)| of(run)).sum::<u64>();
     let least = |of: fn(&Killed) -> u64| runs.iter().map(|(_, run)| of(run)).min().unwrap_or(0);
     eprintln!(
-        "{} runs, {} s of simulated time, {} kills (at least {}), {} in merges, {} in syncs of runs, {} more in starts, {} flushes \
+        "{} runs, {} s of simulated time, {} kills (at least {}), {} in merges, {} in syncs of runs, {} in lives of more than a minute, {} more in starts, {} flushes \
          (at least {}), {} merges (at least {}), {} times bytes pushed out (at least {}), {} bytes of journals",
         runs.len(),
         sum(|run| run.took.as_secs()),
@@ -139,6 +157,7 @@ fn say(runs: &[(u64, Killed)]) {
         least(|run| run.kills),
         sum(|run| run.in_merges),
         sum(|run| run.in_syncs),
+        sum(|run| run.bounded),
         sum(|run| run.in_starts),
         sum(|run| run.flushes),
         least(|run| run.flushes),
@@ -209,5 +228,22 @@ fn ten_thousand_runs_with_kills_are_the_same_in_two_processes() {
     let from = env::var("GODWIT_SIM_FROM").map_or(100, |from| from.parse().expect("a number"));
     for start in (from..10_100).step_by(100) {
         replay(start..start + 100);
+    }
+}
+
+/// The same runs without their journals, until so many cuts of power were survived.
+#[test]
+#[ignore = "soak"]
+fn ten_thousand_power_cuts_cost_a_minute_at_most() {
+    let from = env::var("GODWIT_SIM_FROM").map_or(0, |from| from.parse().expect("a number"));
+    let mut cuts = 0;
+    for start in (from..).step_by(200) {
+        let runs = in_parallel(start..start + 200, |seed| run(seed, false));
+        cuts += runs.iter().map(|(_, run)| run.kills + run.in_starts).sum::<u64>();
+        eprintln!("seeds {start} to {}, {cuts} cuts by now", start + 199);
+        say(&runs);
+        if cuts >= 10_000 {
+            break;
+        }
     }
 }

@@ -250,7 +250,12 @@ impl Driver {
             if rng.chance(300) {
                 self.fail_at_start = Some((rng.between(1, CHANGES_OF_A_START), survival(rng)));
             }
+            let promised = self.promised();
             self.kill(survival(rng));
+            if let Some(promised) = promised {
+                self.check_promised(promised);
+                self.bounded_kills += 1;
+            }
         }
         most
     }

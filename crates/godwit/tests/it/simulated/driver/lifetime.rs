@@ -15,6 +15,7 @@ use godwit_store::Rebuild;
 use godwit_store::error::DamagedPart;
 use godwit_store::exec::Executor;
 
+use super::promised::Watch;
 use super::{DIR, Driver, queue, tap};
 
 /// Bytes that a node pushes out at once: the chains are small.
@@ -36,6 +37,7 @@ impl Driver {
         let mut peers = Peers::new(config, book, self.now(), &ChainIndex::new(&chain));
         peers.call_first(&self.load_anchors());
         self.core = Some(NodeCore::new(chain, peers));
+        self.watch = Watch::default();
         self.executor.arm();
         self.stirred = true;
         self.settle();

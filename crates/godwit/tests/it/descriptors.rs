@@ -1,5 +1,7 @@
 //! Thousands of block files and a shell's usual limit of descriptors.
 
+mod sockets;
+
 use std::fs;
 use std::process::Command;
 

@@ -33,9 +33,20 @@ struct Control {
 
 impl Control {
     fn start(scripts: Vec<Script>) -> Self {
+        Self::with(scripts, unbounded())
+    }
+
+    /// One that answers no command before the test has taken it.
+    fn in_step(scripts: Vec<Script>) -> Self {
+        Self::with(scripts, bounded(0))
+    }
+
+    fn with(
+        scripts: Vec<Script>,
+        (hears, heard): (Sender<Option<String>>, Receiver<Option<String>>),
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it is bound");
-        let (hears, heard) = unbounded();
         thread::spawn(move || {
             for script in scripts {
                 let (stream, _) = listener.accept().expect("it listens");
@@ -144,7 +155,7 @@ fn who_does_not_answer_as_tor_does_is_called_again_later() {
     let garbage = String::from_utf8_lossy(&[7; 200]).into_owned() + "\n";
     let long = "250-".to_owned() + &"x".repeat(200_000);
     let ok = || lines(&["250 OK"]);
-    let control = Control::start(vec![
+    let control = Control::in_step(vec![
         vec![garbage],
         vec![long],
         vec![info("NULL"), lines(&["515 Authentication failed"])],
@@ -164,14 +175,16 @@ fn who_does_not_answer_as_tor_does_is_called_again_later() {
         heard.push(control.hears());
     }
     assert_eq!(heard.iter().filter(|line| line.is_none()).count(), 3);
+    // The fourth one comes to its key only after commands that are taken below.
     assert!(!dir.path().join(KEY_FILE).exists());
     // It does not tell its proxy, and knows no proof of work.
-    let usual = TorNews::Proxy("127.0.0.1:9050".parse().expect("an address"));
-    assert_eq!(next_news(&tor), usual);
-    assert_eq!(next_news(&tor), TorNews::Serving(address()));
     let asked: Vec<Option<String>> = (0..4).map(|_| control.hears()).collect();
     assert_eq!(asked[2].as_deref(), Some(NEW));
     assert_eq!(asked[3].as_deref(), Some(&*NEW.replace(" PoWDefensesEnabled=1", "")));
+    let usual = TorNews::Proxy("127.0.0.1:9050".parse().expect("an address"));
+    assert_eq!(next_news(&tor), usual);
+    assert_eq!(next_news(&tor), TorNews::Serving(address()));
+    assert!(dir.path().join(KEY_FILE).exists());
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod body;
 mod listening;
 mod pages;
 mod patient;
+mod refusal;
 #[cfg(test)]
 pub(crate) mod tests;
 mod workers;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -49,6 +50,7 @@ use listening::{NotBound, bind, bind_all, listen, listen_all};
 use pages::Pages;
 pub use pages::{MAX_PAGE_CONNECTIONS, PageOptions};
 use patient::Patient;
+use refusal::{Refusal, refuse};
 pub(crate) use workers::{AnswerBody, ContentKind, Reply, RequestBody};
 use workers::{Asked, Job, Workers};
 
@@ -63,9 +65,6 @@ pub const MAX_CONNECTIONS: usize = 128;
 
 /// A client that has not logged in by then gives its place to others.
 const FIRST_LOGIN: Duration = Duration::from_secs(5);
-
-/// Before a failed login is answered: a client that guesses passwords has to wait.
-const FAILED_LOGIN: Duration = Duration::from_millis(250);
 
 /// Before the next attempt to accept a connection after one that failed.
 const FAILED_ACCEPT: Duration = Duration::from_millis(100);
@@ -448,35 +447,37 @@ async fn answer(
     connection: &Connection,
     shared: &Shared,
 ) -> Result<Answer, Hopeless> {
+    match asked(&request, shared) {
+        Ok((most, asked)) => {
+            connection.is_known.store(true, Ordering::SeqCst);
+            run_job(request, most, asked, connection, shared).await
+        }
+        Err(refusal) => refuse(request.into_body(), refusal, connection, shared).await,
+    }
+}
+
+/// What is asked for, with the bytes that its body may have.
+///
+/// # Errors
+///
+/// Its head is enough to refuse it.
+fn asked(request: &Request<Incoming>, shared: &Shared) -> Result<(u64, Asked), Refusal> {
     let known = [Method::GET, Method::POST, Method::HEAD, Method::PUT];
     if !known.contains(request.method()) {
-        return Ok(plain(StatusCode::METHOD_NOT_ALLOWED, ""));
+        return Err(Refusal::UnknownMethod);
     }
-    if let Some(target) = resource(&request, shared) {
-        connection.is_known.store(true, Ordering::SeqCst);
-        let asked = Asked::Resource { target };
-        return run_job(request, MAX_RESOURCE_BODY_BYTES, asked, connection, shared).await;
+    if let Some(target) = resource(request, shared) {
+        return Ok((MAX_RESOURCE_BODY_BYTES, Asked::Resource { target }));
     }
     if request.uri() != "/" {
-        return Ok(plain(StatusCode::NOT_FOUND, ""));
+        return Err(Refusal::NotFound);
     }
     if request.method() != Method::POST {
-        return Ok(plain(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "JSONRPC server handles only POST requests",
-        ));
+        return Err(Refusal::NotPost);
     }
-    let Some(header) = request.headers().get(AUTHORIZATION) else { return Ok(unauthorized()) };
-    let Some(user) = shared.credentials.user(header.as_bytes()) else {
-        let peer = connection.peer;
-        shared
-            .wrong_passwords
-            .warn(|| format!("RPC server: incorrect password attempt from {peer}"));
-        sleep(FAILED_LOGIN).await;
-        return Ok(unauthorized());
-    };
-    connection.is_known.store(true, Ordering::SeqCst);
-    run_job(request, MAX_BODY_BYTES, Asked::Calls { user }, connection, shared).await
+    let header = request.headers().get(AUTHORIZATION).ok_or(Refusal::NoLogin)?;
+    let user = shared.credentials.user(header.as_bytes()).ok_or(Refusal::WrongLogin)?;
+    Ok((MAX_BODY_BYTES, Asked::Calls { user }))
 }
 
 /// The target of a request for a resource of REST, if that is answered.
@@ -551,13 +552,6 @@ fn plain(status: StatusCode, text: &'static str) -> Answer {
     if status != StatusCode::NO_CONTENT {
         answer.headers_mut().insert(CONTENT_TYPE, PLAIN);
     }
-    answer
-}
-
-fn unauthorized() -> Answer {
-    let mut answer = plain(StatusCode::UNAUTHORIZED, "");
-    let asks = HeaderValue::from_static("Basic realm=\"jsonrpc\"");
-    answer.headers_mut().insert(WWW_AUTHENTICATE, asks);
     answer
 }
 

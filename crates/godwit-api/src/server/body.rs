@@ -25,6 +25,9 @@ pub const BODY_BYTES: usize = 32 << 20;
 /// Bytes of a body that every request has for its own, so that small ones wait for nobody.
 const OWN_BODY_BYTES: u64 = 64 << 10;
 
+/// Bytes of the body of a request that is refused by its head: so much is read to keep the connection.
+pub(super) const MAX_DISCARDED_BODY_BYTES: u64 = OWN_BODY_BYTES;
+
 /// Bytes of a body that a client sends a second at least.
 const LEAST_BODY_RATE: u64 = 256 << 10;
 
@@ -121,4 +124,41 @@ pub(super) async fn receive(
         counts => room.and_then(|mut room| room.split(counts)),
     };
     Ok(Received::Whole(RequestBody { bytes, _permit: room }))
+}
+
+/// A body that nothing is done with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Discarded {
+    Whole,
+    /// The rest of it is not read.
+    TooLong,
+    /// It is cut off, or not in the chunks that it promises.
+    Broken,
+}
+
+/// Reads a body of at most so many bytes to its end, and keeps nothing of it.
+pub(super) async fn discard(
+    mut body: Incoming,
+    most: u64,
+    limit: Duration,
+) -> Result<Discarded, Hopeless> {
+    if body.size_hint().upper().is_some_and(|length| length > most) {
+        return Ok(Discarded::TooLong);
+    }
+    // No more time for one that comes in pieces: it is not long.
+    let deadline = Instant::now() + limit;
+    let mut bytes = 0;
+    loop {
+        let frame = timeout_at(deadline, body.frame())
+            .await
+            .map_err(|_| Hopeless("its body comes too slowly"))?;
+        match frame {
+            None => return Ok(Discarded::Whole),
+            Some(Err(_)) => return Ok(Discarded::Broken),
+            Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, |data| data.len() as u64),
+        }
+        if bytes > most {
+            return Ok(Discarded::TooLong);
+        }
+    }
 }

@@ -152,6 +152,7 @@ fn read_answer(stream: &mut std::net::TcpStream) -> String {
         };
         text.push_str(std::str::from_utf8(&chunk[..count]).expect("text"));
         let whole = text.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+            let head = head.to_ascii_lowercase();
             let length = head.split("content-length: ").nth(1).expect("a length");
             let digits = length.split("\r\n").next().expect("a line");
             body.len() == digits.parse::<usize>().expect("a number")
@@ -265,6 +266,64 @@ fn resources_need_no_login_and_what_is_sent_for_them_is_small() {
     assert!(sent((64 << 10) + 1).starts_with("HTTP/1.1 413"));
     let without = start(options());
     assert!(get(&without, "/rest/chaininfo.json", "").starts_with("HTTP/1.1 404"));
+}
+
+/// A request with nothing in it but what is given.
+fn raw(server: &Running, request: &str) -> String {
+    let mut stream = server.connect();
+    stream.write_all(request.as_bytes()).expect("it is read");
+    read_answer(&mut stream)
+}
+
+/// Heads without their bodies, and the status with which they are refused.
+fn refused_by_their_heads() -> Vec<(String, u16)> {
+    let of = |line: &str, login: &str| format!("{line} HTTP/1.1\r\nHost: a\r\n{login}");
+    vec![
+        (of("POST /", ""), 401),
+        (of("POST /", "Authorization: Basic eDp5\r\n"), 401),
+        (of("POST /x", ""), 404),
+        (of("PUT /", ""), 405),
+        (of("DELETE /", ""), 405),
+    ]
+}
+
+#[test]
+fn what_is_refused_is_read_first_and_the_connection_stays() {
+    let server = start(options());
+    let most = 64 << 10;
+    for (head, status) in refused_by_their_heads() {
+        for (length, stays) in [(0, true), (10, true), (most, true), (most + 1, false)] {
+            let mut stream = server.connect();
+            let head = format!("{head}Content-Length: {length}\r\n\r\n");
+            stream.write_all(head.as_bytes()).expect("it is read");
+            std::thread::sleep(Duration::from_millis(100));
+            let (Ok(()) | Err(_)) = stream.write_all(" ".repeat(length).as_bytes());
+            let answer = read_answer(&mut stream);
+            let what = format!("{head:?}: {answer}");
+            if stays {
+                assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{what}");
+                assert!(!answer.contains("onnection: close"), "{what}");
+                send(&mut stream, ECHO);
+                assert!(read_answer(&mut stream).starts_with("HTTP/1.1 200"), "{what}");
+            } else {
+                assert!(answer.is_empty() || answer.contains("connection: close"), "{what}");
+                assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "it is closed: {what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_refused_may_come_in_chunks_and_must_not_be_broken() {
+    let server = start(options());
+    for (head, status) in refused_by_their_heads() {
+        let with = |body: &str| format!("{head}Transfer-Encoding: chunked\r\n\r\n{body}");
+        let answer = raw(&server, &with("2\r\n{}\r\n0\r\n\r\n"));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        let answer = raw(&server, &with("zz\r\n{}\r\n0\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{head:?}: {answer}");
+        assert!(answer.contains("connection: close"), "{answer}");
+    }
 }
 
 #[test]

@@ -132,6 +132,36 @@ fn odd_requests_are_answered_as_by_bitcoind() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// Sends a head, later its body, and then another request on the same connection: the status of the first
+/// answer, and whether the second one is there.
+fn send_late(port: u16, head: &str) -> (u16, bool) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("somebody listens");
+    stream.write_all(format!("{head}\r\nContent-Length: 10\r\n\r\n").as_bytes()).expect("read");
+    std::thread::sleep(Duration::from_millis(100));
+    let next = post(r#"{"method":"getblockcount"}"#);
+    let (Ok(()) | Err(_)) = stream.write_all(&[b"0123456789", &next[..]].concat());
+    let answer = read(&mut stream);
+    let has_next = |answer: &Answer| String::from_utf8_lossy(&answer.body).contains("HTTP/1.1 200");
+    answer.map_or((0, false), |answer| (answer.status, has_next(&answer)))
+}
+
+#[test]
+fn bodies_that_come_late_are_read_as_by_bitcoind() {
+    let Some(bitcoind) = bitcoind::start(&bitcoind::Start::default()) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::start(&node, &[]);
+    for (head, status) in [
+        ("POST / HTTP/1.1\r\nHost: a", 401),
+        ("POST / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic eDp5", 401),
+        ("POST /x HTTP/1.1\r\nHost: a", 404),
+        ("PUT / HTTP/1.1\r\nHost: a", 405),
+        ("DELETE / HTTP/1.1\r\nHost: a", 405),
+    ] {
+        let answers = [godwit.port, bitcoind.rpc.port()].map(|port| send_late(port, head));
+        assert_eq!(answers, [(status, true); 2], "{head}");
+    }
+}
+
 #[test]
 fn a_header_block_that_is_too_long_is_refused() {
     let node = Node::new("regtest");

@@ -1,0 +1,71 @@
+//! Requests that are refused by their head.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
+use tokio::time::sleep;
+
+use super::body::{Discarded, Hopeless, MAX_DISCARDED_BODY_BYTES, discard};
+use super::{Answer, Connection, Shared, closing, plain};
+
+/// Before a failed login is answered: a client that guesses passwords has to wait.
+const FAILED_LOGIN: Duration = Duration::from_millis(250);
+
+/// Why a request is refused, in the order in which it is looked at (Core `MaybeDispatchRequestToWorker`,
+/// `HTTPReq_JSONRPC`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    UnknownMethod,
+    NotFound,
+    NotPost,
+    NoLogin,
+    WrongLogin,
+}
+
+impl Refusal {
+    fn answer(self) -> Answer {
+        match self {
+            Self::UnknownMethod => plain(StatusCode::METHOD_NOT_ALLOWED, ""),
+            Self::NotFound => plain(StatusCode::NOT_FOUND, ""),
+            Self::NotPost => {
+                plain(StatusCode::METHOD_NOT_ALLOWED, "JSONRPC server handles only POST requests")
+            }
+            Self::NoLogin | Self::WrongLogin => unauthorized(),
+        }
+    }
+}
+
+/// Answers a request that is refused once its body was read, as Core does: where a client sends the body
+/// later than the head, the connection would otherwise be closed, and the client see a reset instead of the
+/// answer. Behind a body that is too long for that the connection is closed.
+pub(super) async fn refuse(
+    body: Incoming,
+    refusal: Refusal,
+    connection: &Connection,
+    shared: &Shared,
+) -> Result<Answer, Hopeless> {
+    let discarded = discard(body, MAX_DISCARDED_BODY_BYTES, shared.timeout).await?;
+    if matches!(discarded, Discarded::Broken) {
+        return Ok(closing(plain(StatusCode::BAD_REQUEST, "")));
+    }
+    if refusal == Refusal::WrongLogin {
+        let peer = connection.peer;
+        shared
+            .wrong_passwords
+            .warn(|| format!("RPC server: incorrect password attempt from {peer}"));
+        sleep(FAILED_LOGIN).await;
+    }
+    Ok(match discarded {
+        Discarded::Whole => refusal.answer(),
+        Discarded::TooLong | Discarded::Broken => closing(refusal.answer()),
+    })
+}
+
+fn unauthorized() -> Answer {
+    let mut answer = plain(StatusCode::UNAUTHORIZED, "");
+    let asks = HeaderValue::from_static("Basic realm=\"jsonrpc\"");
+    answer.headers_mut().insert(WWW_AUTHENTICATE, asks);
+    answer
+}

@@ -26,7 +26,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -469,7 +469,7 @@ fn asked(request: &Request<Incoming>, shared: &Shared) -> Result<(u64, Asked), R
     if let Some(target) = resource(request, shared) {
         return Ok((MAX_RESOURCE_BODY_BYTES, Asked::Resource { target }));
     }
-    if request.uri() != "/" {
+    if !takes_calls(request.uri()) {
         return Err(Refusal::NotFound);
     }
     if request.method() != Method::POST {
@@ -478,6 +478,12 @@ fn asked(request: &Request<Incoming>, shared: &Shared) -> Result<(u64, Asked), R
     let header = request.headers().get(AUTHORIZATION).ok_or(Refusal::NoLogin)?;
     let user = shared.credentials.user(header.as_bytes()).ok_or(Refusal::WrongLogin)?;
     Ok((MAX_BODY_BYTES, Asked::Calls { user }))
+}
+
+/// Whether JSON-RPC is served there: at `/`, and where Core with a wallet serves it as well (`httprpc.cpp`,
+/// `StartHTTPRPC`). Which wallet is named does not matter to calls that need none.
+fn takes_calls(uri: &Uri) -> bool {
+    *uri == "/" || (uri.authority().is_none() && uri.path().starts_with("/wallet/"))
 }
 
 /// The target of a request for a resource of REST, if that is answered.

@@ -275,6 +275,28 @@ fn raw(server: &Running, request: &str) -> String {
     read_answer(&mut stream)
 }
 
+#[test]
+fn calls_are_answered_at_the_paths_of_wallets_too() {
+    let server = start(options());
+    let at = |target: &str, body: &str| {
+        let head = head(&format!("Content-Length: {}", body.len()));
+        raw(&server, &format!("{}{body}", head.replacen("POST /", &format!("POST {target}"), 1)))
+    };
+    for target in ["/wallet/", "/wallet/savings", "/wallet/a%20b", "/wallet/a/b", "/wallet/a?b"] {
+        assert!(at(target, ECHO).starts_with("HTTP/1.1 200"), "{target}");
+    }
+    // There are no wallets.
+    let answer = at("/wallet/savings", r#"{"method":"getbalance","id":1}"#);
+    assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("-32601"), "{answer}");
+    for target in ["/wallet", "/wallets/a", "//wallet/a", "/Wallet/a", "/?a", "http://a/wallet/a"] {
+        let answer = at(target, ECHO);
+        assert!(answer.starts_with("HTTP/1.1 404") && answer.ends_with("\r\n\r\n"), "{target}");
+    }
+    assert!(get(&server, "/wallet/savings", ECHO).starts_with("HTTP/1.1 401"));
+    let answer = raw(&server, "PUT /wallet/savings HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+}
+
 /// Heads without their bodies, and the status with which they are refused.
 fn refused_by_their_heads() -> Vec<(String, u16)> {
     let of = |line: &str, login: &str| format!("{line} HTTP/1.1\r\nHost: a\r\n{login}");

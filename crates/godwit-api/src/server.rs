@@ -192,6 +192,17 @@ struct Connection {
     is_known: AtomicBool,
 }
 
+impl Connection {
+    fn new(stream: TcpStream, peer: SocketAddr) -> Self {
+        // An answer of several pieces would wait for the client to acknowledge the first (Core
+        // `NewSockAccepted`).
+        if let Err(error) = stream.set_nodelay(true) {
+            log::debug!("RPC connection from {peer}: TCP_NODELAY cannot be set: {error}");
+        }
+        Self { peer, stream: Arc::new(stream), is_known: AtomicBool::new(false) }
+    }
+}
+
 impl Server {
     /// Listens, and answers that the node is starting.
     ///
@@ -363,9 +374,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::
         let Ok(place) = place else { return };
         let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
         tokio::spawn(async move {
-            let is_known = AtomicBool::new(false);
-            let connection = Connection { peer, stream: Arc::new(stream), is_known };
-            serve(Arc::new(connection), shared, stopped).await;
+            serve(Arc::new(Connection::new(stream, peer)), shared, stopped).await;
             drop(place);
         });
     }
@@ -394,6 +403,8 @@ async fn serve(
         .max_headers(MAX_HEADER_LINES)
         // A client may say that it has sent all, and wait for the answer.
         .half_close(true)
+        // As Core writes them, for clients that look for them so.
+        .title_case_headers(true)
         .serve_connection(TokioIo::new(socket), answer);
     let stranger = async {
         sleep(FIRST_LOGIN).await;

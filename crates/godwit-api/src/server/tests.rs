@@ -178,13 +178,13 @@ fn a_connection_that_stays_open_is_given_up_when_another_waits() {
     let server = start(ServerOptions { connections: 1, ..options() });
     let mut first = server.connect();
     send(&mut first, ECHO);
-    assert!(!read_answer(&mut first).contains("connection: close"));
+    assert!(!read_answer(&mut first).contains("Connection: close"));
     let mut second = server.connect();
     send(&mut second, ECHO);
     // The second one waits; the first one is told as soon as that was seen.
     loop {
         send(&mut first, ECHO);
-        if read_answer(&mut first).contains("connection: close") {
+        if read_answer(&mut first).contains("Connection: close") {
             break;
         }
     }
@@ -233,6 +233,20 @@ fn a_wait_of_a_client_that_is_gone_ends() {
     while !server.ask(brief).starts_with("HTTP/1.1 200") {
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn small_pieces_of_an_answer_do_not_wait_for_the_client() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let sent_at_once = runtime.expect("a runtime").block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (stream, peer) = accepted.expect("a connection");
+        assert!(!stream.nodelay().expect("a socket"), "the system's default");
+        Connection::new(stream, peer).stream.nodelay()
+    });
+    assert!(sent_at_once.expect("a socket"));
 }
 
 #[test]
@@ -297,6 +311,17 @@ fn calls_are_answered_at_the_paths_of_wallets_too() {
     assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
 }
 
+#[test]
+fn headers_are_written_as_core_writes_them() {
+    let server = start(options());
+    let answer = server.ask(ECHO);
+    for header in ["Content-Type: application/json", "Content-Length: ", "Date: "] {
+        assert!(answer.contains(&format!("\r\n{header}")), "{answer}");
+    }
+    let answer = get(&server, "/", "");
+    assert!(answer.contains("\r\nContent-Type: text/html; charset=ISO-8859-1\r\n"), "{answer}");
+}
+
 /// Heads without their bodies, and the status with which they are refused.
 fn refused_by_their_heads() -> Vec<(String, u16)> {
     let of = |line: &str, login: &str| format!("{line} HTTP/1.1\r\nHost: a\r\n{login}");
@@ -328,7 +353,7 @@ fn what_is_refused_is_read_first_and_the_connection_stays() {
                 send(&mut stream, ECHO);
                 assert!(read_answer(&mut stream).starts_with("HTTP/1.1 200"), "{what}");
             } else {
-                assert!(answer.is_empty() || answer.contains("connection: close"), "{what}");
+                assert!(answer.is_empty() || answer.contains("Connection: close"), "{what}");
                 assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "it is closed: {what}");
             }
         }
@@ -344,7 +369,7 @@ fn what_is_refused_may_come_in_chunks_and_must_not_be_broken() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
         let answer = raw(&server, &with("zz\r\n{}\r\n0\r\n\r\n"));
         assert!(answer.starts_with("HTTP/1.1 400 "), "{head:?}: {answer}");
-        assert!(answer.contains("connection: close"), "{answer}");
+        assert!(answer.contains("Connection: close"), "{answer}");
     }
 }
 

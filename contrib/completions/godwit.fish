@@ -63,7 +63,7 @@ complete -c godwit -o rpcwhitelistdefault -d 'Let users that -rpcwhitelist does 
 complete -c godwit -o rest -d 'Answer REST as well, on the addresses of JSON-RPC and without a password (default'
 complete -c godwit -o rpcthreads -x -d 'Answer so many requests at once (default'
 complete -c godwit -o rpcworkqueue -x -d 'Let so many requests wait for a thread'
-complete -c godwit -o rpcservertimeout -x -d 'Close a connection whose client is silent for so long (default'
+complete -c godwit -o rpcservertimeout -x -d 'Close a connection whose client is silent for so long'
 complete -c godwit -o web -d 'Show a page with the state of the node, at http'
 complete -c godwit -o metrics -d 'Give Prometheus figures at http'
 complete -c godwit -o json -d 'Have the command status print JSON'

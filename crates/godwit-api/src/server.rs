@@ -66,6 +66,13 @@ pub const MAX_CONNECTIONS: usize = 128;
 /// A client that has not logged in by then gives its place to others.
 const FIRST_LOGIN: Duration = Duration::from_secs(5);
 
+/// What stands for no limit: clocks have an end.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// How long a client that may be gone is waited for where silence has no limit: what it asked for would go on
+/// for ever (Core `DEFAULT_HTTP_SERVER_TIMEOUT`).
+const HALF_CLOSED: Duration = Duration::from_secs(30);
+
 /// Before the next attempt to accept a connection after one that failed.
 const FAILED_ACCEPT: Duration = Duration::from_millis(100);
 
@@ -89,8 +96,8 @@ pub struct ServerOptions {
     pub threads: usize,
     /// Requests that wait for one.
     pub queue: usize,
-    /// How long a client may be silent.
-    pub timeout: Duration,
+    /// How long a client may be silent; `None` for ever.
+    pub timeout: Option<Duration>,
     /// Connections at once; who comes later waits until one ends.
     pub connections: usize,
     pub memory: ServerMemory,
@@ -173,7 +180,8 @@ pub struct Server {
 struct Shared {
     credentials: Credentials,
     allowed: Vec<Subnet>,
-    timeout: Duration,
+    /// How long a client may be silent, if not for ever.
+    silence: Option<Duration>,
     rest: bool,
     connections: Arc<Semaphore>,
     /// Connections that wait for a place.
@@ -190,6 +198,13 @@ struct Connection {
     stream: Arc<TcpStream>,
     /// A client with a valid login has used it.
     is_known: AtomicBool,
+}
+
+impl Shared {
+    /// How long a client may be silent.
+    fn timeout(&self) -> Duration {
+        self.silence.unwrap_or(FOR_EVER)
+    }
 }
 
 impl Connection {
@@ -232,7 +247,7 @@ impl Server {
         let shared = Arc::new(Shared {
             credentials,
             allowed: options.allowed.clone(),
-            timeout: options.timeout,
+            silence: options.timeout,
             rest: options.interfaces.rest,
             connections: Arc::new(Semaphore::new(options.connections)),
             waiting: AtomicUsize::new(0),
@@ -390,7 +405,7 @@ async fn serve(
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let (limit, peer) = (shared.timeout, connection.peer);
+    let (limit, peer) = (shared.timeout(), connection.peer);
     let socket = Patient::new(Arc::clone(&connection.stream), limit);
     let asked = Arc::clone(&connection);
     let answer = service_fn(move |request| {
@@ -512,7 +527,7 @@ async fn run_job(
     connection: &Connection,
     shared: &Shared,
 ) -> Result<Answer, Hopeless> {
-    let body = match receive(request.into_body(), most, &shared.bodies, shared.timeout).await? {
+    let body = match receive(request.into_body(), most, &shared.bodies, shared.timeout()).await? {
         Received::Whole(body) => body,
         Received::TooLong => return Ok(closing(plain(StatusCode::PAYLOAD_TOO_LARGE, ""))),
         Received::Broken => return Ok(closing(plain(StatusCode::BAD_REQUEST, ""))),
@@ -532,7 +547,7 @@ async fn run_job(
     }
     let reply = tokio::select! {
         reply = reply => reply,
-        () = hung_up(&connection.stream, shared.timeout) => {
+        () = hung_up(&connection.stream, shared.silence.unwrap_or(HALF_CLOSED)) => {
             return Err(Hopeless("the client does not wait any more"));
         }
     };

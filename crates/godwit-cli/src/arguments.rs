@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use godwit_primitives::{Network, Params};
 use godwit_program::options::{CONFIG_FILE, DEFAULT_DATADIR, home_directory, network_dir};
@@ -131,14 +132,21 @@ impl Arguments {
         self.value(name).is_some_and(|value| value != "0")
     }
 
-    /// The number that an option says.
+    /// The seconds that an option allows; `None` for ever, which a number below one stands for.
     ///
     /// # Errors
     ///
-    /// It says none.
-    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, String> {
-        let Some(value) = self.value(name) else { return Ok(None) };
-        value.parse().map(Some).map_err(|_| format!("Invalid value in -{name}: {value}"))
+    /// It says no number.
+    pub(crate) fn limit(&self, name: &str, default: i64) -> Result<Option<Duration>, String> {
+        let seconds: i64 = match self.value(name) {
+            _ if self.is_off(name) => 0,
+            None => default,
+            Some(value) => {
+                value.parse().map_err(|_| format!("Invalid value in -{name}: {value}"))?
+            }
+        };
+        let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
+        Ok(seconds.map(Duration::from_secs))
     }
 
     /// The part of the data directory that belongs to the network.
@@ -324,6 +332,24 @@ mod tests {
             Ok(Asked::Print(text)) => Err(text),
             Err(error) => Err(error),
         }
+    }
+
+    #[test]
+    fn a_limit_below_one_second_is_none() {
+        let limit = |option: &str, default| {
+            let arguments = arguments(&[option, "x"]).expect("it is read");
+            arguments.limit("rpcwaittimeout", default)
+        };
+        let seconds = |seconds| Ok(Some(Duration::from_secs(seconds)));
+        assert_eq!(limit("-rpcwaittimeout=1", 900), seconds(1));
+        assert_eq!(limit("-rpcwait", 900), seconds(900));
+        assert_eq!(limit("-rpcwait", 0), Ok(None));
+        for none in ["=0", "=-1", "=-9223372036854775808"] {
+            assert_eq!(limit(&format!("-rpcwaittimeout{none}"), 900), Ok(None), "{none}");
+        }
+        assert_eq!(limit("-norpcwaittimeout", 900), Ok(None));
+        let refused = Err("Invalid value in -rpcwaittimeout: 1x".to_owned());
+        assert_eq!(limit("-rpcwaittimeout=1x", 900), refused);
     }
 
     #[test]

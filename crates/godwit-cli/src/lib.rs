@@ -265,7 +265,7 @@ impl Asking<'_> {
     /// Asks, again and again with `-rpcwait` while the server is not there or starts.
     fn ask(&self, request: &Json, wallet: Option<&str>) -> Result<Json, Failed> {
         let waits = self.arguments.is_set("rpcwait");
-        let seconds = self.arguments.number("rpcwaittimeout")?.unwrap_or(0);
+        let limit = self.arguments.limit("rpcwaittimeout", 0)?;
         let (request, started) = (request.write(), Instant::now());
         loop {
             let error = match self.server.call(&self.login, wallet, &request) {
@@ -279,7 +279,7 @@ impl Asking<'_> {
             if !waits {
                 return Err(text.into());
             }
-            if seconds > 0 && started.elapsed() >= Duration::from_secs(seconds) {
+            if limit.is_some_and(|limit| started.elapsed() >= limit) {
                 return Err(format!("timeout on transient error: {text}").into());
             }
             std::thread::sleep(RETRY);

@@ -7,7 +7,7 @@ use godwit_client::{Login, Server};
 use crate::arguments::{Arguments, default_port};
 
 /// Seconds (Core `DEFAULT_HTTP_CLIENT_TIMEOUT`).
-const DEFAULT_TIMEOUT: u64 = 900;
+const DEFAULT_TIMEOUT: i64 = 900;
 /// What stands for no limit.
 const FOR_EVER: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 
@@ -43,10 +43,7 @@ pub(crate) fn server(arguments: &Arguments) -> Result<Server, String> {
             number
         }
     };
-    let timeout = match arguments.number("rpcclienttimeout")?.unwrap_or(DEFAULT_TIMEOUT) {
-        0 => FOR_EVER,
-        seconds => Duration::from_secs(seconds),
-    };
+    let timeout = arguments.limit("rpcclienttimeout", DEFAULT_TIMEOUT)?.unwrap_or(FOR_EVER);
     Ok(Server { host, port, timeout })
 }
 

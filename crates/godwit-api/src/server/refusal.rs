@@ -46,7 +46,7 @@ pub(super) async fn refuse(
     connection: &Connection,
     shared: &Shared,
 ) -> Result<Answer, Hopeless> {
-    let discarded = discard(body, MAX_DISCARDED_BODY_BYTES, shared.timeout).await?;
+    let discarded = discard(body, MAX_DISCARDED_BODY_BYTES, shared.timeout()).await?;
     if matches!(discarded, Discarded::Broken) {
         return Ok(closing(plain(StatusCode::BAD_REQUEST, "")));
     }

@@ -83,7 +83,7 @@ pub(crate) fn options() -> ServerOptions {
         whitelist: Whitelist::default(),
         threads: 4,
         queue: 16,
-        timeout: LONG,
+        timeout: Some(LONG),
         connections: 16,
         memory: ServerMemory { answers: 1 << 20, requests: 1 << 20 },
         interfaces: Interfaces::default(),
@@ -210,7 +210,7 @@ fn waiting_calls_whose_length_was_not_told_leave_room_for_the_bodies_of_others()
 
 #[test]
 fn a_body_that_comes_too_slowly_is_given_up() {
-    let server = start(ServerOptions { timeout: Duration::from_secs(1), ..options() });
+    let server = start(ServerOptions { timeout: Some(Duration::from_secs(1)), ..options() });
     let mut slow = server.connect();
     slow.write_all(head("Content-Length: 1000").as_bytes()).expect("it is read");
     // Never silent for a second.
@@ -223,7 +223,7 @@ fn a_body_that_comes_too_slowly_is_given_up() {
 
 #[test]
 fn a_wait_of_a_client_that_is_gone_ends() {
-    let timeout = Duration::from_millis(200);
+    let timeout = Some(Duration::from_millis(200));
     let server = start(ServerOptions { threads: 2, timeout, ..options() });
     let mut gone = server.connect();
     send(&mut gone, WAIT);
@@ -233,6 +233,20 @@ fn a_wait_of_a_client_that_is_gone_ends() {
     while !server.ask(brief).starts_with("HTTP/1.1 200") {
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Without a limit no clock of the server may end.
+#[test]
+fn silence_may_have_no_limit() {
+    let server = start(ServerOptions { timeout: None, ..options() });
+    let mut stream = server.connect();
+    for _ in 0..2 {
+        send(&mut stream, ECHO);
+        assert!(read_answer(&mut stream).starts_with("HTTP/1.1 200"));
+    }
+    stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
+    let silent = stream.read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(silent, Err(io::ErrorKind::WouldBlock), "it stays open");
 }
 
 #[test]

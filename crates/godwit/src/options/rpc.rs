@@ -37,7 +37,7 @@ pub struct RpcOptions {
     /// `-rpcworkqueue`.
     pub queue: usize,
     /// `-rpcservertimeout`.
-    pub timeout: Duration,
+    pub timeout: Option<Duration>,
     /// `-web`.
     pub web: Option<SocketAddr>,
     /// `-metrics`.
@@ -239,7 +239,9 @@ pub(super) fn resolve(draft: RpcDraft, network: Network) -> Option<RpcOptions> {
         rest: draft.rest.unwrap_or(false),
         threads: draft.threads.unwrap_or(DEFAULT_THREADS),
         queue: draft.queue.unwrap_or(DEFAULT_QUEUE),
-        timeout: Duration::from_secs(draft.timeout.unwrap_or(DEFAULT_TIMEOUT)),
+        timeout: Some(draft.timeout.unwrap_or(DEFAULT_TIMEOUT))
+            .filter(|seconds| *seconds > 0)
+            .map(Duration::from_secs),
         web: draft.pages.web.and_then(|place| place.address(WEB_PORT)),
         metrics: draft.pages.metrics.and_then(|place| place.address(METRICS_PORT)),
         remarks,

@@ -241,7 +241,7 @@ fn default_rpc(port: u16) -> Option<RpcOptions> {
         rest: false,
         threads: 16,
         queue: 64,
-        timeout: Duration::from_secs(30),
+        timeout: Some(Duration::from_secs(30)),
         web: None,
         metrics: None,
         remarks: Vec::new(),
@@ -263,8 +263,16 @@ fn options_of_the_rpc_server_are_read() {
     assert_eq!(addresses(&["-rpcallowip=10.0.0.0/8"]), (own, 1));
     let both = ["-rpcbind=10.0.0.1", "-rpcbind=[::]:7", "-rpcallowip=10.0.0.0/8"];
     assert_eq!(addresses(&both), (vec!["10.0.0.1:8332".to_owned(), "[::]:7".to_owned()], 0));
+    let timeout = |option: &str| rpc(&[option]).expect("a server").timeout;
     let year = std::time::Duration::from_secs(31_536_000);
-    assert_eq!(rpc(&["-rpcservertimeout=31536000"]).expect("a server").timeout, year);
+    assert_eq!(timeout("-rpcservertimeout=31536000"), Some(year));
+    assert_eq!(["-rpcservertimeout=0", "-rpcservertimeout=-1"].map(timeout), [None, None]);
+    let threads = |option: &str| rpc(&[option]).expect("a server").threads;
+    let queue = |option: &str| rpc(&[option]).expect("a server").queue;
+    let given = ["-rpcthreads=-5", "-rpcthreads=0", "-rpcthreads=1", "-rpcthreads=256"];
+    assert_eq!(given.map(threads), [1, 1, 1, 256]);
+    let given = ["-rpcworkqueue=-5", "-rpcworkqueue=0", "-rpcworkqueue=1", "-rpcworkqueue=10000"];
+    assert_eq!(given.map(queue), [1, 1, 1, 10_000]);
     let cookie = |arguments: &[&str]| rpc(arguments).expect("a server").cookie;
     assert!(rpc(&["-rest"]).is_some_and(|rpc| rpc.rest));
     assert_eq!(cookie(&["-norpccookiefile"]), Cookie::Off);
@@ -282,9 +290,10 @@ fn options_of_the_rpc_server_are_read() {
         "-rpcallowip=a",
         "-rpcport=0",
         "-rpccookieperms=x",
-        "-rpcthreads=0",
+        "-rpcthreads=257",
+        "-rpcthreads=x",
+        "-rpcworkqueue=10001",
         "-rpcbind=a",
-        "-rpcservertimeout=0",
         "-rpcservertimeout=31536001",
         "-rpcservertimeout=18446744073709551615",
         "-rpcallowip=::ffff:10.0.0.1/33",

@@ -13,7 +13,7 @@ use values::OrOff;
 const MAX_THREADS: usize = 256;
 const MAX_QUEUE: usize = 10_000;
 /// Longest silence of a client in seconds, a year: clocks have an end.
-const MAX_TIMEOUT: u64 = 365 * 24 * 60 * 60;
+const MAX_TIMEOUT: i64 = 365 * 24 * 60 * 60;
 
 /// In the order in which the help lists them.
 pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
@@ -139,37 +139,41 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     rpc_setting(
         "rpcthreads",
         "N",
-        "a number of threads from 1 to 256",
+        "a number of threads up to 256",
         "Answer so many requests at once (default: 16).",
         |draft, text| {
-            let in_range = |threads: &usize| (1..=MAX_THREADS).contains(threads);
-            draft.rpc.threads = Some(plain::number(text).filter(in_range)?);
+            draft.rpc.threads = Some(at_least_one(text, MAX_THREADS)?);
             Some(())
         },
     ),
     rpc_setting(
         "rpcworkqueue",
         "N",
-        "a number of requests from 1 to 10000",
+        "a number of requests up to 10000",
         "Let so many requests wait for a thread; who comes later is told to try again (default: 64).",
         |draft, text| {
-            let in_range = |queue: &usize| (1..=MAX_QUEUE).contains(queue);
-            draft.rpc.queue = Some(plain::number(text).filter(in_range)?);
+            draft.rpc.queue = Some(at_least_one(text, MAX_QUEUE)?);
             Some(())
         },
     ),
     rpc_setting(
         "rpcservertimeout",
         "SECONDS",
-        "a number of seconds from 1 to 31536000",
-        "Close a connection whose client is silent for so long (default: 30).",
+        "a number of seconds up to 31536000",
+        "Close a connection whose client is silent for so long; 0 never (default: 30).",
         |draft, text| {
-            let in_range = |seconds: &u64| (1..=MAX_TIMEOUT).contains(seconds);
-            draft.rpc.timeout = Some(plain::number(text).filter(in_range)?);
+            let seconds = plain::number::<i64>(text).filter(|seconds| *seconds <= MAX_TIMEOUT)?;
+            draft.rpc.timeout = Some(u64::try_from(seconds).unwrap_or(0));
             Some(())
         },
     ),
 ];
+
+/// A number up to `most`; what is less than one stands for one, as in Core.
+fn at_least_one(text: &OsStr, most: usize) -> Option<usize> {
+    let number = usize::try_from(plain::number::<i64>(text)?.max(1)).ok()?;
+    (number <= most).then_some(number)
+}
 
 const fn rpc_setting(
     name: &'static str,

@@ -183,6 +183,9 @@ pub struct Snapshot {
     pub progress: f64,
     pub initial_download: bool,
     pub bytes_on_disk: u64,
+    /// The lowest height from which on all blocks are there: 0 unless some were deleted, or lie below a
+    /// snapshot and are not validated.
+    pub prune_height: u32,
     pub pruning: Option<Pruning>,
     /// While the history below a loaded snapshot is validated.
     pub history: Option<HistoryFacts>,
@@ -216,12 +219,12 @@ pub struct HistoryFacts {
     pub coins: u64,
 }
 
-/// Of a node that does not have all blocks.
+/// Of a node that deletes blocks, or has deleted some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pruning {
     /// The lowest height from which on all blocks are there.
     pub height: u32,
-    /// `-prune`, in bytes; without it blocks are deleted on request, or missing for another reason.
+    /// `-prune`, in bytes; `None` where blocks are deleted on request, or were in an earlier run.
     pub target: Option<u64>,
 }
 

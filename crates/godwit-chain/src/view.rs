@@ -61,6 +61,13 @@ pub fn deletes_blocks(chain: &Chain) -> bool {
     chain.durability.pruning().is_on()
 }
 
+/// Whether blocks of the active chain were deleted, in this run or an earlier one. Those of the history
+/// below a snapshot are missing before they are validated: they are still to come.
+pub fn has_pruned(chain: &Chain) -> bool {
+    let to_come = chain.index.history().map_or(0, |span| chain.index.height(span.base) + 1);
+    chain.prune_height() > to_come
+}
+
 /// Whether what [`prune_to`] asked for is still to be done, or a commit under way that may do it.
 pub fn is_pruning(chain: &Chain) -> bool {
     chain.durability.pruning().is_requested() || !chain.durability.is_settled()

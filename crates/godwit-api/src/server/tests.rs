@@ -49,6 +49,7 @@ fn node() -> (Seam, Node) {
         progress: 1.0,
         initial_download: false,
         bytes_on_disk: 0,
+        prune_height: 0,
         pruning: None,
         history: None,
         network_active: true,

@@ -16,7 +16,8 @@ use godwit_api::{
 };
 use godwit_chain::{
     Chain, ChainError, Event, HeaderTree, MAX_TIP_AGE, NodeId, PRUNE_ON_REQUEST, Poll, Source,
-    Verdict, heading, history, history_memory, history_progress, is_at_rest, show_blocks,
+    Verdict, has_pruned, heading, history, history_memory, history_progress, is_at_rest,
+    show_blocks,
 };
 use godwit_p2p::{
     Action, ChainEvent, ChainRequest, Event as PeersEvent, NetCommand, NetEvent, Now, PeerId,
@@ -247,9 +248,9 @@ impl NodeCore {
     /// What is published of the node. `prune_target` is `-prune`.
     pub fn snapshot(&self, now: Now, prune_target: Option<u64>, sync: Arc<SyncReport>) -> Snapshot {
         let (chain, tree) = (&self.chain, self.chain.tree());
-        let height = chain.prune_height();
-        let misses_blocks = prune_target.is_some() || height > 0;
+        let prune_height = chain.prune_height();
         let target = prune_target.filter(|target| *target != PRUNE_ON_REQUEST);
+        let prunes = prune_target.is_some() || has_pruned(chain);
         let warning = chain.assumed().map(|assumed| {
             let height = assumed.base.height;
             let validated = history(chain).map_or(0, |span| tree.node(span.tip).height);
@@ -264,7 +265,8 @@ impl NodeCore {
             progress: chain.verification_progress(chain.tip(), now.unix),
             initial_download: self.initial_download,
             bytes_on_disk: sync.bytes_on_disk,
-            pruning: misses_blocks.then_some(Pruning { height, target }),
+            prune_height,
+            pruning: prunes.then_some(Pruning { height: prune_height, target }),
             history: history(chain).map(|span| HistoryFacts {
                 tip: tip_facts(tree, span.tip),
                 base: tree.node(span.base).height,

@@ -254,9 +254,8 @@ impl Rpc {
             return;
         }
         let best = chain.tree().node(chain.tree().best_header()).height;
-        let pruned = before.pruning.map_or(0, |pruning| pruning.height);
         let moved = chain.tip_point().hash != before.tip.hash
-            || chain.prune_height() != pruned
+            || chain.prune_height() != before.prune_height
             || best != before.headers
             || core.is_initial_download() != before.initial_download
             || core.network_active() != before.network_active;

@@ -213,12 +213,29 @@ fn load_while_asked(godwit: &Answering<'_>) -> (Result<Value, RpcError>, [[u32; 
     })
 }
 
+/// The node deletes no blocks and has deleted none (Core: `IsPruneMode`).
+#[track_caller]
+fn expect_all_kept(info: &Value) {
+    assert_eq!(info["pruned"], false, "{info}");
+    for of_pruning in ["pruneheight", "automatic_pruning", "prune_target_size"] {
+        assert_eq!(info.get(of_pruning), None, "{info}");
+    }
+}
+
 /// The node has the snapshot's coins, and what the operator had changed of it before.
 fn expect_loaded(godwit: &Answering<'_>) {
     assert_eq!(states(godwit), [(0, true), (BASE, false)]);
     let info = godwit.call("getblockchaininfo", &json!([]));
     assert_eq!(info["backgroundvalidation"]["snapshotheight"], BASE, "{info}");
     assert_eq!((&info["bestblockhash"], &info["headers"]), (&json!(BASE_HASH), &json!(230)));
+    expect_all_kept(&info);
+    // What is below the snapshot was not deleted: it was never there.
+    for height in [BEFORE + 1, BASE - 1, BASE] {
+        let asked = godwit.rpc.try_call("getblock", &json!([hash(height).to_string()]));
+        let Err(RpcError::Refused(error)) = asked else { panic!("{height}: {asked:?}") };
+        let text = "Block not available (not fully downloaded)";
+        assert_eq!((&error["code"], &error["message"]), (&json!(-1), &json!(text)), "{height}");
+    }
     let network = godwit.call("getnetworkinfo", &json!([]));
     let services = network["localservicesnames"].as_array().expect("a list");
     assert!(!services.contains(&json!("NETWORK")), "{services:?}");
@@ -275,10 +292,12 @@ fn a_running_node_loads_a_snapshot_while_others_ask_and_validates_what_is_below(
     // Restarted, it goes on; and the background validation comes to its end.
     godwit.restart(&node, &options);
     assert_eq!(states(&godwit), [(0, true), (BASE, false)]);
+    expect_all_kept(&godwit.call("getblockchaininfo", &json!([])));
     let (whole, port) = (donor(), free_port());
     let serving = serve(&whole, port);
     godwit.call("addnode", &json!([format!("127.0.0.1:{port}"), "add"]));
     wait_until("the history is validated", || states(&godwit) == [(CHAIN.len() as u64, true)]);
+    expect_all_kept(&godwit.call("getblockchaininfo", &json!([])));
     // Otherwise those that want undo records look for them once a minute.
     godwit.restart(&node, &options);
     let index = |name: &str| godwit.call("getindexinfo", &json!([name]))[name].clone();
@@ -338,6 +357,8 @@ fn a_pruned_node_loads_unless_an_index_would_miss_blocks() {
     godwit.restart(&node, &options[..1]);
     assert_eq!(load(&godwit, "snapshot.dat").expect("a good snapshot"), result_of(&node));
     assert_eq!(states(&godwit), [(0, true), (BASE, false)]);
+    let info = godwit.call("getblockchaininfo", &json!([]));
+    assert_eq!((&info["pruned"], &info["automatic_pruning"]), (&json!(true), &json!(true)));
     let (donor, port) = (donor(), free_port());
     let _serving = serve(&donor, port);
     godwit.call("addnode", &json!([format!("127.0.0.1:{port}"), "add"]));

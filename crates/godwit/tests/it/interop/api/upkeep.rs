@@ -347,6 +347,13 @@ fn old_blocks_are_deleted_on_request_and_fetched_again_as_at_bitcoind() {
     let both = Both { godwit: &godwit, bitcoind: &bitcoind, blocks: &blocks };
     both.ask(&[("getblock", json!([fetched, 0])), ("pruneblockchain", json!([height]))]);
     both.ask(&[("getblockchaininfo", json!([]))]);
+    // Without -prune, with which Core would refuse to start, they are gone all the same.
+    let lowest = godwit.call("getblockchaininfo", &json!([]))["pruneheight"].clone();
+    let mut godwit = godwit;
+    godwit.restart(&node, &options[1..]);
+    let info = godwit.call("getblockchaininfo", &json!([]));
+    assert_eq!((&info["pruned"], &info["automatic_pruning"]), (&json!(true), &json!(false)));
+    assert!(lowest.as_u64().is_some_and(|lowest| lowest > 0) && info["pruneheight"] == lowest);
     // An index that begins now would wait for ever.
     drop(godwit);
     fs::remove_dir_all(node.network_dir().join("indexes")).expect("a directory");

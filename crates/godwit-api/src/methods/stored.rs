@@ -11,10 +11,15 @@ pub(crate) fn undo(source: &BlockSource) -> Result<Option<BlockUndo>, RpcError> 
     let BlockSource::Stored(reader, stored) = source else { return Ok(None) };
     reader.undo(stored).map_err(|error| {
         log::error!("An undo record cannot be read: {error}");
-        let text = "Undo data expected but can't be read. This could be due to disk corruption or a \
-                    conflict with a pruning event.";
-        RpcError::new(code::INTERNAL_ERROR, text)
+        no_undo()
     })
+}
+
+/// There is no undo record where the caller expects one (Core `getrawtransaction`).
+pub(super) fn no_undo() -> RpcError {
+    let text = "Undo data expected but can't be read. This could be due to disk corruption or a conflict \
+                with a pruning event.";
+    RpcError::new(code::INTERNAL_ERROR, text)
 }
 
 /// A stored block, which was decoded before it was stored.

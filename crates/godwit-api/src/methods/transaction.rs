@@ -243,7 +243,8 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     if n > 0 {
         call.room.grow(source.undo_size() * cost::OF_RECORD)?;
     }
-    let undo = if n > 0 { stored::undo(source)? } else { None };
+    // A block that was never connected has no record.
+    let undo = if n > 0 { Some(stored::undo(source)?.ok_or_else(stored::no_undo)?) } else { None };
     let spent = undo.as_ref().and_then(|undo| undo.transactions().nth(n - 1));
     call.room.grow(cost::transaction(tx, spent.unwrap_or_default()))?;
     let is_active = facts.confirmations > 0;

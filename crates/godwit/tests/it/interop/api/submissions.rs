@@ -1,6 +1,6 @@
 //! Blocks that are handed in out of order, and what is said of those that break a rule, beside bitcoind.
 
-use godwit_primitives::{OutPoint, Txid};
+use godwit_primitives::{Block, OutPoint, Txid};
 use serde_json::{Value, json};
 
 use super::super::chain::RecentChain;
@@ -115,4 +115,39 @@ fn the_rule_that_a_script_breaks_is_named_as_bitcoind_names_it() {
     assert_same(godwit.port, bitcoind.rpc.port(), &asked);
     let log = godwit.running.log().0;
     assert!(log.contains("block-script-verify-flag-failed (Invalid Schnorr signature)"), "{log}");
+}
+
+fn txids(block: &[u8]) -> Vec<String> {
+    let block = Block::from_bytes(block).expect("a block");
+    block.view().txids().iter().map(ToString::to_string).collect()
+}
+
+/// Each transaction of a block, in every detail.
+fn of_transactions(block: &[u8]) -> Vec<Asked> {
+    let (hash, txids) = (chain::hash(block), txids(block));
+    let of = |txid: &String| [0, 1, 2].map(|verbosity| json!([txid, verbosity, hash]));
+    let params = txids.iter().flat_map(of);
+    params.map(|params| ("getrawtransaction", params)).collect()
+}
+
+#[test]
+fn what_a_block_spends_that_was_never_connected_is_not_known() {
+    let chain = chain::recent();
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::with_chain(&node, chain, &[]);
+    let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
+    // No higher than the tip, so that nobody looks whether there is what it spends.
+    let side = branch(&chain.blocks, (1, 1), 77, true).remove(0);
+    assert_same(ours, theirs, &[submit(&side)]);
+    assert_same(ours, theirs, &of_transactions(&side));
+    assert_same(ours, theirs, &[("getblock", json!([chain::hash(&side), 3]))]);
+    let params = json!([txids(&side)[1], 2, chain::hash(&side)]);
+    let refused = godwit.rpc.try_call("getrawtransaction", &params);
+    assert!(format!("{refused:?}").contains("Undo data expected but can't be read"), "{refused:?}");
+    // A block that was connected keeps its record when the chain has left it.
+    let spends = chain.blocks.iter().rev().find(|block| txids(block).len() > 1);
+    let spends = spends.expect("a block with two transactions");
+    assert_same(ours, theirs, &[("invalidateblock", json!([chain::hash(spends)]))]);
+    assert_same(ours, theirs, &of_transactions(spends));
 }

@@ -132,13 +132,14 @@ pub(super) fn next_bits(chain: &Chain, tip: NodeId, time: u32) -> u32 {
 
 pub(super) fn mining_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let seam = call.node.clone();
-    let (next, hashes, snapshot) = call.node.ask(move |node| {
+    let (next, hashes, waiting, snapshot) = call.node.ask(move |node| {
         let chain = node.chain();
         let median = chain.tree().median_time_past(chain.tip());
         let time = u32::try_from(node.now().unix).unwrap_or(u32::MAX).max(median + 1);
         let hashes = hashes_per_second(chain, 120, chain.tip());
+        let waiting = node.peers().outbox().waiting().count();
         // Of the same moment: nothing was connected since it was published.
-        (next_bits(chain, chain.tip(), time), hashes, seam.snapshot())
+        (next_bits(chain, chain.tip(), time), hashes, waiting, seam.snapshot())
     })?;
     let tip = &snapshot.tip;
     let mut json = Json::object([
@@ -147,7 +148,7 @@ pub(super) fn mining_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("difficulty", Json::real(difficulty(tip.header.bits))),
         ("target", target(tip.header.bits)),
         ("networkhashps", Json::real(hashes)),
-        ("pooledtx", 0.into()),
+        ("pooledtx", waiting.into()),
         ("blockmintxfee", Json::amount(1)),
         ("chain", call.network().name().into()),
         (

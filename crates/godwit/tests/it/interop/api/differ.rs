@@ -10,6 +10,8 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("getblockchaininfo", "warnings", "bitcoind warns that it is no release"),
     ("getmininginfo", "warnings", "the same"),
     ("getnetworkinfo", "warnings", "the same"),
+    ("getmininginfo", "currentblocktx", "godwit assembles no block that it does not mine"),
+    ("getmininginfo", "currentblockweight", "the same"),
     ("getmininginfo", "networkhashps", "a ratio, rounded in another way"),
     ("getmininginfo", "next.*", "a second may lie between the two questions"),
     ("getblockchaininfo", "verificationprogress", "a second may lie between the two questions"),

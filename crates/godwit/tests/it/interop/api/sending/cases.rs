@@ -299,6 +299,7 @@ fn submit(both: &Both<'_>, packages: &[Value], found: &mut Vec<String>) {
 /// What is told of those that wait.
 pub(super) fn pool(both: &Both<'_>) -> Vec<String> {
     let mut found = both.differences("getmempoolinfo", &json!([]));
+    found.extend(both.differences("getmininginfo", &json!([])));
     let waiting = both.godwit.call("getrawmempool", &json!([]));
     let waiting: Vec<&str> =
         waiting.as_array().into_iter().flatten().filter_map(Value::as_str).collect();

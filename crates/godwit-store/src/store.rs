@@ -1,6 +1,7 @@
 //! One network's data directory: lock, database, block and undo files.
 
 mod database;
+mod foreign;
 pub(crate) mod pruned_blocks;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use godwit_primitives::BlockHash;
-use godwit_stream::{BufferPool, DecodeError, Obfuscation, PoolLimits, PooledStream};
+use godwit_stream::{BufferPool, DecodeError, PoolLimits, PooledStream};
 
 use database::open_database;
 pub(crate) use database::{
@@ -20,6 +21,7 @@ pub(crate) use database::{
     DATABASE_FILE, OpenedDatabase, commit_history, commit_manifest, committed_state,
     inspect_database, own_controls,
 };
+pub(crate) use foreign::{refuse_core_directory, write_zero_obfuscation};
 pub use pruned_blocks::PrunedBlock;
 
 use crate::block_files::{
@@ -32,11 +34,10 @@ use crate::db::Db;
 use crate::disk::probe::{probe, unless_unsuitable};
 use crate::disk::{Disk, DiskLock, MAX_CACHED_FILES, OpenMode, StoreDisk};
 use crate::error::{Damage, NetworkId, StoreError};
-use crate::names::{BLOCKS_DIR, HISTORY_DIR, LOCK_FILE, UTXO_DIR, XOR_FILE};
+use crate::names::{BLOCKS_DIR, HISTORY_DIR, LOCK_FILE, UTXO_DIR};
 use crate::record::{
     BlockChecksum, BlockPosition, BlockRecord, CommittedState, FileEnds, UndoPosition,
 };
-use crate::scan::read_obfuscation;
 use crate::undo::{BlockUndo, MAX_OPEN_UNDO_FILES, UndoFiles, UndoRecord, WrittenUndo};
 use crate::utxo::{MAX_UNFLUSHED, remove_runs};
 
@@ -494,19 +495,6 @@ pub fn check_unused(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     disk.lock(&dir.join(LOCK_FILE)).map(drop)
 }
 
-/// Core keeps `blocks/blk*.dat` under the same names and may be writing to them.
-pub(crate) fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
-    for database in ["chainstate", "blocks/index"] {
-        let path = dir.join(database);
-        match disk.list(&path) {
-            Ok(_) => return Err(StoreError::CoreDirectory { path }),
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
 /// Removes what a crash has left of pruned files, and of files that it emptied: where a commit has
 /// named a later one, it has named all that there was before it.
 fn remove_dead(
@@ -553,43 +541,6 @@ fn remove_block_files(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     paths.iter().try_for_each(|path| disk.remove(path))?;
     // Before a commit says that there is nothing to be removed any more.
     disk.sync_dir(dir)
-}
-
-/// Tools that read Core's block files look for a key since Core 28; zero says "in the clear".
-pub(crate) fn write_zero_obfuscation(
-    disk: &StoreDisk,
-    dir: &Path,
-    magic: [u8; 4],
-) -> Result<(), StoreError> {
-    let path = dir.join(XOR_FILE);
-    match read_obfuscation(disk, dir) {
-        Ok(Some(Obfuscation::NONE)) => return Ok(()),
-        Ok(Some(_)) if are_in_the_clear(disk, dir, magic)? => {
-            log::warn!("{}: the key is damaged, and written again as zero.", path.display());
-        }
-        Ok(Some(_)) => return Err(StoreError::damaged(&path, 0, Damage::Format)),
-        // A crash may have left it empty.
-        Ok(None) | Err(StoreError::Damaged { .. }) => {}
-        Err(error) => return Err(error),
-    }
-    let file = disk.open(&path, OpenMode::Truncate)?;
-    file.write_all_at(0, &Obfuscation::NONE.key())?;
-    file.sync()?;
-    disk.sync_dir(dir)
-}
-
-/// Whether a block file begins with the magic itself, so that a key beside it can only be wrong.
-fn are_in_the_clear(disk: &StoreDisk, dir: &Path, magic: [u8; 4]) -> Result<bool, StoreError> {
-    for path in disk.list(dir)?.iter().filter(|path| file_number(path, "blk").is_some()) {
-        let (file, mut start) = (disk.open(path, OpenMode::Read)?, [0; 4]);
-        if file.file_len()? >= start.len() as u64 {
-            file.read_exact_at(0, &mut start)?;
-            if start == magic {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
 }
 
 #[cfg(test)]

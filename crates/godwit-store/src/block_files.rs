@@ -20,7 +20,9 @@ use crate::error::{Damage, StoreError};
 use crate::record::{BlockChecksum, BlockPosition, FileEnds};
 
 use search::{Cut, cut_tail, recover};
-pub(crate) use search::{find_headers, find_magic, has_first_block, read_readable};
+pub(crate) use search::{
+    find_headers, find_magic, has_first_block, may_be_own, may_be_own_undo, read_readable,
+};
 
 /// A block file is left for the next one before it grows to this size (Core:
 /// `MAX_BLOCKFILE_SIZE`).
@@ -180,7 +182,8 @@ pub(crate) fn file_number(path: &Path, prefix: &str) -> Option<u32> {
 impl BlockFiles {
     /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the lengths that
     /// commits have named. Records behind the last one are handed back, a torn tail is cut off; what lies
-    /// before a record never is, nor a tail that cannot be read: blocks go to the next file then. A last file
+    /// before a record never is, nor a tail that cannot be read, nor a file without a record that no crash has
+    /// left: blocks go to the next file then. A last file
     /// that is missing or has lost its end gets its length back: a reader of one of the blocks finds that
     /// they have rotted, as in any other file.
     ///
@@ -225,9 +228,9 @@ impl BlockFiles {
             let last = recover(&found, magic, number, start, &mut recovered, stop)?;
             full.insert(number, last);
             grown.insert(number, Grown { end: last, handle: None });
-            (file, end) = match cut_tail(&found, last)? {
+            (file, end) = match cut_tail(&found, magic, last)? {
                 Cut::Done => (number, last),
-                Cut::Unreadable => (number + 1, 0),
+                Cut::Kept => (number + 1, 0),
             };
         }
         full.remove(&file);

@@ -314,6 +314,12 @@ pub enum StoreError {
         /// What only Core's data directory contains.
         path: PathBuf,
     },
+    /// Nothing tells that the directory is godwit's, and one of its block or undo files cannot be: godwit
+    /// would cut it off as torn.
+    ForeignFile {
+        /// The first one.
+        path: PathBuf,
+    },
     /// The file system does not do what the store builds on.
     UnsuitableFileSystem {
         /// The network's directory.
@@ -422,6 +428,12 @@ impl fmt::Display for StoreError {
             StoreError::CoreDirectory { path } => write!(
                 f,
                 "{} belongs to Bitcoin Core; godwit needs a data directory of its own",
+                path.display()
+            ),
+            StoreError::ForeignFile { path } => write!(
+                f,
+                "{} is not one that godwit wrote for this network: it is Bitcoin Core's, obfuscated, or of another \
+                 network (or signet challenge); godwit needs a data directory of its own",
                 path.display()
             ),
             StoreError::UnsuitableFileSystem { dir, lacks } => write!(

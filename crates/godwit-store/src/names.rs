@@ -9,3 +9,6 @@ pub(crate) const HISTORY_DIR: &str = "utxo-history";
 
 /// The file with the obfuscation key, beside the block files (Core 28 and later).
 pub(crate) const XOR_FILE: &str = "xor.dat";
+
+/// Bitcoin Core's lock of the directory with its block files.
+pub(crate) const CORE_BLOCKS_LOCK: &str = "blocks/.lock";

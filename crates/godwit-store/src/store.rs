@@ -21,6 +21,7 @@ pub(crate) use database::{
     DATABASE_FILE, OpenedDatabase, commit_history, commit_manifest, committed_state,
     inspect_database, own_controls,
 };
+use foreign::refuse_foreign_files;
 pub(crate) use foreign::{refuse_core_directory, write_zero_obfuscation};
 pub use pruned_blocks::PrunedBlock;
 
@@ -148,10 +149,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Locked`], [`StoreError::CoreDirectory`], [`StoreError::OtherNetwork`],
-    /// [`StoreError::NewerSchema`], [`StoreError::Damaged`] for a damaged database or files shorter
-    /// than committed, [`StoreError::IncompleteHistory`] and [`StoreError::Stopped`] as the options have it,
-    /// else [`StoreError::Io`].
+    /// [`StoreError::Locked`], [`StoreError::CoreDirectory`], [`StoreError::ForeignFile`],
+    /// [`StoreError::OtherNetwork`], [`StoreError::NewerSchema`], [`StoreError::Damaged`] for a damaged
+    /// database or files shorter than committed, [`StoreError::IncompleteHistory`] and
+    /// [`StoreError::Stopped`] as the options have it, else [`StoreError::Io`].
     pub fn open(
         disk: Arc<dyn Disk>,
         options: StoreOptions,

@@ -121,7 +121,8 @@ impl Fatal for StoreError {
             | StoreError::OtherNetwork { .. }
             | StoreError::NewerSchema { .. }
             | StoreError::UnsuitableFileSystem { .. }
-            | StoreError::CoreDirectory { .. } => Exit::DatadirUnusable,
+            | StoreError::CoreDirectory { .. }
+            | StoreError::ForeignFile { .. } => Exit::DatadirUnusable,
             StoreError::Damaged { .. } => Exit::Damaged,
             StoreError::Panicked { .. } => Exit::Bug,
             StoreError::IncompleteHistory { .. } => Exit::Configuration,

@@ -71,12 +71,13 @@ pub(super) enum Cut {
     /// There are none any more.
     Done,
     /// They are still there.
-    Unreadable,
+    Kept,
 }
 
 /// Cuts off what follows the last record, which ends at `end`: a record that a crash has torn. What cannot be
-/// read may hold blocks, and be readable at the next start: it stays, and no block is written over it.
-pub(super) fn cut_tail(handle: &StoreFile, end: u32) -> Result<Cut, StoreError> {
+/// read may hold blocks, and be readable at the next start: it stays, and no block is written over it. So does
+/// a file that nothing says is godwit's: it has neither a record nor what a crash leaves of one.
+pub(super) fn cut_tail(handle: &StoreFile, magic: [u8; 4], end: u32) -> Result<Cut, StoreError> {
     let len = handle.file_len()?;
     if len <= u64::from(end) {
         return Ok(Cut::Done);
@@ -88,14 +89,78 @@ pub(super) fn cut_tail(handle: &StoreFile, end: u32) -> Result<Cut, StoreError> 
                 "{path}: what follows byte {end} cannot be read ({error}). It is left as it is, and blocks go \
                  to the next file."
             );
-            return Ok(Cut::Unreadable);
+            return Ok(Cut::Kept);
         }
         read => read?,
+    }
+    if end == 0 && !is_left_by_crash(handle, magic, len)? {
+        log::error!(
+            "{path}: there is no block in it, and nothing that a power cut leaves of one. It is left as it is, and \
+             blocks go to the next file."
+        );
+        return Ok(Cut::Kept);
     }
     log::info!("{path}: cutting off a torn record at byte {end}");
     handle.set_len(u64::from(end))?;
     handle.sync()?;
     Ok(Cut::Done)
+}
+
+/// Whether a block file can be one that godwit wrote: it has a record, or what a crash leaves of the first one.
+pub(crate) fn may_be_own(handle: &StoreFile, magic: [u8; 4]) -> Result<bool, StoreError> {
+    let len = handle.file_len()?;
+    Ok(is_left_by_crash(handle, magic, len)? || next_record(handle, magic, 0, 0, len)?.is_some())
+}
+
+/// Whether an undo file can be one that godwit wrote.
+pub(crate) fn may_be_own_undo(handle: &StoreFile, magic: [u8; 4]) -> Result<bool, StoreError> {
+    let len = handle.file_len()?;
+    let (start, there) = first_bytes(handle, len)?;
+    Ok(magic.starts_with(&start[..there.min(magic.len())]) || is_zero(handle, len)?)
+}
+
+/// Whether a crash can have left this file of `len` bytes, in which no record is complete: it is empty, or
+/// zeros, or the beginning of one record.
+fn is_left_by_crash(handle: &StoreFile, magic: [u8; 4], len: u64) -> Result<bool, StoreError> {
+    let (start, there) = first_bytes(handle, len)?;
+    let (found, block_len) = start[..there].split_at(there.min(magic.len()));
+    let is_torn = match block_len.try_into().map(u32::from_le_bytes) {
+        Ok(block_len) => {
+            is_plausible(block_len) && len < u64::from(FRAME_SIZE) + u64::from(block_len)
+        }
+        // Within the frame.
+        Err(_) => true,
+    };
+    Ok(magic.starts_with(found) && is_torn || is_zero(handle, len)?)
+}
+
+/// The first bytes of a file of `len` bytes, as many as a frame has, and how many there are.
+fn first_bytes(
+    handle: &StoreFile,
+    len: u64,
+) -> Result<([u8; FRAME_SIZE as usize], usize), StoreError> {
+    let mut start = [0; FRAME_SIZE as usize];
+    let there = len.min(start.len() as u64) as usize;
+    read_readable(handle, 0, &mut start[..there])?;
+    Ok((start, there))
+}
+
+/// Whether there is nothing but zeros in a file of `len` bytes.
+fn is_zero(handle: &StoreFile, len: u64) -> Result<bool, StoreError> {
+    let mut window = vec![0; SEARCH_WINDOW as usize];
+    for at in (0..len).step_by(window.len()) {
+        let wanted = (len - at).min(window.len() as u64) as usize;
+        read_readable(handle, at, &mut window[..wanted])?;
+        if window[..wanted].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a block can have so many bytes.
+fn is_plausible(block_len: u32) -> bool {
+    (HEADER_SIZE as u32..=MAX_BLOCK_SERIALIZED_SIZE).contains(&block_len)
 }
 
 /// A block that was found.
@@ -238,8 +303,7 @@ fn read_record(
         .map_err(|error| StoreError::damaged(handle.path(), at.into(), Damage::Decode(error)))?;
     let offset = at + FRAME_SIZE;
     let complete = u64::from(offset) + u64::from(block_len) <= len;
-    let plausible = (HEADER_SIZE as u32..=MAX_BLOCK_SERIALIZED_SIZE).contains(&block_len);
-    if found != magic || !plausible || !complete {
+    if found != magic || !is_plausible(block_len) || !complete {
         return Ok(None);
     }
     Ok(Some(RecoveredBlock { position: BlockPosition { file, offset, len: block_len }, header }))

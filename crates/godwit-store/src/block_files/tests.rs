@@ -518,7 +518,7 @@ fn a_removed_file_is_neither_counted_nor_read() {
 #[test]
 fn a_file_whose_only_record_was_torn_is_not_told_of() {
     let (fault, disk) = fresh();
-    fault.overwrite(&path(0), vec![1; 50]);
+    fault.overwrite(&path(0), framed(&block(1, 100))[..50].to_vec());
     let (files, recovered) = open(&disk, None, 150);
     assert_eq!((recovered, files.last_file()), (vec![], (0, 0)));
     assert_eq!(files.sync(files.take_appended()), Ok(vec![]));

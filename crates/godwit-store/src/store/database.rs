@@ -12,7 +12,9 @@ use godwit_primitives::BlockHash;
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
 use super::pruned_blocks::Headers;
-use super::{Rebuild, SCHEMA_VERSION, StoreOptions, remove_history, visit_blocks};
+use super::{
+    Rebuild, SCHEMA_VERSION, StoreOptions, refuse_foreign_files, remove_history, visit_blocks,
+};
 use crate::block_files::has_first_block;
 use crate::control::{self, Control, Kept, Slot};
 use crate::db::{Db, Table};
@@ -140,6 +142,7 @@ pub(super) fn open_database(
             None,
             Rebuild::Nothing | Rebuild::Coins | Rebuild::IndexAlone,
         ) if is_new => {
+            refuse_foreign_files(disk, &dir.join(BLOCKS_DIR), network.magic)?;
             let db = create_database(disk, &path, &new_identity, 0, |_| Ok(()))?;
             let state = CommittedState::default();
             let control = Control { commit: 0, identity: new_identity, pruned: false, state };
@@ -147,6 +150,9 @@ pub(super) fn open_database(
             Ok(OpenedDatabase { db, control, kept: None })
         }
         (Err(StoreError::Damaged { .. }), found, Rebuild::Index) => {
+            if found.is_none() {
+                refuse_foreign_files(disk, &dir.join(BLOCKS_DIR), network.magic)?;
+            }
             let state = CommittedState::default();
             let nothing = Control { commit: 0, identity: new_identity, pruned: false, state };
             begin_without(disk, dir, &found.unwrap_or(nothing), None)

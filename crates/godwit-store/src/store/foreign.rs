@@ -1,16 +1,20 @@
-//! Whose files are in a directory: those of Bitcoin Core, or obfuscated ones, are left alone.
+//! Whose files are in a directory: those of another program or network are left alone.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use godwit_stream::Obfuscation;
 
-use crate::block_files::file_number;
+use super::DATABASE_FILE;
+use crate::block_files::{file_number, has_files, may_be_own, may_be_own_undo};
+use crate::control::{Control, Slot};
 use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, StoreError};
-use crate::names::XOR_FILE;
+use crate::names::{BLOCKS_DIR, CORE_BLOCKS_LOCK, XOR_FILE};
 use crate::scan::read_obfuscation;
 
-/// Core keeps `blocks/blk*.dat` under the same names and may be writing to them.
+/// Core keeps `blocks/blk*.dat` under the same names and may be writing to them. Its databases are elsewhere
+/// where its option `-blocksdir` names the directory: then a lock file of its own is beside the files (`init.cpp`,
+/// `LockDirectories`).
 pub(crate) fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     for database in ["chainstate", "blocks/index"] {
         let path = dir.join(database);
@@ -18,6 +22,47 @@ pub(crate) fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), 
             Ok(_) => return Err(StoreError::CoreDirectory { path }),
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
+        }
+    }
+    let (blocks_dir, path) = (dir.join(BLOCKS_DIR), dir.join(CORE_BLOCKS_LOCK));
+    match !disk.is_missing(&path)? && has_files(disk, &blocks_dir)? && is_unknown(disk, dir)? {
+        true => Err(StoreError::CoreDirectory { path }),
+        false => Ok(()),
+    }
+}
+
+/// Whether neither database nor control file tells that godwit has used a directory.
+fn is_unknown(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
+    let is_absent = |(_, slot): &(PathBuf, Slot)| matches!(slot, Slot::Missing);
+    Ok(disk.is_missing(&dir.join(DATABASE_FILE))?
+        && Control::both(disk, dir)?.iter().all(is_absent))
+}
+
+/// For a directory of which neither database nor control file tells that godwit wrote its files: they have
+/// to tell it themselves, or would be cut off as torn. Changes nothing.
+///
+/// # Errors
+///
+/// [`StoreError::ForeignFile`] for the first one that does not.
+pub(super) fn refuse_foreign_files(
+    disk: &StoreDisk,
+    blocks_dir: &Path,
+    magic: [u8; 4],
+) -> Result<(), StoreError> {
+    let mut paths = disk.list(blocks_dir)?;
+    paths.sort_unstable();
+    for path in paths {
+        let is_of_blocks = file_number(&path, "blk").is_some();
+        if !is_of_blocks && file_number(&path, "rev").is_none() {
+            continue;
+        }
+        let file = disk.open(&path, OpenMode::Read)?;
+        let is_own = match is_of_blocks {
+            true => may_be_own(&file, magic)?,
+            false => may_be_own_undo(&file, magic)?,
+        };
+        if !is_own {
+            return Err(StoreError::ForeignFile { path });
         }
     }
     Ok(())
@@ -32,12 +77,14 @@ pub(crate) fn write_zero_obfuscation(
     let path = dir.join(XOR_FILE);
     match read_obfuscation(disk, dir) {
         Ok(Some(Obfuscation::NONE)) => return Ok(()),
-        Ok(Some(_)) if are_in_the_clear(disk, dir, magic)? => {
+        Ok(None) => {}
+        // A crash may have left it empty.
+        Ok(Some(_)) | Err(StoreError::Damaged { .. }) => {
+            if may_be_obfuscated(disk, dir, magic)? {
+                return Err(StoreError::damaged(&path, 0, Damage::Format));
+            }
             log::warn!("{}: the key is damaged, and written again as zero.", path.display());
         }
-        Ok(Some(_)) => return Err(StoreError::damaged(&path, 0, Damage::Format)),
-        // A crash may have left it empty.
-        Ok(None) | Err(StoreError::Damaged { .. }) => {}
         Err(error) => return Err(error),
     }
     let file = disk.open(&path, OpenMode::Truncate)?;
@@ -46,16 +93,22 @@ pub(crate) fn write_zero_obfuscation(
     disk.sync_dir(dir)
 }
 
-/// Whether a block file begins with the magic itself, so that a key beside it can only be wrong.
-fn are_in_the_clear(disk: &StoreDisk, dir: &Path, magic: [u8; 4]) -> Result<bool, StoreError> {
+/// Whether there are blocks, and none of their files begins with the magic itself, so that a key beside it
+/// could only be wrong.
+fn may_be_obfuscated(disk: &StoreDisk, dir: &Path, magic: [u8; 4]) -> Result<bool, StoreError> {
+    let mut has_blocks = false;
     for path in disk.list(dir)?.iter().filter(|path| file_number(path, "blk").is_some()) {
         let (file, mut start) = (disk.open(path, OpenMode::Read)?, [0; 4]);
         if file.file_len()? >= start.len() as u64 {
             file.read_exact_at(0, &mut start)?;
             if start == magic {
-                return Ok(true);
+                return Ok(false);
             }
+            has_blocks = true;
         }
     }
-    Ok(false)
+    Ok(has_blocks)
 }
+
+#[cfg(test)]
+mod tests;

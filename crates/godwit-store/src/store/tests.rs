@@ -11,10 +11,10 @@ use crate::fixtures::{MAGIC, append_block, block, header, point, record};
 use crate::inspect::{Found, Inspection, Stage, Watch};
 use crate::record::{AssumedSnapshot, Identity};
 
-const DIR: &str = "/node/regtest";
+pub(super) const DIR: &str = "/node/regtest";
 const NETWORK: NetworkId = NetworkId { magic: MAGIC, genesis: [9; 32] };
 
-fn options(dir: &Path) -> StoreOptions {
+pub(super) fn options(dir: &Path) -> StoreOptions {
     StoreOptions {
         dir: dir.to_owned(),
         network: NETWORK,
@@ -25,16 +25,16 @@ fn options(dir: &Path) -> StoreOptions {
     }
 }
 
-fn open(fault: &FaultDisk) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
+pub(super) fn open(fault: &FaultDisk) -> Result<(Store, Vec<RecoveredBlock>), StoreError> {
     Store::open(Arc::new(fault.clone()), options(Path::new(DIR)))
 }
 
-fn at(name: &str) -> PathBuf {
+pub(super) fn at(name: &str) -> PathBuf {
     Path::new(DIR).join(name)
 }
 
 /// A store with two committed blocks.
-fn filled() -> FaultDisk {
+pub(super) fn filled() -> FaultDisk {
     let fault = FaultDisk::new();
     let (store, _) = open(&fault).unwrap();
     let blocks = [1, 2].map(|n| {

@@ -497,20 +497,24 @@ pub fn check_unused(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
 }
 
 /// Removes what a crash has left of pruned files, and of files that it emptied: where a commit has
-/// named a later one, it has named all that there was before it.
+/// named a later one, it has named all that there was before it. One that has content was left as it is at an
+/// earlier start, which could not tell what that is.
 fn remove_dead(
     disk: &StoreDisk,
     dir: &Path,
     ends: &BTreeMap<u32, FileEnds>,
 ) -> Result<(), StoreError> {
     let last = ends.iter().rev().find(|(_, ends)| ends.blocks > 0).map_or(0, |(file, _)| *file);
-    let is_dead = |number: u32| match ends.get(&number) {
-        Some(ends) => *ends == FileEnds::PRUNED,
-        None => number < last,
+    let is_dead = |number: u32, path: &Path| match ends.get(&number) {
+        Some(ends) => Ok(*ends == FileEnds::PRUNED),
+        None if number < last => Ok(disk.open(path, OpenMode::Read)?.file_len()? == 0),
+        None => Ok(false),
     };
     for path in disk.list(dir)? {
         let number = file_number(&path, "blk").or_else(|| file_number(&path, "rev"));
-        if number.is_some_and(is_dead) {
+        if let Some(number) = number
+            && is_dead(number, &path)?
+        {
             log::info!("{} is of no use any more: removing it", path.display());
             disk.remove(&path)?;
         }

@@ -186,3 +186,28 @@ fn a_torn_key_is_refused_where_blocks_may_be_obfuscated() {
         assert_eq!(fault.contents(&path), Some(vec![0; 8]));
     }
 }
+
+/// Start after start, also when a commit has named later files.
+#[test]
+fn a_file_that_was_left_as_it_is_stays_and_an_empty_one_goes() {
+    let torn = framed(&block(9, 9_000))[..8_800].to_vec();
+    for (left, lost, stays) in
+        [(torn.clone(), 4096..4608, true), (obfuscated(), 0..0, true), (vec![], 0..0, false)]
+    {
+        let (fault, path) = (filled(), at(BLOCKS[1]));
+        fault.overwrite(&path, left.clone());
+        fault.overwrite(&at("blocks/blk00002.dat"), framed(&block(3, 200)));
+        if !lost.is_empty() {
+            fault.lose_sectors(&path, lost);
+        }
+        for start in 0..3 {
+            let (store, recovered) = open(&fault).unwrap();
+            assert_eq!(recovered.len(), usize::from(start == 0));
+            let appended = store.take_appended();
+            store.commit(Commit { appended, ..Commit::default() }).unwrap();
+            let there = fault.contents(&path);
+            let expected = (stays || start == 0).then_some(&left);
+            assert!(there.as_ref() == expected, "{start}, {stays}");
+        }
+    }
+}

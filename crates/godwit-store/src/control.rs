@@ -260,6 +260,13 @@ pub(crate) struct Kept {
     pub(crate) state: CommittedState,
 }
 
+impl Kept {
+    /// Whether no block counts as connected any more, so that every undo record is made anew.
+    pub(crate) fn connects_all_anew(&self) -> bool {
+        self.state.utxo_tip.is_none() && self.state.verified_tip.is_none()
+    }
+}
+
 impl Encode for Kept {
     fn encode<A: Allocator>(&self, out: &mut DataStream<A>) {
         let CommittedState { utxo_tip, utxo_manifest, verified_tip, assumed, .. } = &self.state;

@@ -182,21 +182,9 @@ impl Store {
         if found.is_empty() && disk.is_missing(&dir.join(DATABASE_FILE))? {
             probe(&disk, &dir)?;
         }
-        let OpenedDatabase { db, mut control, kept } = open_database(&disk, &dir, found, &options)?;
-        if control.state.utxo_tip.is_none()
-            && (kept.is_some() || options.rebuild != Rebuild::Nothing)
-        {
-            remove_runs(&disk, &dir.join(UTXO_DIR))?;
-            checkpoint::remove_all(&disk, &dir)?;
-        }
-        if kept.as_ref().is_some_and(|kept| kept.pruned) {
-            remove_block_files(&disk, &blocks_dir)?;
-            pruned_blocks::remove(&disk, &dir)?;
-            control.pruned = false;
-        }
-        if control.state.history.is_none() {
-            remove_history(&disk, &dir)?;
-        }
+        let mut opened = open_database(&disk, &dir, found, &options)?;
+        remove_useless(&disk, &dir, &mut opened, options.rebuild)?;
+        let OpenedDatabase { db, control, kept } = opened;
         write_zero_obfuscation(&disk, &blocks_dir, network.magic)?;
 
         let mut ends = DurableEnds::default();
@@ -496,6 +484,33 @@ pub fn check_unused(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     disk.lock(&dir.join(LOCK_FILE)).map(drop)
 }
 
+/// Removes what a rebuild makes anew, and what nothing names any more, before anything is written.
+fn remove_useless(
+    disk: &StoreDisk,
+    dir: &Path,
+    opened: &mut OpenedDatabase,
+    rebuild: Rebuild,
+) -> Result<(), StoreError> {
+    let OpenedDatabase { control, kept, .. } = opened;
+    let blocks_dir = dir.join(BLOCKS_DIR);
+    if control.state.utxo_tip.is_none() && (kept.is_some() || rebuild != Rebuild::Nothing) {
+        remove_runs(disk, &dir.join(UTXO_DIR))?;
+        checkpoint::remove_all(disk, dir)?;
+    }
+    if kept.as_ref().is_some_and(|kept| kept.pruned) {
+        remove_files(disk, &blocks_dir, &["blk", "rev"], "whose blocks connect to nothing stored")?;
+        pruned_blocks::remove(disk, dir)?;
+        control.pruned = false;
+    } else if kept.as_ref().is_some_and(Kept::connects_all_anew) {
+        // Under new names: of a directory that was handed over Bitcoin Core has these files as well.
+        remove_files(disk, &blocks_dir, &["rev"], "which are made anew")?;
+    }
+    if control.state.history.is_none() {
+        remove_history(disk, dir)?;
+    }
+    Ok(())
+}
+
 /// Removes what a crash has left of pruned files, and of files that it emptied: where a commit has
 /// named a later one, it has named all that there was before it. One that has content was left as it is at an
 /// earlier start, which could not tell what that is.
@@ -532,16 +547,17 @@ pub(crate) fn remove_history(disk: &StoreDisk, dir: &Path) -> Result<(), StoreEr
     }
 }
 
-/// Removes all block and undo files: those of a pruned data directory whose index is given up.
-fn remove_block_files(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
-    let is_ours =
-        |path: &PathBuf| file_number(path, "blk").or_else(|| file_number(path, "rev")).is_some();
-    let paths: Vec<PathBuf> = disk.list(dir)?.into_iter().filter(is_ours).collect();
+/// Removes all files of the block directory with these prefixes.
+fn remove_files(
+    disk: &StoreDisk,
+    dir: &Path,
+    prefixes: &[&str],
+    why: &str,
+) -> Result<(), StoreError> {
+    let is_one = |path: &PathBuf| prefixes.iter().any(|prefix| file_number(path, prefix).is_some());
+    let paths: Vec<PathBuf> = disk.list(dir)?.into_iter().filter(is_one).collect();
     if !paths.is_empty() {
-        let (dir, files) = (dir.display(), paths.len());
-        log::warn!(
-            "{dir}: removing {files} files, whose blocks connect to nothing that is stored."
-        );
+        log::warn!("{}: removing {} files, {why}.", dir.display(), paths.len());
     }
     paths.iter().try_for_each(|path| disk.remove(path))?;
     // Before a commit says that there is nothing to be removed any more.

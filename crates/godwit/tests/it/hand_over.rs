@@ -1,5 +1,6 @@
 //! Hand-overs to Bitcoin Core, as far as they can be seen without one: `interop/hand_over.rs` has the rest.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,7 +10,7 @@ use godwit::exit::Exit;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
-use crate::blocks::{small_chain, write_dat};
+use crate::blocks::{SUBSIDY, child, small_chain, write_dat};
 use crate::damaged_index::copy;
 use crate::kill;
 use crate::node::{Ended, Node};
@@ -80,6 +81,48 @@ fn a_directory_is_handed_over_and_then_used_on_demand_alone() {
     let ended = hand_over(&node, &to).expect(Exit::Configuration);
     assert!(ended.stderr.contains("regtest is not empty"), "{ended:?}");
     hand_over(&node, &node.beside("another")).expect(Exit::Success);
+}
+
+/// All pairs of files but the last are shared: Bitcoin Core's block index knows where each record of theirs is.
+#[test]
+fn a_reindex_of_a_directory_that_was_handed_over_writes_to_no_file_of_cores() {
+    let node = with_small_chain();
+    let blocks_dir = node.network_dir().join("blocks");
+    // Two pairs, in an order in which godwit would not write undo records.
+    let (first, last) = small_chain().split_at(120);
+    write_dat(&blocks_dir.join("blk00000.dat"), first.iter().rev());
+    write_dat(&blocks_dir.join("blk00001.dat"), last);
+    let connect = |options: &[&dyn AsRef<OsStr>]| {
+        let stop = format!("-stopatheight={}", small_chain().len());
+        let words = [&[&"-noconnect" as &dyn AsRef<OsStr>, &"-listen=0", &stop], options].concat();
+        node.run(&words).expect(Exit::Success);
+    };
+    connect(&[&"-reindex"]);
+    let before = node.stats();
+    let to = node.beside("core");
+    hand_over(&node, &to).expect(Exit::Success);
+    let there = to.join("regtest/blocks");
+    let inode = |path: &Path| fs::metadata(path).expect("a file").ino();
+    assert_eq!(inode(&blocks_dir.join("rev00000.dat")), inode(&there.join("rev00000.dat")));
+    let files = ["blk00000.dat", "blk00001.dat", "rev00000.dat", "rev00001.dat"];
+    // Of the shared undo file Core has records where godwit would write others.
+    let mut undo = fs::read(there.join(files[2])).expect("a file");
+    undo.extend_from_slice(b"what Core has written behind");
+    fs::write(there.join(files[2]), undo).expect("a file");
+    let read = || files.map(|name| fs::read(there.join(name)).expect("a file"));
+    let handed_over = read();
+    connect(&[&"-handedover", &"-reindex"]);
+    assert!(read() == handed_over, "a file of Core's was changed");
+    assert_ne!(inode(&blocks_dir.join("rev00000.dat")), inode(&there.join("rev00000.dat")));
+    // What comes later goes to files that are not shared.
+    let more = node.beside("more.dat");
+    let (tip, height) = (small_chain().last().expect("blocks"), small_chain().len() as u16);
+    assert_eq!(stats(&node), before);
+    write_dat(&more, [&child(tip, height + 1, SUBSIDY)]);
+    node.run(&[&"import", &"-handedover", &more]).expect(Exit::Success);
+    assert!(read() == handed_over, "a file of Core's was changed");
+    let ended = node.run(&[&"verify"]).expect(Exit::Success);
+    assert!(ended.stdout.contains("Damage: none"), "{ended:?}");
 }
 
 #[test]

@@ -211,3 +211,28 @@ fn a_file_that_was_left_as_it_is_stays_and_an_empty_one_goes() {
         }
     }
 }
+
+/// Bitcoin Core has them under names of its own where a directory was handed over.
+#[test]
+fn undo_files_that_are_made_anew_get_new_names_and_others_stay() {
+    let (path, bytes) = (at("blocks/rev00000.dat"), framed(&[5; 90]));
+    for (how, has_database, stays) in [
+        (Rebuild::Nothing, true, true),
+        (Rebuild::Nothing, false, true),
+        (Rebuild::Coins, true, true),
+        (Rebuild::Coins, false, true),
+        (Rebuild::IndexAlone, true, true),
+        (Rebuild::Index, true, false),
+        (Rebuild::Index, false, false),
+    ] {
+        let fault = filled();
+        fault.overwrite(&path, bytes.clone());
+        if !has_database {
+            StoreDisk::new(Arc::new(fault.clone())).remove(&at("godwit.redb")).unwrap();
+        }
+        drop(rebuild(&fault, how).unwrap());
+        fault.crash(godwit_fault_disk::Survival::Nothing);
+        let expected = stays.then(|| bytes.clone());
+        assert_eq!(fault.contents(&path), expected, "{how:?}, {has_database}");
+    }
+}

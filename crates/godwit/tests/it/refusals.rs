@@ -8,7 +8,7 @@ use std::process::Command;
 
 use godwit::exit::Exit;
 
-use crate::blocks::{small_chain, write_dat};
+use crate::blocks::{record, small_chain, write_dat};
 use crate::node::{Ended, Node};
 
 /// Expects the exit code and one line that contains every part.
@@ -117,6 +117,45 @@ fn bitcoin_cores_data_directory_is_left_alone() {
     fs::create_dir_all(node.network_dir().join("chainstate")).expect("a directory");
     let ended = node.run(&[&"utxo", &"stats"]);
     refuses(ended, Exit::DatadirUnusable, &["belongs to Bitcoin Core"]);
+}
+
+/// Obfuscated ones, and those of Core's `-blocksdir`, beside which its lock is.
+#[test]
+fn block_files_of_bitcoin_core_are_left_alone() {
+    let records: Vec<u8> = small_chain().iter().flat_map(|block| record(block)).collect();
+    let obfuscated: Vec<u8> = records.iter().map(|byte| byte ^ 0x5a).collect();
+    for (bytes, lock, text) in [
+        (obfuscated, false, "blk00000.dat is not one that godwit wrote for this network"),
+        (records, true, ".lock belongs to Bitcoin Core"),
+    ] {
+        let node = Node::new("regtest");
+        let blocks = node.network_dir().join("blocks");
+        fs::create_dir_all(&blocks).expect("a directory");
+        if lock {
+            File::create(blocks.join(".lock")).expect("a file");
+        }
+        let files = ["blk00000.dat", "blk00001.dat", "rev00000.dat"].map(|name| blocks.join(name));
+        files.iter().for_each(|path| fs::write(path, &bytes).expect("a file"));
+        let chain = node.beside("chain.dat");
+        write_dat(&chain, small_chain());
+        let commands: [&[&dyn AsRef<OsStr>]; 5] = [
+            &[&"-noconnect", &"-listen=0"],
+            &[&"-noconnect", &"-listen=0", &"-reindex"],
+            &[&"-noconnect", &"-listen=0", &"-reindex-chainstate"],
+            &[&"import", &chain],
+            &[&"verify", &"-repair"],
+        ];
+        for command in commands {
+            let ended = node.run(command);
+            if command[0].as_ref() != "verify" {
+                refuses(ended, Exit::DatadirUnusable, &[text]);
+            }
+            for path in &files {
+                assert!(fs::read(path).expect("a file") == bytes, "{}", path.display());
+            }
+            assert!(!node.network_dir().join("godwit.redb").exists());
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Data directories of Bitcoin Core that are imported: where their blocks are, and whether their coins are
 //! those that the blocks give.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,14 @@ pub(crate) fn blocks_of(config: &Config, path: &Path) -> Result<PathBuf, NotRegu
     Ok(core_directory(config, path).map_or_else(|| path.to_owned(), |dir| dir.join("blocks")))
 }
 
+/// The first of those that are the same, by whatever name.
+fn without_duplicates(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut known = HashSet::new();
+    // What cannot be resolved is told when it is opened.
+    paths.retain(|path| known.insert(path.canonicalize().unwrap_or_else(|_| path.clone())));
+    paths
+}
+
 /// A user of Core may not remember that it was pruned, and would see hundreds of blocks without parent.
 fn warn_of_pruning(blocks: &Path) {
     if !blocks.join("blk00000.dat").exists() {
@@ -49,14 +58,16 @@ impl CoreSources {
     /// Fails at once where a bitcoind runs, and not after all blocks were validated.
     pub(crate) fn open(config: &Config, paths: &[PathBuf]) -> Result<Self, Failure> {
         let blocks = paths.iter().map(|path| blocks_of(config, path)).collect::<Result<_, _>>()?;
+        let directories = paths.iter().filter_map(|path| core_directory(config, path)).collect();
         let mut chainstates = Vec::new();
-        for dir in paths.iter().filter_map(|path| core_directory(config, path)) {
+        // One that is named twice would be in use the second time, by this process.
+        for dir in without_duplicates(directories) {
             let dir = dir.join("chainstate");
             let chainstate = Chainstate::open(&dir)?;
             warn_of_pruning(&dir.with_file_name("blocks"));
             chainstates.push((dir, chainstate));
         }
-        Ok(Self { paths: blocks, chainstates })
+        Ok(Self { paths: without_duplicates(blocks), chainstates })
     }
 
     /// Block files, and directories with block files.

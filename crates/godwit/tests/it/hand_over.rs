@@ -174,6 +174,27 @@ fn what_can_not_be_handed_over_is_refused_in_one_line() {
     hand_over(&node, &node.beside("core")).expect(Exit::Success);
 }
 
+/// By its own name twice, by another one, and by that of its blocks.
+#[test]
+fn a_directory_of_cores_that_is_named_twice_is_imported_once() {
+    let (source, node) = (with_small_chain(), Node::new("regtest"));
+    let (to, link) = (source.beside("core"), source.beside("link"));
+    hand_over(&source, &to).expect(Exit::Success);
+    std::os::unix::fs::symlink(&to, &link).expect("a link");
+    let blocks = to.join("regtest/blocks");
+    for again in [&to, &link, &to.join("regtest"), &blocks] {
+        for paths in [[&to, again], [again, &to]] {
+            let ended = node.run(&[&"import", paths[0], paths[1]]).expect(Exit::Success);
+            let compared = ended.stdout.matches("are those of godwit: ").count();
+            // Each line is shown and logged.
+            assert_eq!(compared, ended.stdout.matches("Import done: ").count(), "{ended:?}");
+            let records = format!(" of {} records stored", small_chain().len() + 1);
+            assert!(ended.stdout.contains(&records), "{ended:?}");
+        }
+    }
+    assert_eq!(node.stats(), source.run(&[&"utxo", &"stats", &"-handedover"]).json());
+}
+
 /// As a rebuild leaves it that was interrupted: Bitcoin Core would begin where the coins are.
 #[test]
 fn blocks_that_are_stored_and_not_connected_are_told() {

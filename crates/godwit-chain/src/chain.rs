@@ -231,7 +231,7 @@ impl Chain {
     }
 
     fn accept(&mut self, arrival: Arrival, now: i64) -> Result<(), ChainError> {
-        let Arrival { source, received, charge, permit } = arrival;
+        let Arrival { source, received, charge, permit, .. } = arrival;
         // The block holds its own clone of the permit.
         drop(permit);
         let (hash, verdict) = match received {

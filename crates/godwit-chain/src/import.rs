@@ -5,8 +5,12 @@
 //! the blocks are read in the order in which the best chain connects them, whatever their order in
 //! the files; blocks off that chain follow. A reader thread hands records to the workers as far ahead
 //! as the byte budget allows; the connector takes them in order.
+//!
+//! A block may end before its record does, and the bytes behind it may be records again. Bitcoin Core, which
+//! decodes each block when it comes to it, goes on there; here that is known once the block is read. What is
+//! found then is read in another round.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,12 +87,18 @@ struct Orphan {
     hash: BlockHash,
 }
 
+/// A record whose block ends before it does.
+struct EndsEarly {
+    source: u32,
+    place: RecordPlace,
+    block_len: u32,
+}
+
 /// The records still to be read, in the order of reading.
 pub struct ImportPlan {
     sources: Vec<BlockFileScanner>,
     records: Vec<Planned>,
-    scanned: u64,
-    refused: u64,
+    planning: Planning,
     bytes: u64,
 }
 
@@ -109,8 +119,8 @@ impl ImportPlan {
     }
 }
 
-/// Puts the headers of all files into the tree and plans the order of reading. Headers whose
-/// parents are unknown, and those that break a rule, are reported; their blocks are not read.
+/// Puts the headers of all files into the tree and plans the order of reading. Headers that break a rule are
+/// reported; their blocks are not read.
 pub fn plan(
     chain: &mut Chain,
     sources: Vec<BlockFileScanner>,
@@ -136,16 +146,10 @@ pub fn plan(
             }
         }
     }
-    planning.report_orphans(chain, &sources, observer);
-    let Planning { mut records, scanned, refused, .. } = planning;
-    records.retain(|planned| !is_stored(chain, planned.id));
-    let best = chain.tree().best_header();
-    records.sort_by_cached_key(|planned| {
-        let tree = chain.tree();
-        (!tree.is_ancestor(planned.id, best), tree.node(planned.id).height)
-    });
+    planning.look_behind(chain, &sources, observer)?;
+    let records = planning.take_records(chain);
     let bytes = records.iter().map(|planned| u64::from(planned.place.len)).sum();
-    Ok(ImportPlan { sources, records, scanned, refused, bytes })
+    Ok(ImportPlan { sources, records, planning, bytes })
 }
 
 fn is_stored(chain: &Chain, id: NodeId) -> bool {
@@ -159,6 +163,11 @@ struct Planning {
     /// Records by the parents that they wait for. Files are nearly in the order of the chain, so that these
     /// are few.
     orphans: HashMap<BlockHash, Vec<Orphan>>,
+    /// Records behind whose blocks others may be.
+    end_early: Vec<EndsEarly>,
+    /// Where the records are that were found there. Few: they come of faults of the program that has written
+    /// the file.
+    behind: HashSet<(u32, u32, u64)>,
     scanned: u64,
     refused: u64,
 }
@@ -183,7 +192,12 @@ impl Planning {
         while let Some(Orphan { source, record, hash }) = ready.pop() {
             match chain.accept_header(&record.header, hash, observer.now()) {
                 Ok(id) => {
-                    self.records.push(Planned { source, place: record.place, id });
+                    let (place, stored) = (record.place, chain.tree().node(id).position);
+                    if let Some(stored) = stored.filter(|stored| stored.len < place.len) {
+                        // An import that was stopped may have stored it, and not what is behind it.
+                        self.end_early.push(EndsEarly { source, place, block_len: stored.len });
+                    }
+                    self.records.push(Planned { source, place, id });
                     ready.extend(self.orphans.remove(&hash).unwrap_or_default());
                 }
                 Err(reject) => {
@@ -193,6 +207,36 @@ impl Planning {
                 }
             }
         }
+    }
+
+    /// Adds the records behind blocks that end before their records do.
+    fn look_behind(
+        &mut self,
+        chain: &mut Chain,
+        sources: &[BlockFileScanner],
+        observer: &mut dyn ImportObserver,
+    ) -> Result<(), ChainError> {
+        while let Some(EndsEarly { source, place, block_len }) = self.end_early.pop() {
+            for found in sources[source as usize].scan_behind(place, block_len) {
+                let found = found?;
+                if self.behind.insert((source, place.file, found.place.offset)) {
+                    self.add(chain, sources, Orphan::new(source, found), observer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The records that are to be read, in the order in which the best chain connects their blocks.
+    fn take_records(&mut self, chain: &Chain) -> Vec<Planned> {
+        let mut records = std::mem::take(&mut self.records);
+        records.retain(|planned| !is_stored(chain, planned.id));
+        let best = chain.tree().best_header();
+        records.sort_by_cached_key(|planned| {
+            let tree = chain.tree();
+            (!tree.is_ancestor(planned.id, best), tree.node(planned.id).height)
+        });
+        records
     }
 
     /// Reports the records whose parents were in no file, in the order of the files.
@@ -250,24 +294,57 @@ fn bad_planned(
 }
 
 /// Reads what was planned and connects what can be connected. Returns when everything is connected or
-/// `stop` is set; the caller then flushes or closes the chain.
+/// `stop` is set; the caller then flushes or closes the chain. Headers whose parents are unknown are reported
+/// at the end.
 pub fn import(
     chain: &mut Chain,
     plan: ImportPlan,
     observer: &mut dyn ImportObserver,
     stop: &Arc<AtomicBool>,
 ) -> Result<ImportSummary, ChainError> {
-    let ImportPlan { sources, records, scanned, refused, bytes } = plan;
-    let mut summary =
-        ImportSummary { records: scanned, bytes, bad: refused, ..ImportSummary::default() };
-    let (sources, records) = (Arc::new(sources), Arc::new(records));
+    let ImportPlan { sources, mut records, mut planning, bytes } = plan;
+    let mut summary = ImportSummary { bytes, ..ImportSummary::default() };
+    let sources = Arc::new(sources);
+    loop {
+        let round = Arc::new(records);
+        let end_early = import_round(chain, &sources, &round, observer, stop, &mut summary)?;
+        if summary.stopped {
+            break;
+        }
+        planning.end_early.extend(end_early.into_iter().map(|(sequence, block_len)| {
+            let Planned { source, place, .. } = round[sequence as usize];
+            EndsEarly { source, place, block_len }
+        }));
+        planning.look_behind(chain, &sources, observer)?;
+        records = planning.take_records(chain);
+        if records.is_empty() {
+            planning.report_orphans(chain, &sources, observer);
+            break;
+        }
+        log::info!("{} more blocks to read, behind others within their records.", records.len());
+        summary.bytes += records.iter().map(|planned| u64::from(planned.place.len)).sum::<u64>();
+    }
+    summary.records = planning.scanned;
+    summary.bad += planning.refused;
+    Ok(summary)
+}
+
+/// Reads so many records. Returns those that had bytes behind their block, with its length.
+fn import_round(
+    chain: &mut Chain,
+    sources: &Arc<Vec<BlockFileScanner>>,
+    records: &Arc<Vec<Planned>>,
+    observer: &mut dyn ImportObserver,
+    stop: &AtomicBool,
+    summary: &mut ImportSummary,
+) -> Result<Vec<(u64, u32)>, ChainError> {
     let importing = chain.env.memory.importing;
     let permits = Permits::new(importing);
     // So that after a crash no stored block lacks a header below it in the index.
     chain.checkpoint()?;
     let reader = Reader {
-        sources: Arc::clone(&sources),
-        records: Arc::clone(&records),
+        sources: Arc::clone(sources),
+        records: Arc::clone(records),
         intake: chain.intake.handle(),
         outbox: chain.mailbox.outbox.clone(),
         permits: permits.clone(),
@@ -284,21 +361,22 @@ pub fn import(
             })
         })
         .map_err(ChainError::Spawn)?;
-    let result = drive(chain, &sources, &records, observer, stop, &mut summary);
+    let result = drive(chain, sources, records, observer, stop, summary);
     permits.close();
     let read = thread.join().map_err(|_| ChainError::ThreadPanicked)?;
     let drained = drain(chain, read);
-    result.and(drained).map(|()| summary)
+    result.and(drained)
 }
 
-/// Waits until the `read` records that the reader handed in are decoded, and forgets them.
-fn drain(chain: &mut Chain, read: u64) -> Result<(), ChainError> {
+/// Waits until the `read` records that the reader handed in are decoded, and forgets them. Returns those
+/// that had bytes behind their block, with its length.
+fn drain(chain: &mut Chain, read: u64) -> Result<Vec<(u64, u32)>, ChainError> {
     while chain.intake.records_arrived() < read {
         chain.wait()?;
     }
-    chain.intake.forget_records();
+    let end_early = chain.intake.forget_records();
     chain.lookahead.clear_near();
-    Ok(())
+    Ok(end_early)
 }
 
 fn drive(

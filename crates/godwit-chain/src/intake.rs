@@ -23,6 +23,8 @@ use crate::structure::{Received, structure};
 pub(crate) struct Arrival {
     pub(crate) source: Source,
     pub(crate) received: Received,
+    /// Length of the block, where bytes follow it.
+    pub(crate) ends_early: Option<u32>,
     /// Bytes that it counts towards [`Intake::receiving`].
     pub(crate) charge: u64,
     /// What it holds of an import's budget, also where the block itself is gone: so many records at
@@ -42,6 +44,8 @@ pub(crate) struct Intake {
     records: BTreeMap<u64, Arrival>,
     next_record: u64,
     records_arrived: u64,
+    /// Records that have bytes behind their block, and its length. At most the records of the import.
+    end_early: Vec<(u64, u32)>,
     /// Memory of peers' blocks that are not stored or refused yet.
     receiving: u64,
     limit: u64,
@@ -65,8 +69,10 @@ impl IntakeHandle {
         let Environment { params, hasher, .. } = &self.env;
         let (params, hasher) = (Arc::clone(params), *hasher);
         self.job_sender.run(Priority::Urgent, "decode", move || {
+            let len = bytes.as_slice().len();
             let received = structure(bytes, &params, &hasher, permit.clone());
-            Arrival { source, received, charge, permit }
+            let ends_early = received.block_len().filter(|end| *end < len).map(|end| end as u32);
+            Arrival { source, received, ends_early, charge, permit }
         });
     }
 }
@@ -80,6 +86,7 @@ impl Intake {
             records: BTreeMap::new(),
             next_record: 0,
             records_arrived: 0,
+            end_early: Vec::new(),
             receiving: 0,
             limit,
             handle: IntakeHandle { env: env.clone(), job_sender },
@@ -119,6 +126,7 @@ impl Intake {
             }
             Source::Record { sequence } => {
                 self.records_arrived += 1;
+                self.end_early.extend(arrival.ends_early.map(|len| (sequence, len)));
                 self.records.insert(sequence, arrival);
             }
             Source::Caller => self.arrivals.push_back(arrival),
@@ -151,10 +159,12 @@ impl Intake {
         self.records_arrived
     }
 
-    /// An import is over; those of the next one count from 0.
-    pub(crate) fn forget_records(&mut self) {
+    /// An import is over; records of the next one count from 0. Returns those that had bytes behind their
+    /// block, with its length.
+    pub(crate) fn forget_records(&mut self) -> Vec<(u64, u32)> {
         self.records.clear();
         (self.next_record, self.records_arrived) = (0, 0);
+        std::mem::take(&mut self.end_early)
     }
 
     /// Bytes of blocks that can be taken without exceeding the limit.

@@ -286,10 +286,23 @@ pub enum Received {
         /// Its header, which may be valid in its place.
         header: BlockHeader,
         hash: BlockHash,
+        /// So many bytes are the block.
+        len: usize,
         reject: Reject,
     },
     /// They are a block that keeps the structural rules.
     Structured(Arc<Structured>),
+}
+
+impl Received {
+    /// Length of the block, where the bytes begin with one.
+    pub(crate) fn block_len(&self) -> Option<usize> {
+        match self {
+            Self::Undecodable | Self::Unjudged(_) => None,
+            Self::Malformed { len, .. } => Some(*len),
+            Self::Structured(block) => Some(block.view().bytes().len()),
+        }
+    }
 }
 
 /// Decodes `bytes` and applies the structural rules. Bytes after the block are ignored, as Core
@@ -311,7 +324,8 @@ pub fn structure(
     let tx_facts = match checked {
         Ok(tx_facts) => tx_facts,
         Err(reject) => {
-            return Received::Malformed { header: *block.header(), hash: block.hash(), reject };
+            let (header, hash, len) = (*block.header(), block.hash(), block.block_len());
+            return Received::Malformed { header, hash, len, reject };
         }
     };
     let mut block = Structured::new(block, hasher, permit);

@@ -14,7 +14,14 @@ impl Chain {
     /// at its header's place, so a malformed block leaves no trace. `now` is in seconds since 1970.
     pub fn submit(&mut self, received: Received, now: i64) -> Result<Verdict, ChainError> {
         let first_new_event = self.events.len();
-        self.intake.arrived(Arrival { source: Source::Caller, received, charge: 0, permit: None });
+        let source = Source::Caller;
+        self.intake.arrived(Arrival {
+            source,
+            received,
+            ends_early: None,
+            charge: 0,
+            permit: None,
+        });
         self.settle(now)?;
         let mut verdict = None;
         for event in self.events.iter().skip(first_new_event) {

@@ -3,7 +3,8 @@
 //! The records of a `.dat` file are found as Bitcoin Core finds them (`validation.cpp`,
 //! `LoadExternalBlockFile`): search for the magic byte by byte, take the length when it is that of
 //! a possible block, go on behind the record. Bodies are seeked over; [`BlockFileScanner::read`]
-//! fetches them.
+//! fetches them. Core goes on behind the block instead where it decodes one, which may end before its
+//! record does: [`BlockFileScanner::scan_behind`] finds what lies there.
 
 use std::path::{Path, PathBuf};
 
@@ -133,8 +134,56 @@ impl BlockFileScanner {
     /// Scans from the first file to the last, reading the headers and seeking over the bodies. A
     /// read error ends the scan.
     pub fn scan(&self) -> Scan<'_> {
+        self.scan_from(0, 0)
+    }
+
+    fn scan_from(&self, file: u32, offset: u64) -> Scan<'_> {
         let window = Window::default();
-        Scan { scanner: self, file: 0, offset: 0, passed_files: 0, skipped: None, window }
+        Scan { scanner: self, file, offset, passed_files: 0, skipped: None, window }
+    }
+
+    /// The records behind a block of `block_len` bytes that ends before its record at `place` does: from
+    /// there on, up to the first one that a scan comes to as well that goes on behind the record.
+    pub fn scan_behind(
+        &self,
+        place: RecordPlace,
+        block_len: u32,
+    ) -> impl Iterator<Item = Result<ScannedBlock, StoreError>> + '_ {
+        let (start, end) =
+            (place.offset + u64::from(block_len), place.offset + u64::from(place.len));
+        let (mut found, mut known) = (self.blocks_from(place.file, start), None);
+        let mut knowing = self.blocks_from(place.file, end);
+        std::iter::from_fn(move || {
+            let block = match found.next()? {
+                Ok(block) => block,
+                error => return Some(error),
+            };
+            let is_before = |known: &ScannedBlock| known.place.offset < block.place.offset;
+            while block.place.offset >= end && known.as_ref().is_none_or(is_before) {
+                match knowing.next() {
+                    Some(Ok(next)) => known = Some(next),
+                    Some(error) => return Some(error),
+                    None => break,
+                }
+            }
+            (known != Some(block)).then_some(Ok(block))
+        })
+    }
+
+    /// The records of a file from an offset on.
+    fn blocks_from(
+        &self,
+        file: u32,
+        offset: u64,
+    ) -> impl Iterator<Item = Result<ScannedBlock, StoreError>> + '_ {
+        let of_file = move |block: &ScannedBlock| block.place.file == file;
+        self.scan_from(file, offset)
+            .filter_map(|found| match found {
+                Ok(Scanned::Block(block)) => Some(Ok(block)),
+                Ok(Scanned::Skipped(_)) => None,
+                Err(error) => Some(Err(error)),
+            })
+            .take_while(move |found| found.as_ref().map_or(true, of_file))
     }
 
     /// The bytes of a record, in a buffer of `pool`: the block, and what may follow it inside the

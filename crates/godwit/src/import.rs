@@ -252,7 +252,8 @@ impl ImportObserver for Reporter {
                 blocks: connected.blocks,
                 bytes: connected.bytes,
                 done: connected.bytes,
-                total: self.total_bytes,
+                // More may be found behind blocks that end before their records do.
+                total: self.total_bytes.max(connected.bytes),
                 at_risk,
             });
         }

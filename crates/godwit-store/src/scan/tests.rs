@@ -39,8 +39,15 @@ fn scan(disk: &StoreDisk, path: &Path) -> (Vec<Vec<u8>>, Vec<SkippedBytes>) {
     (blocks, skipped)
 }
 
-/// The records of one file by Core's algorithm, over bytes that lie in memory.
-fn naive(bytes: &[u8]) -> Vec<Vec<u8>> {
+/// A block of whose bytes a decoder takes all, or with `len` the first so many. The nonce says it.
+fn decoded_len(record: &[u8]) -> Option<usize> {
+    let nonce = u32::from_le_bytes(record[HEADER_SIZE - 4..HEADER_SIZE].try_into().unwrap());
+    Some(nonce as usize).filter(|len| (HEADER_SIZE..=record.len()).contains(len))
+}
+
+/// Where the blocks of one file are by Core's algorithm, over bytes that lie in memory. `decode` tells how
+/// long the block of a record is that Core decodes, as it does where the parent is known and the block is not.
+fn naive(bytes: &[u8], decode: impl Fn(&[u8]) -> Option<usize>) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     let mut rewind = 0;
     while let Some(at) = (rewind..bytes.len()).find(|at| bytes[*at] == MAGIC[0]) {
@@ -50,13 +57,31 @@ fn naive(bytes: &[u8]) -> Vec<Vec<u8>> {
         if frame[..4] != MAGIC || !(80..=4_000_000).contains(&len) {
             continue;
         }
-        match bytes.get(at + 8..at + 8 + len) {
-            Some(block) => found.push(block.to_vec()),
-            None => break,
-        }
-        rewind = at + 8 + len;
+        let Some(record) = bytes.get(at + 8..at + 8 + len) else { break };
+        found.push(at + 8..at + 8 + len);
+        rewind = at + 8 + decode(record).unwrap_or(len);
     }
     found
+}
+
+/// All that is found where each block is decoded.
+fn scan_all(disk: &StoreDisk, path: &Path) -> Vec<usize> {
+    let scanner = BlockFileScanner::open(disk, path, MAGIC).unwrap();
+    let pool = BufferPool::new(crate::BLOCK_BUFFERS);
+    let found = scanner.scan().filter_map(|found| match found.unwrap() {
+        Scanned::Block(block) => Some(block),
+        Scanned::Skipped(_) => None,
+    });
+    let (mut waiting, mut all) = (Vec::from_iter(found), std::collections::BTreeSet::new());
+    while let Some(ScannedBlock { place, .. }) = waiting.pop() {
+        let is_new = all.insert(place.offset as usize);
+        let bytes = scanner.read(&place, &pool).unwrap();
+        let len = decoded_len(bytes.as_slice()).filter(|len| *len < place.len as usize);
+        if let Some(len) = len.filter(|_| is_new) {
+            waiting.extend(scanner.scan_behind(place, len as u32).map(Result::unwrap));
+        }
+    }
+    Vec::from_iter(all)
 }
 
 fn skipped(file: u32, offset: u64, len: u64, reason: SkipReason) -> SkippedBytes {
@@ -179,6 +204,12 @@ proptest! {
         pieces in prop::collection::vec(
             prop_oneof![
                 (80usize..200, any::<u32>()).prop_map(|(len, nonce)| framed(&block(nonce, len))),
+                (80usize..200, 80u32..200).prop_map(|(len, nonce)| framed(&block(nonce, len))),
+                (80u32..200, 0u32..400).prop_map(|(len, more)| {
+                    let mut record = framed(&block(len, len as usize));
+                    record[4..8].copy_from_slice(&(len + more).to_le_bytes());
+                    record
+                }),
                 (17_000usize..40_000).prop_map(|len| framed(&block(1, len))),
                 prop::collection::vec(any::<u8>(), 0..30),
                 (0usize..4).prop_map(|len| MAGIC[..len].to_vec()),
@@ -194,7 +225,8 @@ proptest! {
         let mut bytes = pieces.concat();
         bytes.truncate(bytes.len().saturating_sub(cut));
         let (fault, disk) = fresh();
-        let expected = naive(&bytes);
+        let expected: Vec<_> =
+            naive(&bytes, |_| None).into_iter().map(|place| bytes[place].to_vec()).collect();
         let total = bytes.len() as u64;
         fault.overwrite(&at("any.dat"), bytes.clone());
         let (found, passed) = scan(&disk, &at("any.dat"));
@@ -202,5 +234,42 @@ proptest! {
         let skipped: u64 = passed.iter().map(|skipped| skipped.len).sum();
         prop_assert!(framed + skipped <= total);
         prop_assert_eq!(found, expected);
+        // Where blocks are decoded, at least what Core finds: it passes over what lies inside the last block
+        // of a record that claims too much.
+        let all = scan_all(&disk, &at("any.dat"));
+        for place in naive(&bytes, decoded_len) {
+            prop_assert!(all.contains(&place.start), "{place:?} is not in {all:?}");
+        }
     }
+}
+
+/// A record that claims more than its block hides those behind it from no one who decodes it.
+#[test]
+fn blocks_that_a_record_claims_are_found() {
+    let (fault, disk) = fresh();
+    let path = at("any.dat");
+    let whole = |len: usize| framed(&block(len as u32, len));
+    let claiming = |len: usize, more: usize| {
+        let mut bytes = whole(len);
+        bytes[4..8].copy_from_slice(&((len + more) as u32).to_le_bytes());
+        bytes
+    };
+    let start = |bytes: &[Vec<u8>], n: usize| bytes[..n].concat().len() + 8;
+    // All of the next record, a part of it, two, to the end; records within the record that is claimed.
+    for more in [1, 8, 87, 88, 107, 108, 109, 300, 316, 317, 600, 711, 712] {
+        let records =
+            [whole(90), claiming(120, more), whole(100), claiming(200, 50), whole(300), whole(80)];
+        fault.overwrite(&path, records.concat());
+        let expected: Vec<usize> = (0..records.len()).map(|n| start(&records, n)).collect();
+        assert_eq!(scan_all(&disk, &path), expected, "{more}");
+        assert_eq!(naive(&records.concat(), decoded_len).len(), records.len());
+    }
+    // The scan behind ends where the other one has been.
+    let records = [claiming(120, 108), whole(100), whole(300), whole(80)];
+    fault.overwrite(&path, records.concat());
+    let scanner = BlockFileScanner::open(&disk, &path, MAGIC).unwrap();
+    let place = RecordPlace { file: 0, offset: 8, len: 228 };
+    let behind: Vec<_> =
+        scanner.scan_behind(place, 120).map(|found| found.unwrap().place).collect();
+    assert_eq!(behind, [RecordPlace { file: 0, offset: start(&records, 1) as u64, len: 100 }]);
 }

@@ -46,6 +46,42 @@ fn bytes_between_records_and_a_cut_off_tail_are_named_and_passed_over() {
     assert_eq!(node.stats(), small_chain_stats());
 }
 
+/// `blocks` as records, of which record `n` claims what follows it as well: `more` bytes.
+pub(crate) fn claiming(blocks: &[Vec<u8>], n: usize, more: usize) -> Vec<u8> {
+    let mut records: Vec<Vec<u8>> = blocks.iter().map(|block| record(block)).collect();
+    let len = (blocks[n].len() + more) as u32;
+    records[n][4..8].copy_from_slice(&len.to_le_bytes());
+    records.concat()
+}
+
+/// Bitcoin Core goes on behind the block that it has decoded, wherever its record ends.
+#[test]
+fn blocks_behind_one_whose_record_claims_them_are_imported() {
+    let chain = small_chain();
+    let len = |blocks: &[Vec<u8>]| blocks.iter().map(|block| block.len() + 8).sum::<usize>();
+    let last = chain.len() - 2;
+    for (n, more, exit) in [
+        (50, len(&chain[51..52]), Exit::Success),
+        // To the middle of a record, of which the rest looks like no record, and to the end of the file.
+        (50, len(&chain[51..54]) + 30, Exit::InputRefused),
+        (last, len(&chain[last + 1..]), Exit::Success),
+        (50, 3, Exit::InputRefused),
+    ] {
+        let node = Node::new("regtest");
+        let path = node.beside("claiming.dat");
+        fs::write(&path, claiming(chain, n, more)).expect("a file");
+        // Stopped in between, the next import knows the block, and not what is behind it.
+        let stop = format!("-stopatheight={}", n + 1);
+        node.run(&[&"import", &stop, &path]).expect(exit);
+        let ended = node.run(&[&"import", &path]).expect(exit);
+        assert!(ended.stdout.contains(", 0 refused, "), "{ended:?}");
+        assert_eq!(node.stats(), small_chain_stats(), "{n}, {more}");
+        let node = Node::new("regtest");
+        node.run(&[&"import", &path]).expect(exit);
+        assert_eq!(node.stats(), small_chain_stats(), "{n}, {more}");
+    }
+}
+
 #[test]
 fn a_block_that_fails_to_connect_is_named_and_the_import_goes_on() {
     let node = Node::new("regtest");

@@ -11,6 +11,7 @@ use super::peer::Peer;
 use super::process::{ForeignNode, Place, cached};
 use super::rpc::{PASSWORD, USER};
 use super::{block, free_port, long, say, wait_until};
+use crate::bad_input::claiming;
 use crate::node::Node;
 
 /// Whom a bitcoind connects to, and what it has from the beginning.
@@ -144,6 +145,31 @@ fn bitcoind_and_godwit_refuse_an_invalid_taproot_spend() {
     assert_eq!(bitcoind.submit(&honest), None);
     godwit.wait_for_tip(&chain::hash(&honest));
     assert_same_coins(&godwit.stop(), &bitcoind);
+}
+
+/// The last one claims more than the file has, so that both lose it with all that follows.
+#[test]
+fn bitcoind_and_godwit_import_the_same_of_records_that_claim_what_follows_them() {
+    let blocks = &chain::recent().blocks;
+    let len = |blocks: &[Vec<u8>]| blocks.iter().map(|block| block.len() + 8).sum::<usize>();
+    let all = blocks.len();
+    for (count, more, height) in [
+        (all, len(&blocks[4..5]), all),
+        (all, len(&blocks[4..6]) + 30, all),
+        (8, len(&blocks[4..8]) + 1, 3),
+    ] {
+        let node = Node::new("regtest");
+        let path = node.beside("claiming.dat");
+        std::fs::write(&path, claiming(&blocks[..count], 3, more)).expect("a file");
+        let load = format!("-loadblock={}", path.display());
+        let Some(bitcoind) = start(&Start { options: &[&load], ..Start::default() }) else {
+            return;
+        };
+        node.run(&[&"import", &path]);
+        let stats = node.stats();
+        assert_eq!(stats["height"], height, "{more}");
+        wait_until("bitcoind has the same", || stats["bestblock"] == bitcoind.tip());
+    }
 }
 
 /// Blocks that are taken back: the empty ones at the end and as many full ones.

@@ -119,6 +119,22 @@ impl ImportPlan {
     }
 }
 
+/// Has records that have these stored blocks, which an earlier chain has found damaged, written in their places.
+/// To be called before [`plan`].
+pub fn expect_copies_of<'a>(chain: &mut Chain, hashes: impl IntoIterator<Item = &'a BlockHash>) {
+    for hash in hashes {
+        let id = chain.tree().find(hash);
+        if let Some(id) = id.filter(|id| chain.tree().node(*id).position.is_some()) {
+            chain.index.damaged.lose(id);
+        }
+    }
+}
+
+/// Whether a stored block is damaged, and no record has been written in its place.
+pub fn lacks_copy(chain: &Chain, hash: &BlockHash) -> bool {
+    chain.tree().find(hash).is_some_and(|id| chain.index.is_lost(id))
+}
+
 /// Puts the headers of all files into the tree and plans the order of reading. Headers that break a rule are
 /// reported; their blocks are not read.
 pub fn plan(
@@ -190,7 +206,10 @@ impl Planning {
         }
         let mut ready = vec![found];
         while let Some(Orphan { source, record, hash }) = ready.pop() {
-            match chain.accept_header(&record.header, hash, observer.now()) {
+            // One that is lost is wanted even if it has failed since: it is to be disconnected.
+            let lost = chain.tree().find(&hash).filter(|id| chain.index.is_lost(*id));
+            let header = &record.header;
+            match lost.map_or_else(|| chain.accept_header(header, hash, observer.now()), Ok) {
                 Ok(id) => {
                     let (place, stored) = (record.place, chain.tree().node(id).position);
                     if let Some(stored) = stored.filter(|stored| stored.len < place.len) {

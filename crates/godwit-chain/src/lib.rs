@@ -77,7 +77,10 @@ pub use error::ChainError;
 pub use event::{BlockContents, Connected, Event, Source};
 pub use godwit_consensus::Verdict;
 pub use godwit_script::BackendKind;
-pub use import::{BadRecord, ImportObserver, ImportPlan, ImportSummary, import, plan};
+pub use import::{
+    BadRecord, ImportObserver, ImportPlan, ImportSummary, expect_copies_of, import, lacks_copy,
+    plan,
+};
 pub use index::assumed::HistorySpan;
 pub use inspect::audit::{AuditOptions, Audited, ClaimFault, CoinFault, Dispute, Proof};
 pub use inspect::{CoinsFound, InspectOptions, Inspected, RepairPace, inspect};

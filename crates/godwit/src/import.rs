@@ -104,8 +104,8 @@ impl Fatal for LostBlock {
     }
 }
 
-/// Imports what the sources have. A stored block that turns out to be damaged is forgotten by the chain,
-/// which ends; the sources may have it, so that the import goes on with another chain as long as that finds
+/// Imports what the sources have. A stored block that turns out to be damaged ends the chain; the sources may
+/// have it, so that the import goes on with another chain, which takes it from there, as long as that finds
 /// others.
 fn import_all(
     config: &Config,
@@ -120,6 +120,8 @@ fn import_all(
     loop {
         let mut chain = open_chain(config, threads, options.stop_at_height, start)?;
         reporter.bad = 0;
+        // Those that were connected before are not forgotten.
+        godwit_chain::expect_copies_of(&mut chain, &reporter.lost);
         match import_once(&mut chain, config, sources, &mut reporter, bars, stop)? {
             Ok(summary) => {
                 let missing = reporter.missing(&chain, options.stop_at_height);
@@ -199,13 +201,15 @@ struct Reporter {
 
 impl Reporter {
     /// The lowest block that was found damaged and did not come again. One above `end`, at which the user
-    /// wants the import to stop, is not wanted; one that has transactions came, and may have been pruned
-    /// since.
+    /// wants the import to stop, is not wanted; one that has transactions was connected, or came, and may have
+    /// been pruned since.
     fn missing(&self, chain: &Chain, end: Option<u32>) -> Option<ChainPoint> {
         let nodes = self.lost.iter().filter_map(|hash| chain.tree().find(hash));
         let nodes = nodes.map(|id| chain.tree().node(id));
-        let missing =
-            nodes.filter(|node| node.tx_count == 0 && end.is_none_or(|end| node.height <= end));
+        let missing = nodes.filter(|node| {
+            (node.tx_count == 0 || godwit_chain::lacks_copy(chain, &node.hash))
+                && end.is_none_or(|end| node.height <= end)
+        });
         let lowest = missing.min_by_key(|node| node.height);
         lowest.map(|node| ChainPoint { hash: node.hash, height: node.height })
     }

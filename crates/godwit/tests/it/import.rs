@@ -1,5 +1,6 @@
 //! Imports of good input, however it is laid out.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -94,6 +95,45 @@ fn stored_blocks_that_are_damaged_are_taken_from_what_is_imported() {
         node.import(&chain);
         assert_eq!(node.stats(), small_chain_stats());
     }
+}
+
+/// As a power cut leaves it whose coins are older than what is verified: the blocks between are applied again.
+#[test]
+fn c5_verified_blocks_that_are_damaged_are_taken_from_what_is_imported() {
+    let node = Node::new("regtest");
+    let chain = node.beside("chain.dat");
+    write_dat(&chain, small_chain());
+    node.import(&chain);
+    let rebuild: [&dyn AsRef<OsStr>; 4] =
+        [&"-noconnect", &"-listen=0", &"-stopatheight=40", &"-reindex-chainstate"];
+    node.run(&rebuild).expect(Exit::Success);
+    let file = node.network_dir().join("blocks/blk00000.dat");
+    let whole = fs::read(&file).expect("a file");
+    let mut bytes = whole.clone();
+    for height in [60, 61, 90] {
+        let before: usize = small_chain()[..height - 1].iter().map(|block| 8 + block.len()).sum();
+        bytes[before + 8 + 90] ^= 1;
+    }
+    fs::write(&file, bytes).expect("the same file");
+    let others = node.beside("others.dat");
+    for (end, missing) in [(59, 60), (60, 61), (61, 90)] {
+        let node = copy(&node);
+        write_dat(&others, &small_chain()[..end]);
+        let ended = node.run(&[&"import", &others]).expect(Exit::Damaged);
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+        let named = format!("at height {missing} was damaged where it was stored");
+        assert!(ended.stderr.contains(&named), "{ended:?}");
+        // Above the height at which it is to end it is not missed.
+        let stop = format!("-stopatheight={}", missing - 1);
+        node.run(&[&"import", &stop, &others]).expect(Exit::Success);
+        node.import(&chain);
+        assert_eq!(node.stats(), small_chain_stats());
+    }
+    let ended = node.import(&chain);
+    assert!(ended.stdout.contains("is damaged"), "{ended:?}");
+    assert_eq!(node.stats(), small_chain_stats());
+    assert!(fs::read(&file).expect("a file") == whole, "they are written to their places");
+    node.run(&[&"verify"]).expect(Exit::Success);
 }
 
 /// Its length is 0 for the system: an import of nothing would look like one that is done.

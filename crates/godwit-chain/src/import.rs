@@ -119,7 +119,7 @@ impl ImportPlan {
     }
 }
 
-/// Has records that have these stored blocks, which an earlier chain has found damaged, written in their places.
+/// Has records of these stored blocks, which an earlier chain has found damaged, written in their places.
 /// To be called before [`plan`].
 pub fn expect_copies_of<'a>(chain: &mut Chain, hashes: impl IntoIterator<Item = &'a BlockHash>) {
     for hash in hashes {

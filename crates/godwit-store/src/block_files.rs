@@ -182,8 +182,8 @@ pub(crate) fn file_number(path: &Path, prefix: &str) -> Option<u32> {
 impl BlockFiles {
     /// Opens the files of `dir`, of which the lower numbers may be pruned. `committed` are the lengths that
     /// commits have named. Records behind the last one are handed back, a torn tail is cut off; what lies
-    /// before a record never is, nor a tail that cannot be read, nor a file without a record that no crash has
-    /// left: blocks go to the next file then. A last file
+    /// before a record never is, nor a tail that cannot be read, nor a file without a record that no crash
+    /// has left: blocks go to the next file then. A last file
     /// that is missing or has lost its end gets its length back: a reader of one of the blocks finds that
     /// they have rotted, as in any other file.
     ///

@@ -201,8 +201,8 @@ struct Reporter {
 
 impl Reporter {
     /// The lowest block that was found damaged and did not come again. One above `end`, at which the user
-    /// wants the import to stop, is not wanted; one that has transactions was connected, or came, and may have
-    /// been pruned since.
+    /// wants the import to stop, is not wanted; one that has transactions was connected, or came, and may
+    /// have been pruned since.
     fn missing(&self, chain: &Chain, end: Option<u32>) -> Option<ChainPoint> {
         let nodes = self.lost.iter().filter_map(|hash| chain.tree().find(hash));
         let nodes = nodes.map(|id| chain.tree().node(id));

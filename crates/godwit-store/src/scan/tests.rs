@@ -46,7 +46,7 @@ fn decoded_len(record: &[u8]) -> Option<usize> {
 }
 
 /// Where the blocks of one file are by Core's algorithm, over bytes that lie in memory. `decode` tells how
-/// long the block of a record is that Core decodes, as it does where the parent is known and the block is not.
+/// long the block of a record is that Core decodes, as it does where the parent is known and the block not.
 fn naive(bytes: &[u8], decode: impl Fn(&[u8]) -> Option<usize>) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     let mut rewind = 0;

@@ -83,7 +83,7 @@ fn a_directory_is_handed_over_and_then_used_on_demand_alone() {
     hand_over(&node, &node.beside("another")).expect(Exit::Success);
 }
 
-/// All pairs of files but the last are shared: Bitcoin Core's block index knows where each record of theirs is.
+/// All pairs of files but the last are shared: Bitcoin Core's index knows where each record of theirs is.
 #[test]
 fn a_reindex_of_a_directory_that_was_handed_over_writes_to_no_file_of_cores() {
     let node = with_small_chain();

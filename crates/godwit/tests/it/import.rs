@@ -97,7 +97,7 @@ fn stored_blocks_that_are_damaged_are_taken_from_what_is_imported() {
     }
 }
 
-/// As a power cut leaves it whose coins are older than what is verified: the blocks between are applied again.
+/// As a power cut leaves it whose coins are older than what is verified: blocks between are applied again.
 #[test]
 fn c5_verified_blocks_that_are_damaged_are_taken_from_what_is_imported() {
     let node = Node::new("regtest");

@@ -75,8 +75,8 @@ pub(super) enum Cut {
 }
 
 /// Cuts off what follows the last record, which ends at `end`: a record that a crash has torn. What cannot be
-/// read may hold blocks, and be readable at the next start: it stays, and no block is written over it. So does
-/// a file that nothing says is godwit's: it has neither a record nor what a crash leaves of one.
+/// read may hold blocks, and be readable at the next start: it stays, and no block is written over it. So
+/// does a file that nothing says is godwit's: it has neither a record nor what a crash leaves of one.
 pub(super) fn cut_tail(handle: &StoreFile, magic: [u8; 4], end: u32) -> Result<Cut, StoreError> {
     let len = handle.file_len()?;
     if len <= u64::from(end) {
@@ -106,10 +106,12 @@ pub(super) fn cut_tail(handle: &StoreFile, magic: [u8; 4], end: u32) -> Result<C
     Ok(Cut::Done)
 }
 
-/// Whether a block file can be one that godwit wrote: it has a record, or what a crash leaves of the first one.
+/// Whether a block file can be one that godwit wrote: it has a record, the beginning of one, or nothing.
 pub(crate) fn may_be_own(handle: &StoreFile, magic: [u8; 4]) -> Result<bool, StoreError> {
     let len = handle.file_len()?;
-    Ok(is_left_by_crash(handle, magic, len)? || next_record(handle, magic, 0, 0, len)?.is_some())
+    Ok(is_torn(handle, magic, len)?
+        || is_zero(handle, len)?
+        || next_record(handle, magic, 0, 0, len)?.is_some())
 }
 
 /// Whether an undo file can be one that godwit wrote.
@@ -119,19 +121,25 @@ pub(crate) fn may_be_own_undo(handle: &StoreFile, magic: [u8; 4]) -> Result<bool
     Ok(magic.starts_with(&start[..there.min(magic.len())]) || is_zero(handle, len)?)
 }
 
-/// Whether a crash can have left this file of `len` bytes, in which no record is complete: it is empty, or
-/// zeros, or the beginning of one record.
+/// Whether a power cut can have left this file of `len` bytes, in which no record is complete: it is the
+/// beginning of one, or its own beginning was never written.
 fn is_left_by_crash(handle: &StoreFile, magic: [u8; 4], len: u64) -> Result<bool, StoreError> {
     let (start, there) = first_bytes(handle, len)?;
+    Ok(start[..there].iter().all(|byte| *byte == 0) || is_torn(handle, magic, len)?)
+}
+
+/// Whether a file of `len` bytes, in which no record is complete, is the beginning of one.
+fn is_torn(handle: &StoreFile, magic: [u8; 4], len: u64) -> Result<bool, StoreError> {
+    let (start, there) = first_bytes(handle, len)?;
     let (found, block_len) = start[..there].split_at(there.min(magic.len()));
-    let is_torn = match block_len.try_into().map(u32::from_le_bytes) {
+    let claims_more = match block_len.try_into().map(u32::from_le_bytes) {
         Ok(block_len) => {
             is_plausible(block_len) && len < u64::from(FRAME_SIZE) + u64::from(block_len)
         }
         // Within the frame.
         Err(_) => true,
     };
-    Ok(magic.starts_with(found) && is_torn || is_zero(handle, len)?)
+    Ok(magic.starts_with(found) && claims_more)
 }
 
 /// The first bytes of a file of `len` bytes, as many as a frame has, and how many there are.

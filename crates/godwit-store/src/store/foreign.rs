@@ -13,8 +13,8 @@ use crate::names::{BLOCKS_DIR, CORE_BLOCKS_LOCK, XOR_FILE};
 use crate::scan::read_obfuscation;
 
 /// Core keeps `blocks/blk*.dat` under the same names and may be writing to them. Its databases are elsewhere
-/// where its option `-blocksdir` names the directory: then a lock file of its own is beside the files (`init.cpp`,
-/// `LockDirectories`).
+/// where its option `-blocksdir` names the directory: then a lock file of its own is beside the files
+/// (`init.cpp`, `LockDirectories`).
 pub(crate) fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     for database in ["chainstate", "blocks/index"] {
         let path = dir.join(database);

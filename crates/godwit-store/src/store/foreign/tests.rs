@@ -148,7 +148,27 @@ fn a_reindex_that_knows_nothing_refuses_foreign_files() {
     }
 }
 
-/// A power cut can leave it in a directory of godwit's, which has to start after one.
+/// What comes last in a file may be there of what a power cut was in, and what comes first not.
+#[test]
+fn of_a_known_directory_a_file_without_its_beginning_is_left_by_a_power_cut() {
+    for (zeros, is_cut) in [(7, false), (8, true), (512, true), (3_000, true)] {
+        let mut left = vec![7; 3_000];
+        left[..zeros].fill(0);
+        let fault = filled();
+        fault.overwrite(&at(BLOCKS[1]), left.clone());
+        let (store, _) = open(&fault).unwrap();
+        let position = append_block(&store, &block(7, 200)).unwrap();
+        assert_eq!(position.file, if is_cut { 1 } else { 2 }, "{zeros}");
+        if !is_cut {
+            assert!(fault.contents(&at(BLOCKS[1])) == Some(left.clone()));
+        }
+        // Nothing is known of this one.
+        let opened = open(&directory(&[(BLOCKS[0], left)]));
+        assert_eq!(opened.is_ok(), zeros == 3_000, "{zeros}");
+    }
+}
+
+/// It may be anything, and a directory of godwit's has to start.
 #[test]
 fn a_foreign_file_behind_those_of_a_known_directory_stays_and_blocks_go_behind_it() {
     for how in [Rebuild::Nothing, Rebuild::Index] {

@@ -1,5 +1,6 @@
 //! How the process ends.
 
+use std::io;
 use std::process::ExitCode;
 
 /// Exit codes. bitcoind knows only 0 and 1; the others tell a supervisor what to do next.
@@ -29,6 +30,15 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Of a file or standard output that cannot be written: `otherwise`, where the disk has room and the
+    /// user's quota.
+    pub fn of_write(error: &io::Error, otherwise: Self) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull,
+            _ => otherwise,
+        }
+    }
+
     /// By rising code.
     pub const ALL: [Exit; 10] = [
         Exit::Success,
@@ -93,5 +103,13 @@ mod tests {
     fn codes_are_distinct_and_rising() {
         let codes = Exit::ALL.map(Exit::code);
         assert!(codes.is_sorted_by(|a, b| a < b), "{codes:?}");
+    }
+
+    #[test]
+    fn a_quota_that_is_used_up_is_a_full_disk() {
+        let exit = |kind: io::ErrorKind| Exit::of_write(&kind.into(), Exit::DatadirUnusable);
+        assert_eq!(exit(io::ErrorKind::StorageFull), Exit::DiskFull);
+        assert_eq!(exit(io::ErrorKind::QuotaExceeded), Exit::DiskFull);
+        assert_eq!(exit(io::ErrorKind::PermissionDenied), Exit::DatadirUnusable);
     }
 }

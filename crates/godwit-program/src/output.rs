@@ -13,10 +13,7 @@ pub struct OutputError(pub io::Error);
 
 impl OutputError {
     pub fn exit(&self) -> Exit {
-        match self.0.kind() {
-            io::ErrorKind::StorageFull => Exit::DiskFull,
-            _ => Exit::Failure,
-        }
+        Exit::of_write(&self.0, Exit::Failure)
     }
 }
 

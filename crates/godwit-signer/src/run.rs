@@ -34,10 +34,7 @@ enum Failure {
 impl Failure {
     fn exit(&self) -> Exit {
         match self {
-            Self::Directory(_, error) if error.kind() == io::ErrorKind::StorageFull => {
-                Exit::DiskFull
-            }
-            Self::Directory(..) => Exit::DatadirUnusable,
+            Self::Directory(_, error) => Exit::of_write(error, Exit::DatadirUnusable),
             Self::Signals(_) => Exit::Failure,
             Self::Output(error) => error.exit(),
             Self::Keys(failure) => failure.exit(),

@@ -326,7 +326,7 @@ impl Fatal for HandOverError {
     fn exit(&self) -> Exit {
         match self {
             Self::Store(error) => error.exit(),
-            Self::Io(_, error) if error.kind() == std::io::ErrorKind::StorageFull => Exit::DiskFull,
+            Self::Io(_, error) => Exit::of_write(error, Exit::Failure),
             Self::NoSpace { .. } | Self::Database(_, LevelDbError::DiskFull) => Exit::DiskFull,
             Self::Damaged(_) | Self::ShortFile(_) | Self::Incomplete { .. } => Exit::Damaged,
             Self::NotEmpty(_)
@@ -337,8 +337,7 @@ impl Fatal for HandOverError {
             Self::Database(_, LevelDbError::Locked) => Exit::DatadirUnusable,
             Self::Stopped => Exit::Interrupted,
             Self::ThreadPanicked => Exit::Bug,
-            Self::Io(..)
-            | Self::Database(..)
+            Self::Database(..)
             | Self::Assumed(_)
             | Self::BeyondReach(_)
             | Self::ReadBack(_)

@@ -4,8 +4,12 @@ use std::fmt;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use godwit_chain::ChainError;
 use godwit_program::{panics, print_text, write_for_owner_only};
+use godwit_store::check_unused;
+use godwit_store::disk::{RealDisk, StoreDisk};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
 use crate::exit::Exit;
@@ -32,10 +36,9 @@ impl Fatal for StartError {
     fn exit(&self) -> Exit {
         match self {
             Self::NoDirectory(_) => Exit::DatadirUnusable,
-            Self::Directory(_, error) | Self::Log(_, error) => match error.kind() {
-                io::ErrorKind::StorageFull => Exit::DiskFull,
-                _ => Exit::DatadirUnusable,
-            },
+            Self::Directory(_, error) | Self::Log(_, error) => {
+                Exit::of_write(error, Exit::DatadirUnusable)
+            }
             Self::Signals(_) => Exit::Failure,
         }
     }
@@ -95,6 +98,10 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         .create(&dir)
         .map_err(|error| StartError::Directory(dir.clone(), error))?;
     hand_over::check_source(config, &dir)?;
+    // Before the log, which in a directory of another program, or of a node that runs, is not this process's;
+    // nor is the cookie.
+    let unused = check_unused(&StoreDisk::new(Arc::new(RealDisk)), &dir);
+    unused.map_err(|error| Failure::from(ChainError::from(error)).with_remedy(&dir))?;
     let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
     let stop = if config.command.is_long() { StopFlag::install() } else { StopFlag::end_at_once() };
     let stop = stop.map_err(StartError::Signals)?;

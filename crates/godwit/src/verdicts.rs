@@ -31,10 +31,7 @@ impl fmt::Display for WriteError {
 
 impl Fatal for WriteError {
     fn exit(&self) -> Exit {
-        match self.1.kind() {
-            io::ErrorKind::StorageFull => Exit::DiskFull,
-            _ => Exit::Failure,
-        }
+        Exit::of_write(&self.1, Exit::Failure)
     }
 }
 

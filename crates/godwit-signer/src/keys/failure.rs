@@ -98,9 +98,7 @@ pub(crate) fn exit_of_store(error: &StoreError) -> Exit {
     match error {
         StoreError::Content(_, KeyFileError::Damaged | KeyFileError::Content) => Exit::Damaged,
         StoreError::ReservedName(_) => Exit::Configuration,
-        StoreError::File { error, .. } if error.kind() == io::ErrorKind::StorageFull => {
-            Exit::DiskFull
-        }
+        StoreError::File { error, .. } => Exit::of_write(error, Exit::Failure),
         _ => Exit::Failure,
     }
 }

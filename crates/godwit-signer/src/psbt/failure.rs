@@ -58,7 +58,7 @@ pub(crate) enum PsbtFailure {
 impl PsbtFailure {
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Write(_, error) if error.kind() == io::ErrorKind::StorageFull => Exit::DiskFull,
+            Self::Write(_, error) => Exit::of_write(error, Exit::Failure),
             Self::Keys(failure) => failure.exit(),
             Self::OtherNetwork => Exit::Configuration,
             Self::Output(error) => error.exit(),

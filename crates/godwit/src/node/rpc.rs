@@ -14,8 +14,7 @@ use godwit_api::{
 use godwit_chain::ChainError;
 use godwit_index::{COIN_STATS_INDEX_FILES, FILTER_INDEX_FILES, Indexes, TX_INDEX_FILES};
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
-use godwit_store::disk::{RealDisk, StoreDisk};
-use godwit_store::{StoreError, check_unused};
+use godwit_store::StoreError;
 
 use super::core::NodeCore;
 use super::notices;
@@ -42,7 +41,10 @@ impl Fatal for ServerError {
             Self::Cookie(CookieError::InUse(dir)) => {
                 ChainError::from(StoreError::Locked { path: dir.clone() }).exit()
             }
-            Self::Cookie(_) | Self::Random(_) | Self::Start(_) => Exit::Failure,
+            Self::Cookie(CookieError::File(_, error)) => Exit::of_write(error, Exit::Failure),
+            Self::Cookie(CookieError::Random(_)) | Self::Random(_) | Self::Start(_) => {
+                Exit::Failure
+            }
         }
     }
 }
@@ -114,8 +116,6 @@ pub(super) fn start(
         godwit_secret::allow_unlocked_secrets();
     }
     let dir = config.network_dir();
-    // A node that runs there has a cookie, which is not to be replaced and removed.
-    check_unused(&StoreDisk::new(Arc::new(RealDisk)), &dir).map_err(ChainError::from)?;
     let mut credentials = Credentials(rpc.auth.clone());
     if let Some((user, password)) = &rpc.login {
         let auth = RpcAuth::of_password(user, password.text()).map_err(ServerError::Random)?;

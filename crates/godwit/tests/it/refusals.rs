@@ -115,8 +115,16 @@ fn a_data_directory_keeps_to_its_network() {
 fn bitcoin_cores_data_directory_is_left_alone() {
     let node = Node::new("regtest");
     fs::create_dir_all(node.network_dir().join("chainstate")).expect("a directory");
-    let ended = node.run(&[&"utxo", &"stats"]);
-    refuses(ended, Exit::DatadirUnusable, &["belongs to Bitcoin Core"]);
+    let log = node.network_dir().join("debug.log");
+    fs::write(&log, "bitcoind's\n").expect("a file");
+    let commands: [&[&dyn AsRef<OsStr>]; 3] =
+        [&[&"utxo", &"stats"], &[&"verify"], &[&"-noconnect", &"-listen=0"]];
+    for command in commands {
+        refuses(node.run(command), Exit::DatadirUnusable, &["belongs to Bitcoin Core"]);
+    }
+    assert_eq!(fs::read_to_string(&log).expect("it was there"), "bitcoind's\n");
+    let names = fs::read_dir(node.network_dir()).expect("it was there");
+    assert_eq!(names.count(), 2, "files were made");
 }
 
 /// Obfuscated ones, and those of Core's `-blocksdir`, beside which its lock is.

@@ -109,8 +109,10 @@ impl Goal {
         }
     }
 
-    /// Why the scripts of a block have to run; `None` if they ran before, or if Core would skip
-    /// them below the assumed block.
+    /// Why the scripts of a block have to run; `None` if they ran before or were skipped then, or if Core
+    /// would skip them below the assumed block. (Core does not ask what was before: a block that is
+    /// connected again with another `-assumevalid` runs its scripts there. Here a block that was connected
+    /// is not judged again; `-reindex` and `verify -audit` do that.)
     pub(crate) fn scripts_for(
         &self,
         index: &BlockIndex,

@@ -27,7 +27,7 @@ pub use pruned_blocks::PrunedBlock;
 
 use crate::block_files::{
     BlockFiles, MAX_BLOCK_FILE_SIZE, MAX_BLOCK_SERIALIZED_SIZE, MAX_OPEN_BLOCK_FILES,
-    RecoveredBlock, WrittenBlock, file_number,
+    RecoveredBlock, WrittenBlock, block_file_path, file_number,
 };
 use crate::checkpoint;
 use crate::control::{self, Control, Kept};
@@ -512,23 +512,27 @@ fn remove_useless(
 }
 
 /// Removes what a crash has left of pruned files, and of files that it emptied: where a commit has
-/// named a later one, it has named all that there was before it. One that has content was left as it is at an
-/// earlier start, which could not tell what that is.
+/// named a later one, it has named all that there was before it. A block file that has content, with its undo
+/// file, was left as it is at an earlier start, which could not tell what that is.
 fn remove_dead(
     disk: &StoreDisk,
     dir: &Path,
     ends: &BTreeMap<u32, FileEnds>,
 ) -> Result<(), StoreError> {
     let last = ends.iter().rev().find(|(_, ends)| ends.blocks > 0).map_or(0, |(file, _)| *file);
-    let is_dead = |number: u32, path: &Path| match ends.get(&number) {
+    let is_empty = |number| match disk.open(&block_file_path(dir, number), OpenMode::Read) {
+        Err(error) if error.is_not_found() => Ok(true),
+        file => Ok(file?.file_len()? == 0),
+    };
+    let is_dead = |number: u32| match ends.get(&number) {
         Some(ends) => Ok(*ends == FileEnds::PRUNED),
-        None if number < last => Ok(disk.open(path, OpenMode::Read)?.file_len()? == 0),
+        None if number < last => is_empty(number),
         None => Ok(false),
     };
     for path in disk.list(dir)? {
         let number = file_number(&path, "blk").or_else(|| file_number(&path, "rev"));
         if let Some(number) = number
-            && is_dead(number, &path)?
+            && is_dead(number)?
         {
             log::info!("{} is of no use any more: removing it", path.display());
             disk.remove(&path)?;

@@ -216,6 +216,8 @@ fn a_file_that_was_left_as_it_is_stays_and_an_empty_one_goes() {
     {
         let (fault, path) = (filled(), at(BLOCKS[1]));
         fault.overwrite(&path, left.clone());
+        let undo = at("blocks/rev00001.dat");
+        fault.overwrite(&undo, framed(&[5; 90]));
         fault.overwrite(&at("blocks/blk00002.dat"), framed(&block(3, 200)));
         if !lost.is_empty() {
             fault.lose_sectors(&path, lost);
@@ -228,6 +230,8 @@ fn a_file_that_was_left_as_it_is_stays_and_an_empty_one_goes() {
             let there = fault.contents(&path);
             let expected = (stays || start == 0).then_some(&left);
             assert!(there.as_ref() == expected, "{start}, {stays}");
+            let has_undo = fault.contents(&undo).is_some();
+            assert_eq!(has_undo, stays || start == 0, "whichever of the two is removed first");
         }
     }
 }

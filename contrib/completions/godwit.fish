@@ -34,6 +34,7 @@ complete -c godwit -o connect -x -d 'Connect only to this peer (and those of -ad
 complete -c godwit -o addnode -x -d 'Stay connected to this peer, besides others (8 at once)'
 complete -c godwit -o seednode -x -d 'Ask this peer for addresses of other ones'
 complete -c godwit -o dnsseed -d 'Look up addresses of peers by name when too few are known (default'
+complete -c godwit -o fixedseeds -d 'Take addresses that were compiled in where nobody else tells of peers (default'
 complete -c godwit -o proxy -x -d 'Connect through this SOCKS5 proxy (default port'
 complete -c godwit -o onion -x -d 'Reach onion addresses through this SOCKS5 proxy (default'
 complete -c godwit -o listenonion -d 'Have Tor make an onion service, at which this node can be called, and take its proxy to onion addresses unless -onion is given (default'

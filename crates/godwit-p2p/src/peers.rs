@@ -128,6 +128,7 @@ impl Peers {
         let slots = SlotsConfig {
             max_full: config.max_outbound_full,
             max_block_relay: config.max_outbound_block_relay,
+            max_automatic: config.max_automatic,
             connect_only: config.connect_only.clone(),
             add_nodes: config.add_nodes.clone(),
             seed_nodes: config.seed_nodes.clone(),

@@ -64,6 +64,9 @@ pub(crate) struct SlotsConfig {
     pub max_full: usize,
     /// Block-relay connections to keep open.
     pub max_block_relay: usize,
+    /// Connections at most of all kinds that the slots choose themselves, feelers among them (Core
+    /// `m_max_automatic_connections`). With 0 nobody is asked for addresses either.
+    pub max_automatic: usize,
     /// `-connect`: the only peers beside those of `add_nodes`; then there are no automatic
     /// connections and no seeds.
     pub connect_only: Option<Vec<Target>>,
@@ -218,11 +221,22 @@ impl Slots {
         }
         self.next_step = now.monotonic.saturating_add(STEP);
         let mut openings = self.manual.next(now.monotonic, situation.peers);
-        if self.config.connect_only.is_some() {
+        if self.config.connect_only.is_some() || self.config.max_automatic == 0 {
             return openings;
         }
-        openings.extend(self.seeding.next(now.monotonic, situation, book));
-        openings.extend(self.automatic(now, situation, book));
+        let occupied = Occupied::new(situation.peers, book.groups());
+        let mut free = self.most_automatic().saturating_sub(occupied.automatic);
+        for opening in self.seeding.next(now.monotonic, situation, book) {
+            if let Opening::Connect { .. } = opening {
+                // A seed node that finds no slot is not asked, as in Core (`ProcessAddrFetch`).
+                let Some(left) = free.checked_sub(1) else { continue };
+                free = left;
+            }
+            openings.push(opening);
+        }
+        if free > 0 {
+            openings.extend(self.automatic(now, situation, &occupied, book));
+        }
         openings
     }
 
@@ -230,20 +244,27 @@ impl Slots {
         &mut self,
         now: Now,
         situation: &Situation<'_>,
+        occupied: &Occupied,
         book: &mut AddressBook,
     ) -> Option<Opening> {
-        let occupied = Occupied::new(situation.peers, book.groups());
-        if let Some(opening) = self.anchor(situation, &occupied, book.groups()) {
+        if let Some(opening) = self.anchor(situation, occupied, book.groups()) {
             return Some(opening);
         }
-        let wanted = self.wanted(now.monotonic, situation, &occupied, book)?;
+        let wanted = self.wanted(now.monotonic, situation, occupied, book)?;
         book.resolve_collisions(now.unix);
-        let address = choice::choose(&self.config, now.unix, wanted, situation, &occupied, book)?;
+        let address = choice::choose(&self.config, now.unix, wanted, situation, occupied, book)?;
         Some(Opening::Connect {
             target: Target::Address(address),
             kind: wanted.kind,
             count_failure: occupied.is_online(),
         })
+    }
+
+    /// Automatic connections at a time (Core `semOutbound`). Those beyond the limits of their kinds share
+    /// the feeler's slot.
+    fn most_automatic(&self) -> usize {
+        let SlotsConfig { max_full, max_block_relay, max_automatic, .. } = self.config;
+        (max_full + max_block_relay + MAX_FEELERS).min(max_automatic)
     }
 
     /// Calls the next anchor that will do; each is called once. As block-relay peers, if there are any.
@@ -277,10 +298,6 @@ impl Slots {
         book: &AddressBook,
     ) -> Option<Wanted> {
         let (max_full, max_block_relay) = (self.config.max_full, self.config.max_block_relay);
-        // All connections beyond the limits share the feeler's slot, as in Core.
-        if occupied.automatic >= max_full + max_block_relay + MAX_FEELERS {
-            return None;
-        }
         let networks = situation.reachable;
         let wanted = |kind| Some(Wanted { kind, networks, probe: false });
         if situation.line_probed && now > self.next_probe {

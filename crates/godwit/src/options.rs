@@ -185,8 +185,7 @@ pub struct NodeOptions {
     pub add_nodes: Vec<HostPort>,
     /// `-seednode`.
     pub seed_nodes: Vec<HostPort>,
-    /// `-dnsseed`.
-    pub dns_seed: bool,
+    pub seeds: Seeds,
     pub reach: Reach,
     /// `-listenonion`.
     pub tor: Option<TorOptions>,
@@ -203,6 +202,15 @@ pub struct NodeOptions {
 }
 
 /// How much peers may make this node send and receive; `None`: no limit.
+/// Which seeds are asked for addresses of peers when too few are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seeds {
+    /// `-dnsseed`.
+    pub dns: bool,
+    /// `-fixedseeds`.
+    pub fixed: bool,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficLimits {
     /// `-maxuploadtarget`, in bytes per 24 hours.

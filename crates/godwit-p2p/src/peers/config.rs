@@ -26,6 +26,9 @@ pub struct PeersConfig {
     pub max_outbound_full: usize,
     /// Outbound block-relay connections (Core: 2).
     pub max_outbound_block_relay: usize,
+    /// Connections at most that the engine chooses itself, feelers among them (`-maxconnections`); with 0
+    /// there are only those of `connect_only` and `add_nodes`.
+    pub max_automatic: usize,
     /// Port to advertise; `None` when the node does not listen.
     pub listen_port: Option<u16>,
     /// `-discover`: peers are told addresses that the operator did not name, those among them at which they

@@ -2,6 +2,7 @@
 
 mod by_system;
 mod eviction;
+mod few_connections;
 
 use std::collections::BTreeSet;
 
@@ -35,6 +36,7 @@ fn config() -> SlotsConfig {
     SlotsConfig {
         max_full: MAX_OUTBOUND_FULL,
         max_block_relay: MAX_OUTBOUND_BLOCK_RELAY,
+        max_automatic: 125,
         connect_only: None,
         add_nodes: Vec::new(),
         seed_nodes: Vec::new(),

@@ -17,7 +17,7 @@ use super::sockets::{
     BindError, Bound, Proxies, bind, bind_everywhere, bind_for_onion, check_locked_memory,
 };
 use crate::descriptors;
-use crate::options::{Config, HostPort, Listening, NodeOptions};
+use crate::options::{Config, HostPort, Listening, NodeOptions, Seeds};
 
 /// Connections that are attempted however few descriptors there are. A node without any would wait
 /// for ever, and files rarely use all descriptors that are reserved for them.
@@ -47,8 +47,9 @@ pub(crate) fn peers_config(
     // One more for a feeler.
     let outbound = full + block_relay + 1;
     let public = is_public(params);
-    let seeds = if public && options.dns_seed { dns_seeds(params.network) } else { &[] };
-    let fixed = public && options.connect.is_none();
+    let Seeds { dns, fixed } = options.seeds;
+    let dns_seeds = if public && dns { dns_seeds(params.network) } else { &[] };
+    let fixed = public && fixed && options.connect.is_none() && max_connections > 0;
     PeersConfig {
         params: Arc::clone(params),
         services: Services(Services::NETWORK.0 | Services::WITNESS.0 | Services::NETWORK_LIMITED.0),
@@ -61,12 +62,13 @@ pub(crate) fn peers_config(
         },
         max_outbound_full: full,
         max_outbound_block_relay: block_relay,
+        max_automatic: max_connections,
         listen_port: options.listening.on.then_some(options.listening.told_port),
         discover: options.listening.discover,
         connect_only: options.connect.as_deref().map(targets),
         add_nodes: targets(&options.add_nodes),
         seed_nodes: targets(&options.seed_nodes),
-        dns_seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),
+        dns_seeds: dns_seeds.iter().map(|seed| (*seed).to_owned()).collect(),
         fixed_seeds: if fixed { fixed_seeds(params.network) } else { Vec::new() },
         name_proxy: options.reach.proxy.is_some(),
         reachable: options.reach.networks,
@@ -196,7 +198,13 @@ fn connections_within(descriptors: u64, wanted: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+    use std::num::NonZeroUsize;
+
+    use godwit_stream::PoolLimits;
+
     use super::*;
+    use crate::options::{Command, Environment, Invocation, parse};
 
     #[test]
     fn targets_are_addresses_where_they_can_be() {
@@ -211,6 +219,29 @@ mod tests {
         assert_eq!(shown("a.example", Some(5)), "name a.example 5");
         let onion = "pg6mmjiyjmcrsslvykfwnntlaru7p5svn6y2ymmju6nubxndf4pscryd.onion";
         assert_eq!(shown(onion, None), format!("address {onion}:18444"));
+    }
+
+    #[test]
+    fn who_wants_no_connections_or_no_fixed_seeds_has_none() {
+        let config = |max_connections: usize, argument: &str| {
+            let arguments = [argument].map(OsString::from);
+            let (home, cores) = (Some("/nowhere".into()), NonZeroUsize::MIN);
+            let parsed = parse(arguments, &Environment { home, cores });
+            let Ok(Invocation::Run(config)) = parsed else { panic!("{parsed:?}") };
+            let Command::Node(options) = &config.command else { panic!("{config:?}") };
+            let limits = PoolLimits { buffers: 0, buffer_bytes: 0, total_bytes: 0 };
+            let (params, pool) = (Arc::new(config.params.clone()), BufferPool::new(limits));
+            peers_config(options, &params, max_connections, pool, [0; 32])
+        };
+        let usual = config(125, "-server=1");
+        assert!(!usual.fixed_seeds.is_empty() && usual.max_automatic == 125);
+        assert_eq!((usual.max_outbound_full, usual.max_outbound_block_relay), (8, 2));
+        assert_eq!(config(125, "-fixedseeds=1").fixed_seeds, usual.fixed_seeds);
+        assert_eq!(config(1, "-server=1").fixed_seeds, usual.fixed_seeds);
+        assert_eq!(config(125, "-fixedseeds=0").fixed_seeds, []);
+        assert_eq!(config(125, "-connect=0").fixed_seeds, []);
+        let none = config(0, "-fixedseeds=1");
+        assert_eq!((none.fixed_seeds.len(), none.max_automatic), (0, 0));
     }
 
     #[test]

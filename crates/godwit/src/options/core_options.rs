@@ -46,7 +46,6 @@ pub(super) const ABSENT: &[&str] = &[
     "discardfee",
     "dustrelayfee",
     "fallbackfee",
-    "fixedseeds",
     "forcednsseed",
     "i2pacceptincoming",
     "i2psam",

@@ -95,6 +95,13 @@ pub(super) struct TorDraft {
     pub(super) password: Option<PlainPassword>,
 }
 
+/// The part of the draft that concerns seeds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SeedsDraft {
+    pub(super) dns: Option<bool>,
+    pub(super) fixed: Option<bool>,
+}
+
 /// The part of the draft that concerns peers.
 #[derive(Default)]
 pub(super) struct ConnectionDraft {
@@ -106,7 +113,7 @@ pub(super) struct ConnectionDraft {
     pub(super) connect: Option<Vec<HostPort>>,
     pub(super) add_nodes: Vec<HostPort>,
     pub(super) seed_nodes: Vec<HostPort>,
-    pub(super) dns_seed: Option<bool>,
+    pub(super) seeds: SeedsDraft,
     /// Empty: all networks.
     pub(super) only_networks: Vec<AddressNetwork>,
     pub(super) proxy: Option<OrOff<HostPort>>,

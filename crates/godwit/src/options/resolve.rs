@@ -19,8 +19,8 @@ use super::table::{
 use super::values::{HostPort, OrOff};
 use super::zmq;
 use super::{
-    Command, Config, ImportOptions, IndexOptions, MemoryOptions, NodeOptions, Reach, TrafficLimits,
-    VerifyOptions,
+    Command, Config, ImportOptions, IndexOptions, MemoryOptions, NodeOptions, Reach, Seeds,
+    TrafficLimits, VerifyOptions,
 };
 use crate::memory::{MIN_MEMORY, MemoryPlan};
 
@@ -196,7 +196,7 @@ fn reachable(invoked: &Invoked<Godwit>) -> Result<Reachable, OptionsError> {
         let problem = Problem::BadValue { option: "onlynet", value: "onion".to_owned(), expected };
         return Err(problem.at(invoked.origin("onlynet").expect("its value was given")));
     }
-    if draft.dns_seed == Some(true) && !has_clearnet(reachable) {
+    if draft.seeds.dns == Some(true) && !has_clearnet(reachable) {
         let problem = Problem::OfNoUse { option: "dnsseed", with: "onlynet=onion" };
         return Err(problem.at(invoked.origin("dnsseed").expect("its value was given")));
     }
@@ -302,7 +302,10 @@ fn node(
         network_active: draft.network_active.unwrap_or(true),
         listening,
         max_connections,
-        dns_seed: draft.dns_seed.unwrap_or(!alone && has_clearnet(reachable)),
+        seeds: Seeds {
+            dns: draft.seeds.dns.unwrap_or(!alone && has_clearnet(reachable)),
+            fixed: draft.seeds.fixed.unwrap_or(true),
+        },
         connect: draft.connect,
         add_nodes: draft.add_nodes,
         seed_nodes: draft.seed_nodes,

@@ -19,6 +19,7 @@ pub(super) fn config() -> PeersConfig {
         max_inbound: 100,
         max_outbound_full: 8,
         max_outbound_block_relay: 2,
+        max_automatic: 125,
         listen_port: None,
         discover: true,
         connect_only: None,

@@ -120,9 +120,15 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "Look up addresses of peers by name when too few are known (default: 1, but 0 with -connect, \
          -maxconnections=0, or -onlynet without ipv4 and ipv6).",
         |draft, text| {
-            draft.connections.dns_seed = Some(plain::flag(text)?);
+            draft.connections.seeds.dns = Some(plain::flag(text)?);
             Some(())
         },
+    ),
+    connection_flag(
+        "fixedseeds",
+        "Take addresses that were compiled in where nobody else tells of peers (default: 1). Of no effect with \
+         -connect and -maxconnections=0.",
+        |draft, text| plain::flag(text).map(|on| draft.connections.seeds.fixed = Some(on)),
     ),
     OptionSpec {
         form: PROXY_FORM,

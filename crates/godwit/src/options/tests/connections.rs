@@ -33,7 +33,7 @@ fn without_a_command_the_node_runs_and_listens() {
         connect: None,
         add_nodes: Vec::new(),
         seed_nodes: Vec::new(),
-        dns_seed: true,
+        seeds: Seeds { dns: true, fixed: true },
         reach: Reach { proxy: None, onion: None, networks: Reachable::CLEARNET },
         tor: Some(TorOptions {
             control: socket("127.0.0.1:9051"),
@@ -114,6 +114,7 @@ fn every_option_of_the_node() {
         "-addnode=::1",
         "-seednode=b.example:6",
         "-dnsseed",
+        "-fixedseeds=0",
         "-proxy=127.0.0.1",
         "-onion=127.0.0.2:1",
         "-listenonion",
@@ -140,7 +141,7 @@ fn every_option_of_the_node() {
         connect: Some(vec![peer("a.example", None), peer("1.2.3.4", Some(5))]),
         add_nodes: vec![peer("::1", None)],
         seed_nodes: vec![peer("b.example", Some(6))],
-        dns_seed: true,
+        seeds: Seeds { dns: true, fixed: false },
         reach: Reach {
             proxy: Some("127.0.0.1:9050".parse().unwrap()),
             onion: Some("127.0.0.2:1".parse().unwrap()),
@@ -164,7 +165,7 @@ fn options_of_the_node_imply_others_as_in_core() {
     assert!(listens(&["-connect=a", "-listen"]) && listens(&["-connect=a", "-bind=::1"]));
     assert!(listens(&["-proxy=::1", "-whitebind=[::1]:7"]));
     assert!(listens(&["-proxy=0"]) && listens(&["-onion=::1"]));
-    let seeds = |arguments: &[&str]| node(arguments).dns_seed;
+    let seeds = |arguments: &[&str]| node(arguments).seeds.dns;
     assert!(!seeds(&["-connect=a"]) && !seeds(&["-maxconnections=0"]) && seeds(&["-proxy=::1"]));
     let onion = |arguments: &[&str]| node(arguments).reach.onion.map(|address| address.to_string());
     assert_eq!(onion(&["-proxy=::1"]).as_deref(), Some("[::1]:9050"));
@@ -192,7 +193,7 @@ fn peers_are_chosen_only_in_networks_that_can_be_reached() {
     // Two sources of one list, as in Core.
     let home = Home::with_config("onlynet=onion\nproxy=127.0.0.1\n");
     let only = |arguments: &[&str]| match home.config(arguments).command {
-        Command::Node(options) => (options.reach.networks, options.dns_seed),
+        Command::Node(options) => (options.reach.networks, options.seeds.dns),
         other => panic!("{other:?}"),
     };
     let tor = Reachable { ipv4: false, ipv6: false, ..onion };
@@ -206,7 +207,7 @@ fn peers_are_chosen_only_in_networks_that_can_be_reached() {
     // Tor may still tell of its own.
     let nothing = Reachable { ipv4: false, ipv6: false, ..Reachable::CLEARNET };
     let later = node(&["-onlynet=onion"]);
-    assert_eq!((later.reach.networks, later.dns_seed), (nothing, false));
+    assert_eq!((later.reach.networks, later.seeds.dns), (nothing, false));
     assert!(later.tor.is_some_and(|tor| tor.asks_for_proxy && tor.reaches));
     let of_no_use = "-dnsseed is of no use with -onlynet=onion";
     assert_eq!(error(&["-onlynet=onion", "-proxy=::1", "-dnsseed"]), of_no_use);

@@ -316,6 +316,7 @@ impl Driver {
             max_inbound: self.plan.max_inbound,
             max_outbound_full: 8,
             max_outbound_block_relay: 2,
+            max_automatic: 125,
             listen_port: Some(18_444),
             discover: true,
             connect_only: of(Discovery::Connect).then(targets),

@@ -44,6 +44,8 @@ pub(crate) fn read(
 }
 
 fn parse(text: &str, known: impl Fn(&str) -> bool) -> Result<ConfigLines, String> {
+    // A byte-order mark is no part of the first line.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = ConfigLines::default();
     let mut section = None;
     for (number, line) in text.lines().enumerate() {
@@ -102,7 +104,7 @@ mod tests {
 
     #[test]
     fn sections_come_before_the_top() {
-        let text = "rpcport=1 # one\nrpcport=9\nrpcwait=1\nserver=1\nregtest.rpcuser=u\n[regtest]\n \
+        let text = "\u{feff}rpcport=1 # one\nrpcport=9\nrpcwait=1\nserver=1\nregtest.rpcuser=u\n[regtest]\n \
                     rpcport = 2\nrpcpassword=ab\n[main]\nrpcport=3\n";
         let known = |name: &str| name.starts_with("rpc");
         let of =
@@ -111,6 +113,7 @@ mod tests {
         assert_eq!(of("regtest")["rpcpassword"], "ab");
         assert_eq!(of("regtest")["rpcuser"], "u");
         assert_eq!(of("main")["rpcport"], "3");
+        assert_eq!(parse(text, known).expect("it is read").top["rpcport"], "1");
         // A port stands for the main network alone.
         assert!(!of("signet").contains_key("rpcport"));
         assert_eq!(of("signet")["rpcwait"], "1");

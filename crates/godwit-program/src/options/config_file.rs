@@ -2,7 +2,8 @@
 //!
 //! Lines are `name=value`; a `#` starts a comment; `[network]` starts a section whose options count
 //! on that network only, and `network.name=value` says the same for one line. A repeated name is an
-//! error, where Core takes the first one.
+//! error, where Core takes the first one. A byte-order mark, which editors of Windows write, is no part of
+//! the first line.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,6 +15,9 @@ use super::command_line::{Given, find_option};
 use super::error::{OptionsError, Origin, Problem};
 use super::lookup;
 use super::spec::{Draft, FilePlace, OtherLines, Program};
+
+/// What some editors put before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The parsed file: options that exist, with values in range, for all networks.
 pub(super) struct ConfigFile<P: Program> {
@@ -43,6 +47,7 @@ impl<P: Program> ConfigFile<P> {
         let shared = Arc::new(path.clone());
         let mut file = ConfigFile { path, entries: Vec::new(), passed_over: Vec::new() };
         let mut section = None;
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let origin = Origin::File { path: Arc::clone(&shared), line: index + 1 };
             let line = str::from_utf8(line).map_err(|_| Problem::NotUtf8.at(&origin))?;

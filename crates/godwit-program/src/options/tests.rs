@@ -232,6 +232,20 @@ fn the_general_table_is_obeyed() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_first_line() {
+    assert_eq!(invoked("\u{feff}height=4\n", &["land"]).draft.height, Some(4));
+    assert_eq!(
+        invoked("\u{feff}[regtest]\nheight=4\n", &["land", "-regtest"]).draft.height,
+        Some(4)
+    );
+    assert_eq!(invoked("\u{feff}", &["land"]).draft.height, None);
+    let twice = error("\u{feff}\u{feff}height=4\n", &["land"]);
+    assert!(twice.contains(":1: unknown option \u{feff}height"), "{twice}");
+    let later = error("height=4\n\u{feff}height=5\n", &["land"]);
+    assert!(later.contains(":2: unknown option \u{feff}height"), "{later}");
+}
+
+#[test]
 fn networks_that_an_option_has_not() {
     assert_eq!(invoked("", &["land", "-regtest", "-song=a", "-song=b"]).draft.songs, ["a", "b"]);
     assert_eq!(error("", &["land", "-song=a"]), "-song is for regtest, but the network is main");

@@ -2,6 +2,7 @@
 complete -c godwit -o help -d 'Print this text and stop'
 complete -c godwit -o version -d 'Print the version and stop'
 complete -c godwit -o conf -r -F -d 'Read options from FILE'
+complete -c godwit -o allowignoredconf -d 'Only warn where another configuration file is read than that of the data directory, by -conf or because its datadir= names the directory (default'
 complete -c godwit -o datadir -r -F -d 'Keep everything in DIR (default'
 complete -c godwit -o memory -x -d 'Use this much memory in all (default'
 complete -c godwit -o dbcache -x -d 'Use this much memory for the UTXO set (default'

@@ -42,7 +42,7 @@ impl Line {
                 Form::Value { placeholder, .. } => Some((placeholder, false)),
             },
             help: spec.help,
-            in_file: matches!(spec.file, FilePlace::Top | FilePlace::Anywhere),
+            in_file: !matches!(spec.file, FilePlace::Nowhere | FilePlace::OtherProgram),
         }
     }
 

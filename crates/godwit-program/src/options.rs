@@ -73,7 +73,8 @@ pub struct Invoked<P: Program> {
     pub datadir: PathBuf,
     /// The configuration file that was read, if there was one.
     pub config_file: Option<PathBuf>,
-    /// A sentence for each line of it with an option of Bitcoin Core that the program does not have.
+    /// A sentence for each line of it with an option of Bitcoin Core that the program does not have, and one
+    /// for a configuration file that is not read (`-allowignoredconf`).
     pub passed_over: Vec<String>,
     /// Values of the program's own options, from all sources.
     pub draft: P::Draft,

@@ -50,7 +50,8 @@ pub struct Config {
     pub is_datadir_named: bool,
     /// The configuration file that was read, if there was one.
     pub config_file: Option<PathBuf>,
-    /// A sentence for each line of it with an option of Bitcoin Core that godwit does not have.
+    /// A sentence for each line of it with an option of Bitcoin Core that godwit does not have, and one for a
+    /// configuration file that is not read (`-allowignoredconf`).
     pub passed_over: Vec<String>,
     pub memory: MemoryOptions,
     /// `-flushinterval` in seconds.
@@ -201,7 +202,6 @@ pub struct NodeOptions {
     pub asmap: Option<PathBuf>,
 }
 
-/// How much peers may make this node send and receive; `None`: no limit.
 /// Which seeds are asked for addresses of peers when too few are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seeds {
@@ -211,6 +211,7 @@ pub struct Seeds {
     pub fixed: bool,
 }
 
+/// How much peers may make this node send and receive; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficLimits {
     /// `-maxuploadtarget`, in bytes per 24 hours.

@@ -72,7 +72,7 @@ impl<P: Program> ConfigFile<P> {
         Ok(file)
     }
 
-    /// The options that count on every network.
+    /// The options that stand before all sections.
     pub(super) fn top(&self) -> impl Iterator<Item = &Given<P>> {
         self.entries.iter().filter(|entry| entry.section.is_none()).map(|entry| &entry.given)
     }
@@ -137,7 +137,7 @@ impl<P: Program> Entry<P> {
             FilePlace::Top if section.is_some() => {
                 return Err(Problem::NotInSection { option: spec.name }.at(origin));
             }
-            FilePlace::Top | FilePlace::Anywhere => {}
+            FilePlace::Top | FilePlace::PerNetwork | FilePlace::Anywhere => {}
         }
         let value = OsString::from(value.trim_start());
         let given = Given::new(spec, negated, Some(value), origin.clone())?;

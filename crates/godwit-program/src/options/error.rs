@@ -137,10 +137,14 @@ pub enum Problem {
         /// The other option.
         needed: &'static str,
     },
-    /// `datadir` in the file points to a directory that has a configuration file itself.
+    /// An option before all sections of the file that means main alone there.
+    OnlyInSection { option: &'static str, network: &'static str },
+    /// The data directory has a configuration file, and another one is read.
     ConfigIgnored {
         /// The file that would not be read.
         ignored: PathBuf,
+        /// The one that is.
+        read: PathBuf,
     },
 }
 
@@ -244,8 +248,19 @@ impl fmt::Display for OptionsError {
             Problem::Lacks { option, needed } => {
                 write!(f, "{dash}{option} needs {dash}{needed}")
             }
-            Problem::ConfigIgnored { ignored } => {
-                write!(f, "in this datadir, {} would be ignored; merge the two", ignored.display())
+            // Core's words.
+            Problem::OnlyInSection { option, network } => {
+                write!(
+                    f,
+                    "Config setting for -{option} only applied on {network} network when in [{network}] section."
+                )
+            }
+            Problem::ConfigIgnored { ignored, read } => {
+                let (ignored, read) = (ignored.display(), read.display());
+                write!(
+                    f,
+                    "{ignored} is ignored, because {read} is read instead; merge the two, or say {dash}allowignoredconf=1"
+                )
             }
         }
     }

@@ -15,6 +15,7 @@ pub struct General {
     pub(super) help: bool,
     pub(super) version: bool,
     pub(super) conf: Option<PathBuf>,
+    pub(super) allow_ignored_conf: bool,
     pub(super) datadir: Option<PathBuf>,
     pub(super) chain: Option<Network>,
     pub(super) testnet3: Option<bool>,

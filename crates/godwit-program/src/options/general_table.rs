@@ -36,6 +36,19 @@ impl<P: Program> GeneralOptions<P> {
             )
         },
         OptionSpec {
+            file: FilePlace::Anywhere,
+            ..request(
+                "allowignoredconf",
+                &[],
+                "Only warn where another configuration file is read than that of the data directory, by -conf or \
+                 because its datadir= names the directory (default: 0).",
+                |draft, text| {
+                    draft.allow_ignored_conf = values::flag(text)?;
+                    Some(())
+                },
+            )
+        },
+        OptionSpec {
             form: Form::Value {
                 placeholder: "DIR",
                 expected: "the path of a directory",

@@ -6,9 +6,9 @@ use godwit_primitives::Network;
 
 use super::command_line::{CommandLine, Given};
 use super::config_file::ConfigFile;
-use super::error::{OptionsError, Problem};
+use super::error::{OptionsError, Origin, Problem};
 use super::general::General;
-use super::spec::{Draft, Program};
+use super::spec::{Draft, FilePlace, Program};
 use super::{CONFIG_FILE, DEFAULT_DATADIR, Invoked};
 
 /// Where `godwit.conf` is looked for: `-datadir`, else the default.
@@ -33,8 +33,12 @@ pub(super) fn resolve<P: Program>(
     let top = draft_of(&given)?.general;
     let network = choose_network(&on_line, &top)?;
 
-    given.extend(file.iter().flat_map(|file| file.section(network)).cloned());
-    given.extend(line.given);
+    let nearer: Vec<Given<P>> =
+        file.iter().flat_map(|file| file.section(network)).cloned().chain(line.given).collect();
+    if network != Network::Main {
+        given = without_those_of_main(given, &nearer, command, network)?;
+    }
+    given.extend(nearer);
     let draft = draft_of(&given)?;
     check_networks(network, &given)?;
 
@@ -42,15 +46,20 @@ pub(super) fn resolve<P: Program>(
         (None, Some(datadir)) => datadir,
         _ => first_datadir(&on_line, home)?,
     };
-    if let Some(file) = &file
-        && on_line.conf.is_none()
-    {
-        check_config_is_read(&datadir, &file.path, &given)?;
-    }
-    let (config_file, passed_over) = match file {
+    let (config_file, mut passed_over) = match file {
         Some(file) => (Some(file.path), file.passed_over),
         None => (None, Vec::new()),
     };
+    if let Some(read) = &config_file
+        && let Some(ignored) = ignored_config(&datadir, read)
+    {
+        if !draft.general.allow_ignored_conf {
+            let problem = Problem::ConfigIgnored { ignored, read: read.clone() };
+            return Err(problem.at(chooser_of_config(&given)));
+        }
+        let (ignored, read) = (ignored.display(), read.display());
+        passed_over.push(format!("{ignored} is ignored, because {read} is read instead"));
+    }
     let draft = draft.own;
     Ok(Invoked { command, operands, network, datadir, config_file, passed_over, draft, given })
 }
@@ -98,20 +107,40 @@ fn check_networks<P: Program>(network: Network, given: &[Given<P>]) -> Result<()
     }
 }
 
-/// Refuses a data directory, moved by the file, that has a configuration file too: a user with a
-/// file in both places would not notice that one of them is ignored (Core refuses this, too).
-fn check_config_is_read<P: Program>(
-    datadir: &Path,
-    read: &Path,
-    given: &[Given<P>],
-) -> Result<(), OptionsError> {
-    let ignored = datadir.join(CONFIG_FILE);
-    let same = || read.canonicalize().ok() == ignored.canonicalize().ok();
-    let redirect = given.iter().find(|given| given.spec.name == "datadir");
-    match redirect {
-        Some(redirect) if ignored.exists() && !same() => {
-            Err(Problem::ConfigIgnored { ignored }.at(&redirect.origin))
-        }
-        _ => Ok(()),
+/// Of the lines before all sections those that count on a network other than main; one that is for main alone
+/// is refused unless something nearer has its option. As in Core (`init.cpp`, `GetUnsuitableSectionOnlyArgs`):
+/// the node would listen on main's port, or call main's peers. One file serves all commands, so only an option
+/// that the command takes is refused.
+fn without_those_of_main<P: Program>(
+    mut top: Vec<Given<P>>,
+    nearer: &[Given<P>],
+    command: P::Command,
+    network: Network,
+) -> Result<Vec<Given<P>>, OptionsError> {
+    let is_of_main = |given: &Given<P>| given.spec.file == FilePlace::PerNetwork;
+    let is_unsaid =
+        |given: &&Given<P>| nearer.iter().all(|other| other.spec.name != given.spec.name);
+    let of_command = |given: &&Given<P>| given.spec.commands.contain(command);
+    let of_main = top.iter().filter(|given| is_of_main(given));
+    if let Some(Given { spec, origin, .. }) = of_main.filter(of_command).find(is_unsaid) {
+        let problem = Problem::OnlyInSection { option: spec.name, network: network.name() };
+        return Err(problem.at(origin));
     }
+    top.retain(|given| !is_of_main(given));
+    Ok(top)
+}
+
+/// The configuration file of the data directory, where another one is read: `-conf` says so, or that one has
+/// moved the directory. A user with two files would not notice that one of them is ignored (Core
+/// `common/init.cpp`).
+fn ignored_config(datadir: &Path, read: &Path) -> Option<PathBuf> {
+    let ignored = datadir.join(CONFIG_FILE);
+    let is_another = || read.canonicalize().ok() != ignored.canonicalize().ok();
+    (ignored.exists() && is_another()).then_some(ignored)
+}
+
+/// Where it was said which configuration file is read instead of the data directory's.
+fn chooser_of_config<P: Program>(given: &[Given<P>]) -> &Origin {
+    let of = |name| given.iter().find(|given| given.spec.name == name);
+    of("conf").or_else(|| of("datadir")).map_or(&Origin::CommandLine, |given| &given.origin)
 }

@@ -99,6 +99,9 @@ pub enum FilePlace {
     OtherProgram,
     /// In the file before the first network section: the option decides which section counts.
     Top,
+    /// Anywhere in the file; but what stands before the first section is for main alone, and refused on the
+    /// other networks unless their section or the command line has the option (Core `NETWORK_ONLY`).
+    PerNetwork,
     /// Anywhere in the file, network sections included.
     Anywhere,
 }

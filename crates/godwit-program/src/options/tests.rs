@@ -18,6 +18,7 @@ struct Flight {
     height: Option<u32>,
     quiet: bool,
     songs: Vec<String>,
+    nests: Vec<String>,
 }
 
 const OPTIONS: &[OptionSpec<Bird>] = &[
@@ -46,6 +47,15 @@ const OPTIONS: &[OptionSpec<Bird>] = &[
                 Some(())
             },
         )
+    },
+    OptionSpec {
+        file: FilePlace::PerNetwork,
+        commands: Commands::Only(&[Does::Land]),
+        repeats: true,
+        ..setting("nest", "PLACE", "a place", "Where to land.", |draft: &mut Flight, text| {
+            draft.nests.push(text.to_str().filter(|place| !place.is_empty())?.to_owned());
+            Some(())
+        })
     },
     OptionSpec {
         file: FilePlace::Nowhere,
@@ -221,7 +231,8 @@ fn the_general_table_is_obeyed() {
             message.contains("command line only") || message.contains("before the network")
         };
         assert_eq!(refused(&at_top), spec.file == FilePlace::Nowhere, "{at_top}");
-        assert_eq!(refused(&in_section), spec.file != FilePlace::Anywhere, "{in_section}");
+        let is_for_sections = matches!(spec.file, FilePlace::PerNetwork | FilePlace::Anywhere);
+        assert_eq!(refused(&in_section), !is_for_sections, "{in_section}");
         let negated = error("", &["land", &format!("-no{}=x", spec.name)]);
         assert!(negated.contains("can not be switched off"), "{negated}");
         if let Form::Value { .. } = spec.form {
@@ -229,6 +240,41 @@ fn the_general_table_is_obeyed() {
             assert!(bare.contains("needs a value"), "{bare}");
         }
     }
+}
+
+/// Core `common/args.cpp`, `GetUnsuitableSectionOnlyArgs`, and `OnlyHasDefaultSectionSetting`.
+#[test]
+fn what_is_for_main_alone_is_refused_on_other_networks() {
+    let top = "# mine\nnest=oak\nnest=elm\n";
+    let nests = |file: &str, arguments: &[&str]| {
+        invoked(file, &[&["land"], arguments].concat()).draft.nests
+    };
+    assert_eq!(nests(top, &[]), ["oak", "elm"]);
+    for (flag, network) in [
+        ("-testnet", "test"),
+        ("-testnet4", "testnet4"),
+        ("-signet", "signet"),
+        ("-regtest", "regtest"),
+    ] {
+        assert_eq!(
+            error(top, &["land", flag]),
+            format!(
+                ".godwit/godwit.conf:2: Config setting for -nest only applied on {network} network when in \
+                 [{network}] section."
+            )
+        );
+        assert_eq!(nests(top, &[flag, "-nest=fir"]), ["fir"], "the command line has it");
+        let own = format!("{top}[{network}]\nnest=ash\n");
+        assert_eq!(nests(&own, &[flag]), ["ash"]);
+        assert_eq!(nests(&own, &[flag, "-nest=fir"]), ["ash", "fir"]);
+        assert_eq!(nests(&format!("{network}.nest=ash\n{top}"), &[flag]), ["ash"]);
+        assert_eq!(nests(&own, &[]), ["oak", "elm"], "of main");
+    }
+    // The file may choose the network itself; another section is none of it.
+    let chosen = error(&format!("{top}signet=1\n[regtest]\nnest=ash\n"), &["land"]);
+    assert!(chosen.contains("when in [signet] section."), "{chosen}");
+    // Other commands, which it does not concern, run with the file.
+    assert_eq!(invoked(top, &["sing", "loudly", "-regtest"]).command, Does::SingLoudly);
 }
 
 #[test]

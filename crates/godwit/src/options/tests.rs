@@ -1,4 +1,5 @@
 mod connections;
+mod files;
 mod pages;
 mod ranges;
 mod tables;
@@ -493,38 +494,4 @@ fn mistakes_in_the_file() {
     let home = Home::new();
     home.write(".godwit/godwit.conf", b"dbcache=5\n#\xff\n");
     assert_eq!(home.error(&["utxo", "stats"]), ".godwit/godwit.conf:2: not UTF-8");
-}
-
-#[test]
-fn places_of_the_file() {
-    let home = Home::new();
-    home.write("elsewhere/godwit.conf", "dbcache=7\n");
-    home.write("elsewhere/other.conf", "dbcache=8\n");
-    let elsewhere = format!("-datadir={}", home.path("elsewhere").display());
-    let dbcache =
-        |arguments: &[&str]| home.config(arguments).memory.coins.expect("in the file") >> 20;
-    assert_eq!(dbcache(&["utxo", "stats", &elsewhere]), 7);
-    assert_eq!(dbcache(&["utxo", "stats", &elsewhere, "-conf=other.conf"]), 8);
-    let absolute = format!("-conf={}", home.path("elsewhere/other.conf").display());
-    assert_eq!(dbcache(&["utxo", "stats", &absolute]), 8);
-    assert_eq!(
-        home.error(&["utxo", "stats", "-conf=absent.conf"]),
-        "configuration file .godwit/absent.conf: No such file or directory (os error 2)"
-    );
-}
-
-#[test]
-fn datadir_of_the_file() {
-    let home = Home::new();
-    let text = format!("datadir={}\n", home.path("big").display());
-    home.write(".godwit/godwit.conf", &text);
-    assert_eq!(home.config(&["utxo", "stats"]).datadir, home.path("big"));
-    assert_eq!(home.config(&["utxo", "stats", "-datadir=/d"]).datadir, PathBuf::from("/d"));
-    home.write("big/godwit.conf", "");
-    assert_eq!(
-        home.error(&["utxo", "stats"]),
-        ".godwit/godwit.conf:1: in this datadir, big/godwit.conf would be ignored; merge the two"
-    );
-    home.write(".godwit/named.conf", &text);
-    assert_eq!(home.config(&["utxo", "stats", "-conf=named.conf"]).datadir, home.path("big"));
 }

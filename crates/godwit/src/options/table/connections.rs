@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use godwit_p2p::{NetAddress, PermissionError};
-use godwit_program::options::{Form, OptionSpec, Setter, values as plain};
+use godwit_program::options::{FilePlace, Form, OptionSpec, Setter, values as plain};
 
 use super::{CONNECTIONS, Draft, Godwit, OF_NODE, setting, values};
 use crate::options::rpc::PlainPassword;
@@ -30,6 +30,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     ),
     OptionSpec {
         repeats: true,
+        file: FilePlace::PerNetwork,
         ..connection_setting(
             "bind",
             "ADDRESS[:PORT][=onion]",
@@ -48,17 +49,21 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             },
         )
     },
-    connection_setting(
-        "port",
-        "PORT",
-        "a port from 1 to 65535",
-        "Listen on this port (default: 8333, test 18333, testnet4 48333, signet 38333, regtest \
-         18444).",
-        |draft, text| {
-            draft.connections.listening.port = Some(plain::number(text).filter(|port| *port != 0)?);
-            Some(())
-        },
-    ),
+    OptionSpec {
+        file: FilePlace::PerNetwork,
+        ..connection_setting(
+            "port",
+            "PORT",
+            "a port from 1 to 65535",
+            "Listen on this port (default: 8333, test 18333, testnet4 48333, signet 38333, regtest \
+             18444).",
+            |draft, text| {
+                draft.connections.listening.port =
+                    Some(plain::number(text).filter(|port| *port != 0)?);
+                Some(())
+            },
+        )
+    },
     connection_setting(
         "maxconnections",
         "N",
@@ -72,6 +77,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     OptionSpec {
         form: Form::Value { placeholder: "HOST[:PORT]", expected: HOST_EXPECTED, off: Some("0") },
         repeats: true,
+        file: FilePlace::PerNetwork,
         ..connection_setting(
             "connect",
             "",
@@ -91,6 +97,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     },
     OptionSpec {
         repeats: true,
+        file: FilePlace::PerNetwork,
         ..connection_setting(
             "addnode",
             "HOST[:PORT]",

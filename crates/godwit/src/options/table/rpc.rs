@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use godwit_api::RpcAuth;
-use godwit_program::options::{Form, OptionSpec, values as plain};
+use godwit_program::options::{FilePlace, Form, OptionSpec, values as plain};
 
 use super::{Draft, Godwit, OF_BOTH_ENDS, OF_NODE, RPC, setting, values};
 use crate::options::rpc::PlainPassword;
@@ -20,19 +20,23 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     rpc_flag("server", "Answer JSON-RPC, as godwit-cli speaks it (default: 1).", |draft, text| {
         plain::flag(text).map(|on| draft.rpc.server = Some(on))
     }),
-    shared_setting(
-        "rpcport",
-        "PORT",
-        "a port from 1 to 65535",
-        "Listen for JSON-RPC on this port (default: 8332, test 18332, testnet4 48332, signet 38332, \
-         regtest 18443).",
-        |draft, text| {
-            draft.rpc.port = Some(plain::number(text).filter(|port| *port != 0)?);
-            Some(())
-        },
-    ),
+    OptionSpec {
+        file: FilePlace::PerNetwork,
+        ..shared_setting(
+            "rpcport",
+            "PORT",
+            "a port from 1 to 65535",
+            "Listen for JSON-RPC on this port (default: 8332, test 18332, testnet4 48332, signet 38332, \
+             regtest 18443).",
+            |draft, text| {
+                draft.rpc.port = Some(plain::number(text).filter(|port| *port != 0)?);
+                Some(())
+            },
+        )
+    },
     OptionSpec {
         repeats: true,
+        file: FilePlace::PerNetwork,
         ..rpc_setting(
             "rpcbind",
             "ADDRESS[:PORT]",

@@ -22,7 +22,8 @@ fn the_table_is_obeyed() {
             message.contains("command line only") || message.contains("before the network")
         };
         assert_eq!(refused(&at_top), spec.file == FilePlace::Nowhere, "{at_top}");
-        assert_eq!(refused(&in_section), spec.file != FilePlace::Anywhere, "{in_section}");
+        let is_for_sections = matches!(spec.file, FilePlace::PerNetwork | FilePlace::Anywhere);
+        assert_eq!(refused(&in_section), !is_for_sections, "{in_section}");
 
         let negated = error(&["utxo", "stats", &format!("-no{}=x", spec.name)]);
         assert!(negated.contains("can not be switched off"), "{negated}");

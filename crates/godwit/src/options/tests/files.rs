@@ -1,0 +1,124 @@
+//! Which configuration file is read, and what its lines are for.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+/// What is said of two configuration files.
+const IGNORED: &str = "big/godwit.conf is ignored";
+const INSTEAD: &str = "is read instead; merge the two, or say";
+
+#[test]
+fn places_of_the_file() {
+    let home = Home::new();
+    home.write("elsewhere/godwit.conf", "dbcache=7\n");
+    home.write("beside/other.conf", "dbcache=8\n");
+    let elsewhere = format!("-datadir={}", home.path("elsewhere").display());
+    let dbcache =
+        |arguments: &[&str]| home.config(arguments).memory.coins.expect("in the file") >> 20;
+    assert_eq!(dbcache(&["utxo", "stats", &elsewhere]), 7);
+    let beside = format!("-datadir={}", home.path("beside").display());
+    assert_eq!(dbcache(&["utxo", "stats", &beside, "-conf=other.conf"]), 8);
+    let absolute = format!("-conf={}", home.path("beside/other.conf").display());
+    assert_eq!(dbcache(&["utxo", "stats", &absolute]), 8);
+    assert_eq!(
+        home.error(&["utxo", "stats", "-conf=absent.conf"]),
+        "configuration file .godwit/absent.conf: No such file or directory (os error 2)"
+    );
+}
+
+#[test]
+fn datadir_of_the_file() {
+    let home = Home::new();
+    let text = format!("datadir={}\n", home.path("big").display());
+    home.write(".godwit/godwit.conf", &text);
+    assert_eq!(home.config(&["utxo", "stats"]).datadir, home.path("big"));
+    assert_eq!(home.config(&["utxo", "stats", "-datadir=/d"]).datadir, PathBuf::from("/d"));
+    home.write("big/godwit.conf", "");
+    assert_eq!(
+        home.error(&["utxo", "stats"]),
+        format!(
+            ".godwit/godwit.conf:1: {IGNORED}, because .godwit/godwit.conf {INSTEAD} allowignoredconf=1"
+        )
+    );
+    home.write(".godwit/named.conf", &text);
+    let named = "-conf=named.conf";
+    assert_eq!(
+        home.error(&["utxo", "stats", named]),
+        format!("{IGNORED}, because .godwit/named.conf {INSTEAD} -allowignoredconf=1")
+    );
+    fs::remove_file(home.path("big/godwit.conf")).expect("it is there");
+    assert_eq!(home.config(&["utxo", "stats", named]).datadir, home.path("big"));
+}
+
+/// Core `common/init.cpp`. The systemd unit names a file outside the data directory.
+#[test]
+fn a_second_configuration_file_is_refused_unless_it_may_be_ignored() {
+    let home = Home::new();
+    home.write("etc/godwit.conf", "dbcache=8\n");
+    let conf = format!("-conf={}", home.path("etc/godwit.conf").display());
+    let datadir = format!("-datadir={}", home.path("big").display());
+    let unit = ["utxo", "stats", &datadir, &conf];
+    let with = |argument| [&unit[..], &[argument]].concat();
+    fs::create_dir(home.path("big")).expect("a directory");
+    assert_eq!(home.config(&unit).passed_over, [""; 0]);
+
+    home.write("big/godwit.conf", "dbcache=9\n");
+    let refused = format!("{IGNORED}, because etc/godwit.conf {INSTEAD} -allowignoredconf=1");
+    assert_eq!(home.error(&unit), refused);
+    assert_eq!(home.error(&with("-allowignoredconf=0")), refused);
+    let config = home.config(&with("-allowignoredconf"));
+    let said = format!(
+        "{} is ignored, because {} is read instead",
+        home.path("big/godwit.conf").display(),
+        home.path("etc/godwit.conf").display()
+    );
+    assert_eq!((config.passed_over, config.memory.coins), (vec![said.clone()], Some(8 << 20)));
+    home.write("etc/godwit.conf", "allowignoredconf=1\n");
+    assert_eq!(home.config(&unit).passed_over, [said]);
+
+    // Two names of one file.
+    home.write("etc/godwit.conf", "dbcache=8\n");
+    fs::remove_file(home.path("big/godwit.conf")).expect("it is there");
+    symlink(home.path("etc/godwit.conf"), home.path("big/godwit.conf")).expect("a link");
+    assert_eq!(home.config(&unit).passed_over, [""; 0]);
+}
+
+/// Core `init.cpp`: the options with `NETWORK_ONLY`.
+#[test]
+fn ports_and_peers_at_the_top_are_those_of_main() {
+    for (option, value) in [
+        ("addnode", "a.example"),
+        ("bind", "127.0.0.1"),
+        ("connect", "a.example"),
+        ("port", "8333"),
+        ("rpcbind", "127.0.0.1"),
+        ("rpcport", "8332"),
+    ] {
+        let home = Home::with_config(&format!("\n{option}={value}\n"));
+        assert_eq!(
+            home.error(&["-signet"]),
+            format!(
+                ".godwit/godwit.conf:2: Config setting for -{option} only applied on signet network when in \
+                 [signet] section."
+            )
+        );
+        home.config(&[]);
+        home.config(&["-signet", &format!("-{option}={value}")]);
+        home.config(&["utxo", "stats", "-signet"]);
+    }
+    for option in ["whitebind=127.0.0.1:7", "seednode=a.example", "rpcallowip=10.0.0.1", "listen=1"]
+    {
+        Home::with_config(&format!("{option}\n")).config(&["-signet"]);
+    }
+}
+
+#[test]
+fn what_core_has_beyond_us_ends_no_start() {
+    for option in ["upnp=0", "walletcrosschain=1", "capturemessages=0"] {
+        assert_eq!(Home::with_config(&format!("{option}\n")).config(&[]).passed_over.len(), 1);
+    }
+    for option in ["fixedseeds=0", "allowignoredconf=1"] {
+        assert_eq!(Home::with_config(&format!("{option}\n")).config(&[]).passed_over, [""; 0]);
+    }
+}

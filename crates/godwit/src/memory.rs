@@ -24,7 +24,7 @@ use godwit_chain::{BlockMemory, CoinsMemory};
 use godwit_p2p::{MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL, MAX_OUTBOX_BYTES};
 use godwit_store::DATABASE_CACHE_BYTES;
 
-use crate::options::{Command, Config, NodeOptions};
+use crate::options::{Command, Config, MemoryOptions, NodeOptions};
 
 const MIB: u64 = 1 << 20;
 
@@ -138,6 +138,27 @@ impl fmt::Display for MemoryPlan {
             }
         }
     }
+}
+
+/// Warns of what the operator asked for and the machine, with `available` bytes, can hardly give; the system
+/// would end the node. A budget by default is never too much.
+pub(crate) fn warn_of_too_much(asked: MemoryOptions, available: Option<u64>) {
+    too_much(asked, available).iter().for_each(|text| log::warn!("{text}"));
+}
+
+/// What there is to warn of: above three quarters of what is available, as Core's `LogOversizedDbCache`
+/// (`node/caches.h`, which first leaves 2 GiB to the system), in its words.
+fn too_much(asked: MemoryOptions, available: Option<u64>) -> Option<String> {
+    let available = available?;
+    let named = [("dbcache", asked.coins), ("memory", asked.total)];
+    let (name, bytes) = named.into_iter().find_map(|(name, bytes)| {
+        let too_much = bytes.filter(|bytes| *bytes > available / 4 * 3)?;
+        Some((name, too_much))
+    })?;
+    let (bytes, available) = (bytes / MIB, available / MIB);
+    Some(format!(
+        "A {bytes} MiB {name} may be too large for a system memory of only {available} MiB."
+    ))
 }
 
 /// Bytes of idle buffers at most, while the pool is busy.
@@ -260,6 +281,30 @@ mod tests {
         let plan = MemoryPlan::new(1024 * MIB, Some(10), Some(100 * MIB));
         assert_eq!(plan.coins, CoinsMemory::Fixed(100 * MIB));
         assert_eq!(plan.blocks, MemoryPlan::new(1024 * MIB, Some(10), None).blocks);
+    }
+
+    #[test]
+    fn more_than_three_quarters_of_the_machine_is_too_much() {
+        let said = |total: Option<u64>, coins: Option<u64>, available: Option<u64>| {
+            let of = |mib: u64| mib * MIB;
+            too_much(
+                MemoryOptions { total: total.map(of), coins: coins.map(of) },
+                available.map(of),
+            )
+        };
+        let words = |name| {
+            Some(format!(
+                "A 3073 MiB {name} may be too large for a system memory of only 4096 MiB."
+            ))
+        };
+        let machine = Some(4096);
+        assert_eq!(said(None, Some(3073), machine), words("dbcache"));
+        assert_eq!(said(Some(3073), None, machine), words("memory"));
+        assert_eq!(said(Some(3073), Some(100), machine), words("memory"));
+        assert_eq!(said(Some(9000), Some(3073), machine), words("dbcache"), "one line");
+        assert_eq!(said(Some(3072), Some(3072), machine), None);
+        assert_eq!(said(Some(9000), Some(9000), None), None, "the system does not tell");
+        assert_eq!(said(None, None, Some(100)), None, "nobody asked for it");
     }
 
     #[test]

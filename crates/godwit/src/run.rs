@@ -17,7 +17,7 @@ use crate::failure::{Failure, Fatal};
 use crate::logging::{self, Console};
 use crate::options::{Command, Config, Environment, Invocation, parse};
 use crate::process::StopFlag;
-use crate::{hand_over, import, node, status, utxo, verdicts, verify};
+use crate::{hand_over, import, memory, node, status, utxo, verdicts, verify};
 
 /// Why a run could not start.
 #[derive(Debug)]
@@ -115,6 +115,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
     let _written_at_the_end = log.map_err(|error| StartError::Log(dir.clone(), error))?;
     log::info!("godwit version {}", env!("CARGO_PKG_VERSION"));
     config.passed_over.iter().for_each(|text| log::warn!("{text}."));
+    memory::warn_of_too_much(config.memory, memory::available());
     let result = match &config.command {
         Command::Node(options) => node::run(config, options, &bars, &stop),
         Command::Import(options) => match &options.verdicts {

@@ -13,7 +13,7 @@ use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
 
 use godwit_client::{CallError, Login, Server};
-use godwit_program::write_for_owner_only;
+use godwit_program::{complain, write_for_owner_only};
 use godwit_rpc::{Json, code, convert};
 
 use arguments::{Arguments, Asked};
@@ -32,7 +32,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> u8 {
     let asked = match arguments::parse(words) {
         Ok(asked) => asked,
         Err(error) => {
-            eprintln!("{error}");
+            complain(&error);
             return FAILURE;
         }
     };
@@ -48,7 +48,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> u8 {
             Err(_) => FAILURE,
         },
         Err(Failed { text, exit }) => {
-            eprintln!("{text}");
+            complain(&text);
             exit
         }
     }

@@ -1,7 +1,8 @@
 //! Reads a secret from standard input, unseen on a terminal.
 
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, BufRead, IsTerminal, Write};
 
+use godwit_program::{complain, show};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 /// Shows what is typed again when it is dropped.
@@ -20,7 +21,7 @@ impl Unseen {
 impl Drop for Unseen {
     fn drop(&mut self) {
         if let Err(error) = tcsetattr(io::stdin(), OptionalActions::Now, &self.0) {
-            eprintln!("Warning: the terminal may not show what is typed: {error}");
+            complain(&format!("Warning: the terminal may not show what is typed: {error}"));
         }
     }
 }
@@ -30,7 +31,7 @@ pub(crate) fn read(option: &str, prompt: &str) -> Result<String, String> {
     let failed = |_| format!("-{option} specified but failed to read from standard input");
     let unseen = match io::stdin().is_terminal() {
         true => {
-            eprint!("{prompt}> ");
+            drop(write!(io::stderr(), "{prompt}> "));
             Some(Unseen::begin().map_err(failed)?)
         }
         false => None,
@@ -38,7 +39,7 @@ pub(crate) fn read(option: &str, prompt: &str) -> Result<String, String> {
     let mut line = String::new();
     let count = io::stdin().lock().read_line(&mut line).map_err(failed)?;
     if unseen.is_some() {
-        println!();
+        show("");
     }
     if count == 0 {
         return Err(failed(io::ErrorKind::UnexpectedEof.into()));

@@ -36,9 +36,9 @@ pub(crate) fn server(arguments: &Arguments) -> Result<Server, String> {
             let number =
                 number.ok_or_else(|| format!("Invalid port provided in -rpcport: {text}"))?;
             if port.is_some() {
-                eprintln!(
+                godwit_program::complain(&format!(
                     "Warning: Port specified in both -rpcconnect and -rpcport. Using -rpcport {number}"
-                );
+                ));
             }
             number
         }

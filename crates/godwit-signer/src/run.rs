@@ -9,7 +9,9 @@ use std::panic::UnwindSafe;
 use std::path::PathBuf;
 
 use godwit_program::options::home_directory;
-use godwit_program::{Exit, OutputError, StopFlag, panics, print_text, write_for_owner_only};
+use godwit_program::{
+    Exit, OutputError, StopFlag, complain, panics, print_text, write_for_owner_only,
+};
 
 use crate::keys::KeysFailure;
 use crate::message::MessageFailure;
@@ -71,7 +73,7 @@ fn on_arguments(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let invocation = match parse(arguments, home_directory().as_deref()) {
         Ok(invocation) => invocation,
         Err(error) => {
-            eprintln!("godwit-signer: {error}");
+            complain(&format!("godwit-signer: {error}"));
             return Exit::Configuration;
         }
     };
@@ -80,7 +82,7 @@ fn on_arguments(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Invocation::Run(config) => run(&config),
     };
     result.unwrap_or_else(|failure| {
-        eprintln!("godwit-signer: {failure}");
+        complain(&format!("godwit-signer: {failure}"));
         failure.exit()
     })
 }

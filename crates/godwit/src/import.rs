@@ -183,7 +183,7 @@ fn import_once(
 fn show(line: &str, bars: &MultiProgress) {
     log::info!("{line}");
     if !bars.is_hidden() {
-        println!("{line}");
+        godwit_program::show(line);
     }
 }
 

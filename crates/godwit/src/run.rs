@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use godwit_chain::ChainError;
-use godwit_program::{panics, print_text, write_for_owner_only};
+use godwit_program::{complain, panics, print_text, write_for_owner_only};
 use godwit_store::check_unused;
 use godwit_store::disk::{RealDisk, StoreDisk};
 use indicatif::{MultiProgress, ProgressDrawTarget};
@@ -69,7 +69,7 @@ pub fn main() -> Exit {
     let invocation = match parse(std::env::args_os().skip(1), &Environment::of_process()) {
         Ok(invocation) => invocation,
         Err(error) => {
-            eprintln!("godwit: {error}");
+            complain(&format!("godwit: {error}"));
             return Exit::Configuration;
         }
     };
@@ -82,7 +82,7 @@ pub fn main() -> Exit {
         },
     };
     result.unwrap_or_else(|failure| {
-        eprintln!("godwit: {failure}");
+        complain(&format!("godwit: {failure}"));
         failure.exit()
     })
 }

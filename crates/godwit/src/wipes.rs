@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use godwit_program::complain;
 use godwit_stream::baseline::observe_wipes;
 
 use crate::exit::Exit;
@@ -37,7 +38,7 @@ pub fn count(program: fn() -> Exit) -> Exit {
     match std::fs::write(Path::new(&file), folded(&seen)) {
         Ok(()) => exit,
         Err(error) => {
-            eprintln!("godwit: {}: {error}", Path::new(&file).display());
+            complain(&format!("godwit: {}: {error}", Path::new(&file).display()));
             Exit::Failure
         }
     }

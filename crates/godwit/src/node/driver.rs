@@ -507,7 +507,7 @@ impl<'a> Node<'a> {
             // On a terminal, log lines are not shown beside the bar, but the user should see the
             // result.
             if finished.on_terminal {
-                println!("{line}");
+                godwit_program::show(&line);
             }
         }
         Ok(())

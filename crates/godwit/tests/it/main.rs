@@ -7,6 +7,7 @@ mod client;
 mod connections;
 mod damaged_index;
 mod damages;
+mod dead_pipe;
 mod descriptors;
 mod encrypted_sockets;
 mod full_disk;

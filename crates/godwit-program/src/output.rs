@@ -23,8 +23,8 @@ impl fmt::Display for OutputError {
     }
 }
 
-/// Prints a line on standard output for whoever looks on. Nobody may: `tee` ends with the Ctrl-C that ends the
-/// program. What was done stays done then, and so the exit code.
+/// Prints a line on standard output for whoever looks on. Nobody may: `tee` ends with the Ctrl-C that ends
+/// the program. What was done stays done then, and so the exit code.
 pub fn show(line: &str) {
     write_or_drop(io::stdout(), line);
 }

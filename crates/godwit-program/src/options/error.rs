@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A command line or configuration file that makes no sense. `Display` is one line: where, what is
@@ -248,22 +248,29 @@ impl fmt::Display for OptionsError {
             Problem::Lacks { option, needed } => {
                 write!(f, "{dash}{option} needs {dash}{needed}")
             }
-            // Core's words.
-            Problem::OnlyInSection { option, network } => {
-                write!(
-                    f,
-                    "Config setting for -{option} only applied on {network} network when in [{network}] section."
-                )
-            }
-            Problem::ConfigIgnored { ignored, read } => {
-                let (ignored, read) = (ignored.display(), read.display());
-                write!(
-                    f,
-                    "{ignored} is ignored, because {read} is read instead; merge the two, or say {dash}allowignoredconf=1"
-                )
-            }
+            Problem::OnlyInSection { option, network } => write_main_alone(f, option, network),
+            Problem::ConfigIgnored { ignored, read } => write_ignored(f, ignored, read, dash),
         }
     }
+}
+
+/// In Core's words.
+fn write_main_alone(f: &mut fmt::Formatter<'_>, option: &str, network: &str) -> fmt::Result {
+    write!(
+        f,
+        "Config setting for -{option} only applied on {network} network when in [{network}] section."
+    )
+}
+
+fn write_ignored(
+    f: &mut fmt::Formatter<'_>,
+    ignored: &Path,
+    read: &Path,
+    dash: &str,
+) -> fmt::Result {
+    let (ignored, read) = (ignored.display(), read.display());
+    let instead = format!("{ignored} is ignored, because {read} is read instead");
+    write!(f, "{instead}; merge the two, or say {dash}allowignoredconf=1")
 }
 
 fn did_you_mean(suggestion: &Option<String>, dash: &str) -> String {

@@ -107,10 +107,10 @@ fn check_networks<P: Program>(network: Network, given: &[Given<P>]) -> Result<()
     }
 }
 
-/// Of the lines before all sections those that count on a network other than main; one that is for main alone
-/// is refused unless something nearer has its option. As in Core (`init.cpp`, `GetUnsuitableSectionOnlyArgs`):
-/// the node would listen on main's port, or call main's peers. One file serves all commands, so only an option
-/// that the command takes is refused.
+/// Of the lines before all sections those that count on a network other than main; one that is for main
+/// alone is refused unless something nearer has its option. As in Core (`init.cpp`,
+/// `GetUnsuitableSectionOnlyArgs`): the node would listen on main's port, or call main's peers. One file
+/// serves all commands, so only an option that the command takes is refused.
 fn without_those_of_main<P: Program>(
     mut top: Vec<Given<P>>,
     nearer: &[Given<P>],

@@ -18,7 +18,8 @@ fn anchor() -> AddressEntry {
     AddressEntry { time: 1, services: SEED_SERVICES, address: ipv4(71, 1, 1, 1) }
 }
 
-/// With as many as Core's semaphore has permits: `min(m_max_automatic_outbound, m_max_automatic_connections)`.
+/// With as many as Core's semaphore has permits, the smaller one of `m_max_automatic_outbound` and
+/// `m_max_automatic_connections`.
 #[test]
 fn lasting_connections_are_no_more_than_allowed() {
     for (max, lasting) in [(0, 0), (1, 1), (2, 2), (8, 8), (9, 9), (10, 10), (11, 11), (125, 11)] {
@@ -45,7 +46,7 @@ fn feelers_need_a_slot_of_their_own() {
 fn with_no_connection_nobody_is_asked_and_added_nodes_stay() {
     let added = Target::Address(ipv4(70, 1, 1, 1));
     let mut world = eager(0);
-    world.slots.call_first(&Anchors::new([anchor()].into_iter()));
+    world.slots.call_first(&Anchors::new([anchor()]));
     world.slots.add_node(&added);
     world.slots.try_node(name("b"));
     world.book = AddressBook::new([4; 32]);
@@ -72,7 +73,7 @@ fn a_seed_node_takes_a_slot_and_waits_for_none() {
 #[test]
 fn a_seed_node_and_a_peer_are_not_called_at_once_where_there_is_one_slot() {
     let mut world = eager(1);
-    world.slots.call_first(&Anchors::new([anchor()].into_iter()));
+    world.slots.call_first(&Anchors::new([anchor()]));
     world.book = AddressBook::new([4; 32]);
     assert_eq!(kinds(&world.run(0.5)), [ConnectionKind::AddrFetch]);
     assert_eq!(kinds(&world.run(0.5)), [ConnectionKind::OutboundFull], "the seed node has ended");

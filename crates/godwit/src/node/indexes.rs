@@ -87,7 +87,8 @@ impl fmt::Display for BehindPruned {
         let Self { name, height, lowest } = self;
         write!(
             f,
-            "the {name} has come to height {height}, and blocks below height {lowest} are deleted: leave it out, or              download the chain again (-reindex)"
+            "the {name} has come to height {height}, and blocks below height {lowest} are deleted: leave it out, or \
+             download the chain again (-reindex)"
         )
     }
 }
@@ -215,8 +216,11 @@ fn follow<I: Index>(follower: &mut Follower<I>, seam: &Seam) -> Result<(), Index
             (next(node.chain(), &position), node.chain().tip_point())
         });
         let Ok((step, tip)) = asked else { return Ok(()) };
-        match follower.take(step, &|| seam.is_ending())? {
-            Outcome::GoesOn => lacked_undo = false,
+        let outcome = follower.take(step, &|| seam.is_ending())?;
+        // Blocks are kept for it again as soon as the record is not what it lacks.
+        lacked_undo &= matches!(outcome, Outcome::LacksUndo);
+        match outcome {
+            Outcome::GoesOn => {}
             Outcome::Waits => seam.wait_for_other_tip(tip.hash),
             Outcome::Unreadable(damaged) => {
                 if let Some(id) = damaged

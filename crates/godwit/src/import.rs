@@ -1,8 +1,8 @@
 //! `godwit import`: reads blocks from files and connects them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use godwit_chain::{
@@ -85,15 +85,21 @@ pub(crate) fn run(
 
 /// A stored block was damaged, and what is imported does not have it.
 #[derive(Debug)]
-struct LostBlock(ChainPoint);
+struct LostBlock {
+    block: ChainPoint,
+    /// File and offset, if they are known: of a block that has ended a chain.
+    place: Option<(PathBuf, u32)>,
+}
 
 impl fmt::Display for LostBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ChainPoint { hash, height } = self.0;
-        write!(
-            f,
-            "block {hash} at height {height} was damaged where it was stored, and is not in what was imported: import \
-             it from elsewhere, or let a node fetch it from peers"
+        let ChainPoint { hash, height } = self.block;
+        write!(f, "block {hash} at height {height} was damaged where it was stored")?;
+        if let Some((path, offset)) = &self.place {
+            write!(f, " ({} at byte {offset})", path.display())?;
+        }
+        f.write_str(
+            ", and is not in what was imported: import it from elsewhere, or let a node fetch it from peers",
         )
     }
 }
@@ -117,6 +123,8 @@ fn import_all(
     let threads = options.script_threads.get();
     let mut start = start_options(config, bars, stop, None);
     let mut reporter = Reporter::default();
+    // Where each block is that has ended a chain.
+    let mut damaged = HashMap::new();
     loop {
         let mut chain = open_chain(config, threads, options.stop_at_height, start)?;
         reporter.bad = 0;
@@ -129,7 +137,8 @@ fn import_all(
                     return Ok((chain, reporter, summary));
                 };
                 chain.close()?;
-                return Err(LostBlock(missing).into());
+                let place = damaged.remove(&missing.hash);
+                return Err(LostBlock { block: missing, place }.into());
             }
             Err(error @ ChainError::DamagedBlock { .. }) => {
                 let before = reporter.lost.len();
@@ -138,6 +147,9 @@ fn import_all(
                     return Err(error.into());
                 }
                 log::warn!("{error}. It is taken from what is imported, if it is there.");
+                if let ChainError::DamagedBlock { hash, path, offset, .. } = error {
+                    damaged.insert(hash, (path, offset));
+                }
             }
             Err(error) => return Err(error.into()),
         }

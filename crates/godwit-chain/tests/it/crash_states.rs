@@ -60,9 +60,19 @@ fn open(disk: Arc<dyn Disk>, dir: &Path) -> Chain {
     chain.unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
 }
 
-/// Imports a chain onto a disk that is recorded.
+/// Times that an import is recorded: how often it commits depends on how fast the disk is at the moment, and
+/// beside other tests one of some dozens commits too seldom.
+const RECORDED: usize = 5;
+
+/// Imports a chain onto a disk that is recorded, with enough commits.
 fn record() -> Import {
     let blocks = blocks();
+    let enough = |import: &Import| import.durable.len() > 5;
+    let found = (0..RECORDED).map(|_| record_once(&blocks)).find(enough);
+    found.expect("an import with more than four commits")
+}
+
+fn record_once(blocks: &[Vec<u8>]) -> Import {
     let temp = tempfile::tempdir().unwrap();
     let (dir, file) = (temp.path().join("node"), temp.path().join("blocks.dat"));
     let magic = Params::new(Network::Regtest).magic;
@@ -88,10 +98,10 @@ fn record() -> Import {
     let lowest = chain.prune_height();
     eprintln!("{counters:?}, {} commits, pruned below {lowest}", durable.len());
     assert!(counters.flushes >= 5 && counters.merges >= 1, "{counters:?}");
-    assert!(lowest > 50 && durable.len() > 5, "{lowest}, {durable:?}");
+    assert!(lowest > 50, "{lowest}");
     chain.close().unwrap();
     let (instants, recording) = (recorder.instant(), recorder.recording());
-    Import { blocks, dir, recording, instants, durable, expected }
+    Import { blocks: blocks.to_vec(), dir, recording, instants, durable, expected }
 }
 
 /// What must have survived, and the same coins in the end.

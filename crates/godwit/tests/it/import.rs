@@ -13,6 +13,7 @@ use crate::blocks::{blocks_of, record, small_chain, write_dat};
 use crate::damaged_index::copy;
 use crate::node::Node;
 use crate::records;
+use crate::sync::with_small_chain;
 
 /// What Core says of the last block of a chain of the shared data.
 fn golden(dir: &Path, name: &str) -> Value {
@@ -84,26 +85,35 @@ fn stored_blocks_that_are_damaged_are_taken_from_what_is_imported() {
     for (end, missing) in [(50, 51), (51, 52), (52, 71), (70, 71)] {
         let node = copy(&node);
         write_dat(&others, &small_chain()[..end]);
-        let ended = node.run(&[&"import", &others]).expect(Exit::Damaged);
-        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
-        let named = format!("at height {missing} was damaged where it was stored");
-        assert!(ended.stderr.contains(&named), "{ended:?}");
+        names_what_is_missing(&node, &others, missing);
         assert_eq!(node.stats()["height"], missing - 1);
-        // Above the height at which it is to end it is not missed, and with it all is there.
-        let stop = format!("-stopatheight={}", missing - 1);
-        node.run(&[&"import", &stop, &others]).expect(Exit::Success);
-        node.import(&chain);
-        assert_eq!(node.stats(), small_chain_stats());
+        is_whole_with(&node, &others, missing, &chain);
     }
+}
+
+/// An import of a file ends with the height of the lowest damaged block that it does not have.
+#[track_caller]
+fn names_what_is_missing(node: &Node, file: &Path, missing: usize) {
+    let ended = node.run(&[&"import", &file]).expect(Exit::Damaged);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    let named = format!("at height {missing} was damaged where it was stored");
+    assert!(ended.stderr.contains(&named), "{ended:?}");
+}
+
+/// Above the height at which it is to end a block is not missed, and with that of `chain` all is there.
+#[track_caller]
+fn is_whole_with(node: &Node, file: &Path, missing: usize, chain: &Path) {
+    let stop = format!("-stopatheight={}", missing - 1);
+    node.run(&[&"import", &stop, &file]).expect(Exit::Success);
+    node.import(chain);
+    assert_eq!(node.stats(), small_chain_stats());
 }
 
 /// As a power cut leaves it whose coins are older than what is verified: blocks between are applied again.
 #[test]
 fn c5_verified_blocks_that_are_damaged_are_taken_from_what_is_imported() {
-    let node = Node::new("regtest");
+    let node = with_small_chain();
     let chain = node.beside("chain.dat");
-    write_dat(&chain, small_chain());
-    node.import(&chain);
     let rebuild: [&dyn AsRef<OsStr>; 4] =
         [&"-noconnect", &"-listen=0", &"-stopatheight=40", &"-reindex-chainstate"];
     node.run(&rebuild).expect(Exit::Success);
@@ -119,15 +129,8 @@ fn c5_verified_blocks_that_are_damaged_are_taken_from_what_is_imported() {
     for (end, missing) in [(59, 60), (60, 61), (61, 90)] {
         let node = copy(&node);
         write_dat(&others, &small_chain()[..end]);
-        let ended = node.run(&[&"import", &others]).expect(Exit::Damaged);
-        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
-        let named = format!("at height {missing} was damaged where it was stored");
-        assert!(ended.stderr.contains(&named), "{ended:?}");
-        // Above the height at which it is to end it is not missed.
-        let stop = format!("-stopatheight={}", missing - 1);
-        node.run(&[&"import", &stop, &others]).expect(Exit::Success);
-        node.import(&chain);
-        assert_eq!(node.stats(), small_chain_stats());
+        names_what_is_missing(&node, &others, missing);
+        is_whole_with(&node, &others, missing, &chain);
     }
     let ended = node.import(&chain);
     assert!(ended.stdout.contains("is damaged"), "{ended:?}");
@@ -244,10 +247,7 @@ fn a_blocks_directory_of_core_is_read_with_its_key() {
 
 #[test]
 fn godwits_own_blocks_directory_is_one_that_core_could_have_written() {
-    let node = Node::new("regtest");
-    let path = node.beside("chain.dat");
-    write_dat(&path, small_chain());
-    node.import(&path);
+    let node = with_small_chain();
     let own = fs::read(node.network_dir().join("blocks/blk00000.dat")).expect("the block file");
     assert_eq!(blocks_of(&own), small_chain(), "in Core's framing, in the order of connecting");
     let other = Node::new("regtest");

@@ -14,7 +14,7 @@ use godwit_stream::{BufferPool, DataStream, PooledStream};
 use crate::chain::Chain;
 use crate::coins_view::CoinsView;
 use crate::event::Event;
-use crate::index::{HistorySpan, operator};
+use crate::index::{HistorySpan, assumed, operator};
 use crate::reads::StoredBlock;
 use crate::status::ChainStatus;
 use crate::tree::{HeaderTree, NodeId};
@@ -66,6 +66,22 @@ pub fn deletes_blocks(chain: &Chain) -> bool {
 pub fn has_pruned(chain: &Chain) -> bool {
     let to_come = chain.index.history().map_or(0, |span| chain.index.height(span.base) + 1);
     chain.prune_height() > to_come
+}
+
+/// The lowest height from which on an index can read the blocks of the active chain, now or later: 0 where
+/// none was deleted. What is missing of the history below a snapshot is still to come, unless blocks are
+/// deleted.
+pub fn lowest_for_indexes(chain: &Chain) -> u32 {
+    match deletes_blocks(chain) || has_pruned(chain) {
+        true => chain.prune_height(),
+        false => 0,
+    }
+}
+
+/// Whether the block belongs to the history below a snapshot and is not validated yet: even if it is stored,
+/// no undo record is.
+pub fn is_unvalidated(chain: &Chain, id: NodeId) -> bool {
+    assumed::is_unvalidated(&chain.index, id)
 }
 
 /// Whether what [`prune_to`] asked for is still to be done, or a commit under way that may do it.

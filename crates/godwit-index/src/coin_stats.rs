@@ -90,7 +90,7 @@ impl CoinStatsIndex {
     ///
     /// # Errors
     ///
-    /// The index cannot be read. If it is damaged, it will be built again.
+    /// The index cannot be read. If it is damaged, it will be built again, if all blocks are there.
     pub fn stats(&self, block: ChainPoint) -> Result<Option<CoinStats>, IndexError> {
         self.state.noted(self.try_stats(block))
     }
@@ -130,21 +130,22 @@ pub struct CoinStatsIndexWriter {
 
 impl CoinStatsIndexWriter {
     /// Opens the index in the directory of the indexes, or begins a new one, at the chain with these
-    /// parameters. One that is damaged is begun anew.
+    /// parameters. Blocks below `lowest` cannot be read again; if that is 0, a damaged one is begun anew.
     ///
     /// # Errors
     ///
-    /// Its files cannot be opened or made.
+    /// Its files cannot be opened or made, or are damaged and cannot be built again: nothing is deleted.
     pub fn open(
         disk: &StoreDisk,
         indexes: &Path,
         params: &Arc<Params>,
+        lowest: u32,
     ) -> Result<Self, IndexError> {
         let (dir, disk) = (indexes.join(DIR), disk.apart());
         disk.create_dir_all(&dir)?;
         let layout = Layout { magic: MAGIC, genesis: params.genesis_hash, size: RECORD_SIZE };
-        let load = || load(&disk, &dir, layout);
-        let state = load_or_begin("coinstatsindex", &disk, &dir, load)?;
+        let load = || load(&disk, &dir, layout, lowest);
+        let state = load_or_begin("coinstatsindex", &disk, &dir, lowest, load)?;
         let best = state.position.best();
         let shared = CoinStatsIndex { state: Shared::new(state, best), disk, dir };
         Ok(Self { shared: Arc::new(shared), layout, params: Arc::clone(params) })
@@ -156,8 +157,8 @@ impl CoinStatsIndexWriter {
     }
 }
 
-fn load(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<State, IndexError> {
-    let records = Records::open(disk, dir, layout)?;
+fn load(disk: &StoreDisk, dir: &Path, layout: Layout, lowest: u32) -> Result<State, IndexError> {
+    let records = Records::open(disk, dir, layout, lowest)?;
     let position = records.position()?;
     let (set, totals) = at(&records, dir, position.best())?;
     Ok(State { records, pending: Vec::new(), position, set, totals })
@@ -267,7 +268,7 @@ impl Index for CoinStatsIndexWriter {
     fn clear(&mut self) -> Result<(), IndexError> {
         let CoinStatsIndex { disk, dir, .. } = &*self.shared;
         Records::remove_all(disk, dir)?;
-        *self.shared.state.write() = load(disk, dir, self.layout)?;
+        *self.shared.state.write() = load(disk, dir, self.layout, 0)?;
         self.shared.state.note_cleared();
         Ok(())
     }

@@ -21,6 +21,8 @@ pub enum IndexError {
     },
     /// The chain has more blocks than the format can number.
     TooHigh { height: u32 },
+    /// The chain does not know its blocks, and has deleted those that it would be built again from.
+    UnknownBlocks,
 }
 
 impl IndexError {
@@ -28,12 +30,13 @@ impl IndexError {
         Self::Damaged { path: path.to_owned(), offset }
     }
 
-    /// Whether the index is not what was written: then it is built again. Otherwise it stops.
+    /// Whether the index is not what was written: then it is built again, if all blocks are there. Otherwise
+    /// it stops.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Store(error) => error.is_rotten(),
             Self::Damaged { .. } => true,
-            Self::LacksRoom { .. } | Self::TooHigh { .. } => false,
+            Self::LacksRoom { .. } | Self::TooHigh { .. } | Self::UnknownBlocks => false,
         }
     }
 }
@@ -56,6 +59,9 @@ impl fmt::Display for IndexError {
                 "its files have to be merged, and the disk lacks {} MiB of {} MiB that have to be free for it",
                 needed.saturating_sub(*free).div_ceil(1 << 20),
                 needed.div_ceil(1 << 20)
+            ),
+            Self::UnknownBlocks => f.write_str(
+                "the chain does not know its last blocks, and blocks that it would be built again from are deleted",
             ),
             Self::TooHigh { height } => write!(f, "no index has room for height {height}"),
         }

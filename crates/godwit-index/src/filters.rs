@@ -137,7 +137,7 @@ impl FilterIndex {
     ///
     /// # Errors
     ///
-    /// The index cannot be read. If it is damaged, it will be built again.
+    /// The index cannot be read. If it is damaged, it will be built again, if all blocks are there.
     pub fn filter(&self, block: ChainPoint) -> Result<Option<BlockFilter>, IndexError> {
         self.state.noted(self.try_filter(block))
     }
@@ -193,18 +193,23 @@ pub struct FilterIndexWriter {
 }
 
 impl FilterIndexWriter {
-    /// Opens the index in the directory of the indexes, or begins a new one, at the chain of `genesis`. One
-    /// that is damaged is begun anew.
+    /// Opens the index in the directory of the indexes, or begins a new one, at the chain of `genesis`.
+    /// Blocks below `lowest` cannot be read again; if that is 0, a damaged one is begun anew.
     ///
     /// # Errors
     ///
-    /// Its files cannot be opened or made.
-    pub fn open(disk: &StoreDisk, indexes: &Path, genesis: BlockHash) -> Result<Self, IndexError> {
+    /// Its files cannot be opened or made, or are damaged and cannot be built again: nothing is deleted.
+    pub fn open(
+        disk: &StoreDisk,
+        indexes: &Path,
+        genesis: BlockHash,
+        lowest: u32,
+    ) -> Result<Self, IndexError> {
         let (dir, disk) = (indexes.join(DIR), disk.apart());
         disk.create_dir_all(&dir)?;
         let layout = Layout { magic: MAGIC, genesis, size: Record::SIZE };
-        let load = || load(&disk, &dir, layout);
-        let state = load_or_begin("blockfilterindex", &disk, &dir, load)?;
+        let load = || load(&disk, &dir, layout, lowest);
+        let state = load_or_begin("blockfilterindex", &disk, &dir, lowest, load)?;
         let best = state.position.best();
         let shared = FilterIndex { state: Shared::new(state, best), disk, dir };
         Ok(Self { shared: Arc::new(shared), layout, open: None })
@@ -243,8 +248,8 @@ impl FilterIndexWriter {
     }
 }
 
-fn load(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<State, IndexError> {
-    let records = Records::open(disk, dir, layout)?;
+fn load(disk: &StoreDisk, dir: &Path, layout: Layout, lowest: u32) -> Result<State, IndexError> {
+    let records = Records::open(disk, dir, layout, lowest)?;
     let position = records.position()?;
     let last = match position.best() {
         Some(best) => decoded(records.find(best)?, dir)?,
@@ -344,7 +349,7 @@ impl Index for FilterIndexWriter {
         self.open = None;
         let FilterIndex { disk, dir, .. } = &*self.shared;
         Records::remove_all(disk, dir)?;
-        *self.shared.state.write() = load(disk, dir, self.layout)?;
+        *self.shared.state.write() = load(disk, dir, self.layout, 0)?;
         self.shared.state.note_cleared();
         Ok(())
     }

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use godwit_chain::{BlockReader, BlockUnreadable, Chain, NodeId, Places, StoredBlock};
+use godwit_chain::{
+    BlockReader, BlockUnreadable, Chain, NodeId, Places, StoredBlock, is_unvalidated,
+    lowest_for_indexes,
+};
 use godwit_primitives::{Block, Params};
 use godwit_store::{BlockUndo, ChainPoint, StoreError};
 
@@ -14,6 +17,14 @@ use crate::status::Status;
 /// Blocks that are gone through with one question to the chain.
 const BLOCKS_AT_ONCE: u32 = 64;
 
+/// What decides where an index has to go.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    position: Position,
+    wants_spent: bool,
+    is_damaged: bool,
+}
+
 /// Where an index has to go.
 pub enum Step {
     /// The active chain ends in its last block, or in one before that: then it waits there, since the chain
@@ -21,7 +32,14 @@ pub enum Step {
     AtTip,
     /// This block of the active chain is not stored, or lost; or the chain has not come to it.
     Missing { height: u32 },
-    /// The chain does not know the blocks that the index has.
+    /// The next block belongs to the history below a snapshot: it has not come, or what it spends is not
+    /// known before it is validated.
+    Unvalidated,
+    /// Back to before genesis: the index is damaged, or the chain does not know the blocks that it has. All
+    /// blocks are there, and have to be kept from now on.
+    Rebuild,
+    /// The chain does not know the blocks that the index has, and has deleted those that it would be built
+    /// again from.
     Unknown,
     /// To these blocks.
     Blocks(NextBlocks),
@@ -38,10 +56,22 @@ pub struct NextBlocks {
     params: Arc<Params>,
 }
 
-/// Tells an index at this position where to go. Only arithmetic in memory.
-pub fn next(chain: &Chain, position: &Position) -> Step {
+impl Step {
+    /// Whether all blocks have to be kept for it.
+    pub fn is_rebuild(&self) -> bool {
+        matches!(self, Self::Rebuild)
+    }
+}
+
+/// Tells an index where to go. Only arithmetic in memory.
+pub fn next(chain: &Chain, standing: &Standing) -> Step {
+    let Standing { position, wants_spent, is_damaged } = standing;
     let (tree, tip) = (chain.tree(), chain.tip());
     let tip_height = tree.node(tip).height;
+    let can_rebuild = lowest_for_indexes(chain) == 0;
+    if *is_damaged && can_rebuild {
+        return Step::Rebuild;
+    }
     let from = match position.best() {
         None => None,
         Some(_) => {
@@ -51,6 +81,7 @@ pub fn next(chain: &Chain, position: &Position) -> Step {
                 let lowest = position.points().back().map_or(0, |point| point.height);
                 return match tip_height < lowest {
                     true => Step::Missing { height: lowest },
+                    false if can_rebuild => Step::Rebuild,
                     false => Step::Unknown,
                 };
             };
@@ -65,10 +96,14 @@ pub fn next(chain: &Chain, position: &Position) -> Step {
     let last = tip_height.min(first + BLOCKS_AT_ONCE - 1);
     let mut id = tree.ancestor(tip, last).expect("not above the tip");
     let mut blocks = Vec::with_capacity((last - first) as usize + 1);
+    let mut is_to_come = false;
     for _ in first..=last {
         let node = tree.node(id);
         let point = ChainPoint { hash: node.hash, height: node.height };
-        blocks.push((point, Places::of(chain).block(id)));
+        // In the end that of the first one.
+        is_to_come = is_unvalidated(chain, id);
+        let is_usable = !(*wants_spent && is_to_come);
+        blocks.push((point, Places::of(chain).block(id).filter(|_| is_usable)));
         id = node.parent().unwrap_or(id);
     }
     blocks.reverse();
@@ -76,7 +111,10 @@ pub fn next(chain: &Chain, position: &Position) -> Step {
         |(point, stored): &(ChainPoint, Option<StoredBlock>)| point.height == 0 || stored.is_some();
     let there = blocks.iter().take_while(|block| is_there(block)).count();
     if there == 0 {
-        return Step::Missing { height: first };
+        return match is_to_come {
+            true => Step::Unvalidated,
+            false => Step::Missing { height: first },
+        };
     }
     blocks.truncate(there);
     let are_last = blocks.last().is_some_and(|(point, _)| point.height == tip_height);
@@ -147,17 +185,42 @@ pub enum Outcome {
 enum Lacked {
     Block(u32),
     Undo(u32),
+    History,
+}
+
+/// What a follower knows of damage to its index.
+#[derive(Debug)]
+enum Damage {
+    /// Nothing; or what a reader has found since.
+    Unknown,
+    /// A reader has found it: the next step tells whether the index can be built again.
+    Found,
+    /// It cannot, and the log has said so.
+    Lasting,
+    /// Its own way leads over it.
+    OnTheWay(IndexError),
 }
 
 /// An index on its way.
 pub struct Follower<I> {
     index: I,
     said: Option<Lacked>,
+    damage: Damage,
 }
 
 impl<I: Index> Follower<I> {
     pub fn new(index: I) -> Self {
-        Self { index, said: None }
+        Self { index, said: None, damage: Damage::Unknown }
+    }
+
+    /// What [`next`] has to know of it.
+    pub fn standing(&self) -> Standing {
+        let is_on_the_way = matches!(self.damage, Damage::OnTheWay(_));
+        Standing {
+            position: self.index.position(),
+            wants_spent: I::WANTS_SPENT,
+            is_damaged: is_on_the_way || self.index.is_damaged(),
+        }
     }
 
     /// Where it is.
@@ -170,20 +233,22 @@ impl<I: Index> Follower<I> {
         self.index.durable_height()
     }
 
-    /// Goes a step, or the part of it that is possible until `ends` says so. What is damaged is built again.
+    /// Goes a step, or the part of it that is possible until `ends` says so. Where damage is found, the next
+    /// step is [`Step::Rebuild`], if all blocks are there. Otherwise nothing is deleted, and the index goes
+    /// on as far as the damage is not in its way.
     ///
     /// # Errors
     ///
     /// The index cannot go on.
     pub fn take(&mut self, step: Step, ends: &dyn Fn() -> bool) -> Result<Outcome, IndexError> {
-        let damaged = self.index.is_damaged();
-        let taken = if damaged { self.rebuild() } else { self.try_take(step, ends) };
-        let taken = match taken {
-            Err(error) if error.is_damage() => {
-                log::error!("The {}: {error}.", I::NAME);
-                self.rebuild()
+        let taken = match (step, std::mem::replace(&mut self.damage, Damage::Unknown)) {
+            (Step::Rebuild, damage) => self.rebuild(&damage),
+            (_, Damage::OnTheWay(error)) => Err(error),
+            (_, Damage::Unknown) if self.index.is_damaged() => {
+                self.damage = Damage::Found;
+                Ok(Outcome::GoesOn)
             }
-            taken => taken,
+            (step, damage) => self.take_beside(step, damage, ends),
         };
         if taken.is_err() {
             self.index.status().stop();
@@ -191,7 +256,37 @@ impl<I: Index> Follower<I> {
         taken
     }
 
-    fn rebuild(&mut self) -> Result<Outcome, IndexError> {
+    /// Goes a step beside what damage there is.
+    fn take_beside(
+        &mut self,
+        step: Step,
+        damage: Damage,
+        ends: &dyn Fn() -> bool,
+    ) -> Result<Outcome, IndexError> {
+        self.damage = match damage {
+            Damage::Found => {
+                log::error!(
+                    "The {} is damaged, and blocks that it would be built again from are deleted: it goes on \
+                     without what is damaged.",
+                    I::NAME
+                );
+                Damage::Lasting
+            }
+            damage => damage,
+        };
+        match self.try_take(step, ends) {
+            Err(error) if error.is_damage() => {
+                self.damage = Damage::OnTheWay(error);
+                Ok(Outcome::GoesOn)
+            }
+            taken => taken,
+        }
+    }
+
+    fn rebuild(&mut self, damage: &Damage) -> Result<Outcome, IndexError> {
+        if let Damage::OnTheWay(error) = damage {
+            log::error!("The {}: {error}.", I::NAME);
+        }
         log::warn!("The {} is built again from the beginning.", I::NAME);
         self.index.status().begin_again();
         self.index.clear()?;
@@ -208,7 +303,14 @@ impl<I: Index> Follower<I> {
                 let more = self.index.tend()?;
                 Ok(if more { Outcome::GoesOn } else { Outcome::Waits })
             }
-            Step::Unknown => self.rebuild(),
+            Step::Rebuild => self.rebuild(&Damage::Unknown),
+            Step::Unknown => Err(IndexError::UnknownBlocks),
+            Step::Unvalidated => {
+                if self.said.replace(Lacked::History) != Some(Lacked::History) {
+                    log::info!("The {} waits for the history below the snapshot.", I::NAME);
+                }
+                Ok(Outcome::Waits)
+            }
             Step::Missing { height } => {
                 self.say_once(Lacked::Block(height), format_args!("block {height} is not stored"));
                 Ok(Outcome::Waits)
@@ -267,9 +369,12 @@ impl<I: Index> Follower<I> {
     ///
     /// # Errors
     ///
-    /// It cannot be written.
+    /// It cannot be written, or what it has is damaged.
     pub fn close(mut self) -> Result<(), IndexError> {
-        self.index.commit()
+        match self.damage {
+            Damage::OnTheWay(error) => Err(error),
+            _ => self.index.commit(),
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub use filters::{
     BlockFilter, FILTER_INDEX_FILES, FILTER_INDEX_MEMORY, FilterHashes, FilterIndex,
     FilterIndexWriter,
 };
-pub use follow::{Follower, Index, Outcome, Step, next};
+pub use follow::{Follower, Index, Outcome, Standing, Step, next};
 pub use position::Position;
 pub use status::Status;
 pub use txindex::{TX_INDEX_FILES, TX_INDEX_MEMORY, TxIndex, TxIndexWriter, TxPlace};

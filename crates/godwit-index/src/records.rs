@@ -76,15 +76,23 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Opens the files of a directory, or makes them.
+    /// Opens the files of a directory, or makes them. Blocks below `lowest` cannot be read again: what is
+    /// lost of their records is never taken for what a crash has left.
     ///
     /// # Errors
     ///
     /// A failed call; damage, if they are of another chain, or of another version.
-    pub(crate) fn open(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<Self, IndexError> {
+    pub(crate) fn open(
+        disk: &StoreDisk,
+        dir: &Path,
+        layout: Layout,
+        lowest: u32,
+    ) -> Result<Self, IndexError> {
         let path = dir.join(ACTIVE);
         let active = match disk.open(&path, OpenMode::Read) {
-            Err(error) if error.is_not_found() => return Self::create(disk, dir, layout),
+            Err(error) if error.is_not_found() && (lowest == 0 || disk.list(dir)?.is_empty()) => {
+                return Self::create(disk, dir, layout);
+            }
             file => {
                 let file = file?;
                 check_header(&file, &layout)?;
@@ -104,7 +112,7 @@ impl Records {
             stale,
             stale_bytes,
         };
-        records.cut_off_incomplete()?;
+        records.cut_off_incomplete(lowest)?;
         Ok(records)
     }
 
@@ -139,8 +147,9 @@ impl Records {
         })
     }
 
-    /// Cuts off what a crash has left of the last part.
-    fn cut_off_incomplete(&mut self) -> Result<(), IndexError> {
+    /// Cuts off what a crash has left of the last part. A crash leaves the records of blocks below `lowest`
+    /// whole: they were durable before their blocks were deleted.
+    fn cut_off_incomplete(&mut self, lowest: u32) -> Result<(), IndexError> {
         let first = self.on_disk.saturating_sub(PART as u32);
         let bytes = self.read_stored(first, self.on_disk)?;
         let sound = (first..)
@@ -150,7 +159,11 @@ impl Records {
                 *sum == checksum(*height, payload)
             })
             .count();
-        self.on_disk = first + sound as u32;
+        let whole = first + sound as u32;
+        if whole < self.on_disk.min(lowest) {
+            return Err(IndexError::damaged(self.active.path(), self.offset(whole)));
+        }
+        self.on_disk = whole;
         let end = self.offset(self.on_disk);
         if self.active.file_len()? != end {
             self.active.set_len(end)?;
@@ -352,7 +365,7 @@ mod tests {
         let dir = Path::new("/records");
         disk.create_dir_all(dir).expect("no fault");
         let layout = Layout { magic: [1; 8], genesis: hash(0), size: HASH_SIZE };
-        let mut records = Records::open(&disk, dir, layout).expect("no fault");
+        let mut records = Records::open(&disk, dir, layout, 0).expect("no fault");
         for height in 0..DEEP {
             records.push(hash(height).as_bytes());
             if records.pending_len() == PART || height + 1 == DEEP {
@@ -362,7 +375,7 @@ mod tests {
         }
         for kept in [DEEP - 1, 300] {
             records.cut(kept).expect("no fault");
-            let again = Records::open(&disk, dir, layout).expect("no fault");
+            let again = Records::open(&disk, dir, layout, 0).expect("no fault");
             for records in [&records, &again] {
                 assert_eq!(records.len(), kept);
                 for height in 0..DEEP {

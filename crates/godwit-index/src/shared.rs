@@ -16,7 +16,7 @@ use crate::status::Status;
 pub(crate) struct Shared<S> {
     state: RwLock<S>,
     status: Status,
-    /// Damage was read: it is to be built again.
+    /// Damage was read: it is to be built again, if all blocks are there.
     damaged: AtomicBool,
 }
 
@@ -40,10 +40,16 @@ impl<S> Shared<S> {
         &self.status
     }
 
-    /// Remembers it if what was read is damaged.
+    /// Remembers it if what was read is damaged, and logs the first such place: where the index cannot be
+    /// built again, it may be asked for ever.
     pub(crate) fn noted<T>(&self, read: Result<T, IndexError>) -> Result<T, IndexError> {
-        if read.as_ref().is_err_and(IndexError::is_damage) {
-            self.damaged.store(true, Ordering::Relaxed);
+        if let Err(error) = &read
+            && error.is_damage()
+        {
+            let was_known = self.damaged.swap(true, Ordering::Relaxed);
+            if !was_known {
+                log::error!("An index cannot be read: {error}.");
+            }
         }
         read
     }
@@ -58,15 +64,17 @@ impl<S> Shared<S> {
     }
 }
 
-/// Loads an index that is made of records, or begins it anew where it is damaged.
+/// Loads an index that is made of records, or begins it anew where it is damaged: not if `lowest` says that
+/// it cannot be built again.
 pub(crate) fn load_or_begin<S>(
     name: &str,
     disk: &StoreDisk,
     dir: &Path,
+    lowest: u32,
     load: impl Fn() -> Result<S, IndexError>,
 ) -> Result<S, IndexError> {
     match load() {
-        Err(error) if error.is_damage() => {
+        Err(error) if error.is_damage() && lowest == 0 => {
             log::error!("The {name}: {error}. It is built again from the beginning.");
             Records::remove_all(disk, dir)?;
             load()

@@ -49,8 +49,12 @@ pub(crate) fn catch_up(call: &Call<'_>, status: &Status) -> Result<bool, RpcErro
 
 /// What is said where an index cannot be read.
 pub(super) fn unreadable(error: &IndexError) -> RpcError {
-    log::error!("An index cannot be read: {error}");
-    let text = "The index cannot be read. If it is damaged, it is built again.";
+    // The index has logged its damage itself.
+    if !error.is_damage() {
+        log::error!("An index cannot be read: {error}");
+    }
+    let text =
+        "The index cannot be read. If it is damaged, it is built again, unless blocks are pruned.";
     RpcError::new(code::INTERNAL_ERROR, text)
 }
 
@@ -166,7 +170,10 @@ pub(crate) fn filter_of(
     let Some((point, was_connected)) = found else { return Ok(None) };
     let is_complete = catch_up(call, index.status())?;
     call.room.grow(MAX_FILTER_ROOM)?;
-    let filter = index.filter(point).map_err(|error| unreadable(&error))?;
+    let filter = match index.filter(point) {
+        Err(error) if error.is_damage() => return Ok(Some(Err(NoFilter::Unexpected))),
+        filter => filter.map_err(|error| unreadable(&error))?,
+    };
     Ok(Some(filter.ok_or(match (was_connected, is_complete) {
         (false, _) => NoFilter::NeverConnected,
         (true, false) => NoFilter::BeingIndexed,
@@ -184,7 +191,11 @@ pub(crate) fn filter_headers(
     let mut headers = Vec::with_capacity(blocks.len());
     for block in blocks {
         let point = ChainPoint { hash: block.hash, height: block.height };
-        match index.hashes(point).map_err(|error| unreadable(&error))? {
+        let hashes = match index.hashes(point) {
+            Err(error) if error.is_damage() => return Ok(Err(NoFilter::Unexpected)),
+            hashes => hashes.map_err(|error| unreadable(&error))?,
+        };
+        match hashes {
             Some(hashes) => headers.push(hashes.header),
             None if is_complete => return Ok(Err(NoFilter::Unexpected)),
             None => return Ok(Err(NoFilter::BeingIndexed)),

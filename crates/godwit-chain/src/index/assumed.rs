@@ -49,7 +49,7 @@ impl BlockIndex {
 }
 
 /// Whether the block is one of the history that is not validated yet.
-pub(super) fn is_unvalidated(index: &BlockIndex, id: NodeId) -> bool {
+pub(crate) fn is_unvalidated(index: &BlockIndex, id: NodeId) -> bool {
     index.is_history(id)
         && index.history.is_some_and(|span| index.height(id) > index.height(span.tip))
 }

@@ -16,15 +16,15 @@ use godwit_primitives::{
 };
 use godwit_sim::chain::generate;
 use godwit_sim::plan::ChainPlan;
-use godwit_store::ChainPoint;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
+use godwit_store::{ChainPoint, MAX_BLOCK_FILE_SIZE};
 use godwit_stream::{DataStream, SpanReader};
 
 pub(crate) const DIR: &str = "/node";
 
 /// After every block.
-const NOW: i64 = 2_000_000_000;
+pub(crate) const NOW: i64 = 2_000_000_000;
 
 pub(crate) static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let mut blocks = Vec::new();
@@ -41,7 +41,17 @@ pub(crate) fn open(disk: &FaultDisk) -> Chain {
 }
 
 pub(crate) fn open_on(disk: &FaultDisk, network: Network) -> Chain {
-    let options = ChainOptions {
+    open_with(disk, options(network), MAX_BLOCK_FILE_SIZE)
+}
+
+/// With block files of this size.
+pub(crate) fn open_with(disk: &FaultDisk, options: ChainOptions, file_size: u32) -> Chain {
+    let (disk, dir) = (Arc::new(disk.clone()), Path::new(DIR).to_path_buf());
+    Chain::open_with_file_size(disk, dir, options, [7; 16], NOW, file_size).expect("datadir opens")
+}
+
+pub(crate) fn options(network: Network) -> ChainOptions {
+    ChainOptions {
         params: Arc::new(Params::new(network)),
         assume_valid: None,
         executor: Arc::new(Threads::default()),
@@ -56,9 +66,7 @@ pub(crate) fn open_on(disk: &FaultDisk, network: Network) -> Chain {
         scrub: None,
         push_bytes: PUSH_BYTES,
         start: StartOptions::default(),
-    };
-    Chain::open(Arc::new(disk.clone()), Path::new(DIR).to_path_buf(), options, [7; 16], NOW)
-        .expect("datadir opens")
+    }
 }
 
 pub(crate) fn submit(chain: &mut Chain, block: &[u8]) -> Verdict {
@@ -99,7 +107,7 @@ pub(crate) fn settle(chain: &mut Chain) {
     chain.take_events();
 }
 
-fn header(block: &[u8]) -> BlockHeader {
+pub(crate) fn header(block: &[u8]) -> BlockHeader {
     SpanReader::new(block).get().expect("a block starts with a header")
 }
 
@@ -166,7 +174,7 @@ pub(crate) fn follow<I: Index>(
     follower: &mut Follower<I>,
 ) -> Result<(), IndexError> {
     loop {
-        let step = next(chain, &follower.position());
+        let step = next(chain, &follower.standing());
         if follower.take(step, &|| false)? != Outcome::GoesOn {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_chain::Chain;
+use godwit_chain::{Chain, lowest_for_indexes};
 use godwit_fault_disk::FaultDisk;
 use godwit_index::{
     CoinStats, CoinStatsIndex, CoinStatsIndexWriter, Follower, INDEXES_DIR, IndexError,
@@ -19,9 +19,10 @@ use crate::beside::{
     points, records, settle, submit,
 };
 
-fn index(disk: &FaultDisk, chain: &Chain) -> Result<CoinStatsIndexWriter, IndexError> {
+pub(crate) fn index(disk: &FaultDisk, chain: &Chain) -> Result<CoinStatsIndexWriter, IndexError> {
     let store = StoreDisk::new(Arc::new(disk.clone()));
-    CoinStatsIndexWriter::open(&store, &Path::new(DIR).join(INDEXES_DIR), chain.params())
+    let (dir, lowest) = (Path::new(DIR).join(INDEXES_DIR), lowest_for_indexes(chain));
+    CoinStatsIndexWriter::open(&store, &dir, chain.params(), lowest)
 }
 
 fn follower(
@@ -34,13 +35,13 @@ fn follower(
 }
 
 /// What the index has of blocks from a height on, all there.
-fn stats(index: &CoinStatsIndex, first: u32, blocks: &[Vec<u8>]) -> Vec<CoinStats> {
+pub(crate) fn stats(index: &CoinStatsIndex, first: u32, blocks: &[Vec<u8>]) -> Vec<CoinStats> {
     let read = |block| index.stats(block).expect("it can be read").expect("it is there");
     points(first, blocks).map(read).collect()
 }
 
 /// That of an index that nothing has disturbed.
-fn expected(blocks: &[Vec<u8>]) -> Vec<CoinStats> {
+pub(crate) fn expected(blocks: &[Vec<u8>]) -> Vec<CoinStats> {
     let chain = chain_of(&FaultDisk::new(), blocks);
     let (mut fresh, shared) = follower(&FaultDisk::new(), &chain);
     follow(&chain, &mut fresh).expect("no fault");

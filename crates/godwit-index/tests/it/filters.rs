@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_chain::Chain;
+use godwit_chain::{Chain, lowest_for_indexes};
 use godwit_fault_disk::FaultDisk;
 use godwit_index::{
     BlockFilter, FilterIndex, FilterIndexWriter, Follower, INDEXES_DIR, IndexError, Outcome, next,
@@ -19,9 +19,10 @@ use crate::beside::{
     points, records, settle, submit,
 };
 
-fn index(disk: &FaultDisk, chain: &Chain) -> Result<FilterIndexWriter, IndexError> {
+pub(crate) fn index(disk: &FaultDisk, chain: &Chain) -> Result<FilterIndexWriter, IndexError> {
     let store = StoreDisk::new(Arc::new(disk.clone()));
-    FilterIndexWriter::open(&store, &Path::new(DIR).join(INDEXES_DIR), chain.params().genesis_hash)
+    let (dir, genesis) = (Path::new(DIR).join(INDEXES_DIR), chain.params().genesis_hash);
+    FilterIndexWriter::open(&store, &dir, genesis, lowest_for_indexes(chain))
 }
 
 fn follower(disk: &FaultDisk, chain: &Chain) -> (Follower<FilterIndexWriter>, Arc<FilterIndex>) {
@@ -31,13 +32,13 @@ fn follower(disk: &FaultDisk, chain: &Chain) -> (Follower<FilterIndexWriter>, Ar
 }
 
 /// The filters of blocks from a height on, all there.
-fn filters(index: &FilterIndex, first: u32, blocks: &[Vec<u8>]) -> Vec<BlockFilter> {
+pub(crate) fn filters(index: &FilterIndex, first: u32, blocks: &[Vec<u8>]) -> Vec<BlockFilter> {
     let read = |block| index.filter(block).expect("it can be read").expect("it is there");
     points(first, blocks).map(read).collect()
 }
 
 /// Those of an index that nothing has disturbed.
-fn expected(blocks: &[Vec<u8>]) -> Vec<BlockFilter> {
+pub(crate) fn expected(blocks: &[Vec<u8>]) -> Vec<BlockFilter> {
     let chain = chain_of(&FaultDisk::new(), blocks);
     let (mut fresh, shared) = follower(&FaultDisk::new(), &chain);
     follow(&chain, &mut fresh).expect("no fault");
@@ -64,7 +65,7 @@ fn an_index_waits_for_an_undo_record_that_cannot_be_read() {
     }
     let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
     for _ in 0..2 {
-        let step = next(&chain, &follower.position());
+        let step = next(&chain, &follower.standing());
         let outcome = follower.take(step, &|| false).expect("no fault of its own");
         assert_eq!(outcome, Outcome::LacksUndo);
         assert!(!shared.status().is_synced());

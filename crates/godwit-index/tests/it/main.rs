@@ -3,4 +3,5 @@
 mod beside;
 mod coin_stats;
 mod filters;
+mod missing_blocks;
 mod transactions;

@@ -235,7 +235,7 @@ fn a_block_at_the_tip_does_not_wait_for_a_merge() {
     for block in &BLOCKS[130..] {
         submit(&mut chain, block);
         settle(&mut chain);
-        let mut take = || follower.take(next(&chain, &follower.position()), &|| false);
+        let mut take = || follower.take(next(&chain, &follower.standing()), &|| false);
         assert_eq!(take().expect("no fault"), Outcome::GoesOn);
         assert_eq!(shared.status().best(), Some(chain.tip_point()));
         went_on += usize::from(take().expect("no fault") == Outcome::GoesOn);
@@ -257,7 +257,7 @@ fn a_merge_is_given_up_where_the_disk_fills_meanwhile() {
     for block in &BLOCKS[130..] {
         submit(&mut chain, block);
         settle(&mut chain);
-        let mut take = || follower.take(next(&chain, &follower.position()), &|| false);
+        let mut take = || follower.take(next(&chain, &follower.standing()), &|| false);
         assert_eq!(take().expect("no fault"), Outcome::GoesOn);
         let before = runs();
         if given_up == 0 && take().expect("no fault") == Outcome::GoesOn && runs() >= before {

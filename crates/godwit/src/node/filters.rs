@@ -44,7 +44,10 @@ pub(super) fn start(
 fn run(index: &FilterIndex, seam: &Seam, reads: &Receiver<(ReadId, FilterRead)>) {
     for (request, wanted) in reads {
         let data = read(index, &wanted).unwrap_or_else(|error| {
-            log::error!("A filter for a peer cannot be read: {error}");
+            // The index has logged its damage itself.
+            if !error.is_damage() {
+                log::error!("A filter for a peer cannot be read: {error}");
+            }
             None
         });
         if seam.post(move |node| node.filters_read(request, data)).is_err() {

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use godwit_api::Seam;
-use godwit_chain::{Chain, deletes_blocks, keep_above};
+use godwit_chain::{Chain, deletes_blocks, keep_above, lowest_for_indexes};
 use godwit_index::{
     CoinStatsIndexWriter, FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes,
     Outcome, TxIndexWriter, next,
@@ -40,8 +40,17 @@ enum Contents {
     Cleared,
 }
 
-/// An index that cannot be opened is left out: the node runs without it.
-fn opened<I: Index>(contents: Contents, open: impl FnOnce() -> Result<I, IndexError>) -> Option<I> {
+/// An index that cannot be opened is left out: the node runs without it. Fails where it is damaged and cannot
+/// be built again, since blocks below `lowest` are deleted.
+fn opened<I: Index>(
+    contents: Contents,
+    lowest: u32,
+    open: impl FnOnce(u32) -> Result<I, IndexError>,
+) -> Result<Option<I>, Failure> {
+    let lowest = match contents {
+        Contents::Kept => lowest,
+        Contents::Cleared => 0,
+    };
     let cleared = |mut index: I| {
         match contents {
             Contents::Kept => {}
@@ -49,7 +58,41 @@ fn opened<I: Index>(contents: Contents, open: impl FnOnce() -> Result<I, IndexEr
         }
         Ok(index)
     };
-    open().and_then(cleared).map_err(|error| log::error!("The {} is off: {error}", I::NAME)).ok()
+    match open(lowest).and_then(cleared) {
+        Ok(index) => Ok(Some(index)),
+        Err(error) if error.is_damage() && lowest > 0 => {
+            Err(BeyondRebuild { name: I::NAME, error, lowest }.into())
+        }
+        Err(error) => {
+            log::error!("The {} is off: {error}", I::NAME);
+            Ok(None)
+        }
+    }
+}
+
+/// An index that is damaged, while blocks are deleted that it would be built again from.
+#[derive(Debug)]
+struct BeyondRebuild {
+    name: &'static str,
+    error: IndexError,
+    lowest: u32,
+}
+
+impl fmt::Display for BeyondRebuild {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, error, lowest } = self;
+        write!(
+            f,
+            "the {name} is damaged ({error}), and blocks below height {lowest}, which it would be built again from, \
+             are deleted: leave it out, or download the chain again (-reindex)"
+        )
+    }
+}
+
+impl Fatal for BeyondRebuild {
+    fn exit(&self) -> Exit {
+        Exit::Damaged
+    }
 }
 
 /// An index that cannot go on: blocks are deleted that it has not read.
@@ -143,15 +186,18 @@ impl Opened {
             Rebuild::Index => Contents::Cleared,
             _ => Contents::Kept,
         };
+        let (params, lowest) = (chain.params(), lowest_for_indexes(chain));
+        // Not with -prune.
         let transactions =
-            || opened(contents, || TxIndexWriter::open(&disk, &dir, genesis, secret));
-        let filters = || opened(contents, || FilterIndexWriter::open(&disk, &dir, genesis));
-        let params = chain.params();
-        let coin_stats = || opened(contents, || CoinStatsIndexWriter::open(&disk, &dir, params));
+            || opened(contents, 0, |_| TxIndexWriter::open(&disk, &dir, genesis, secret));
+        let filters =
+            || opened(contents, lowest, |low| FilterIndexWriter::open(&disk, &dir, genesis, low));
+        let coin_stats =
+            || opened(contents, lowest, |low| CoinStatsIndexWriter::open(&disk, &dir, params, low));
         let opened = Self {
-            transactions: wanted.transactions.then(transactions).flatten(),
-            filters: wanted.filters.then(filters).flatten(),
-            coin_stats: wanted.coin_stats.then(coin_stats).flatten(),
+            transactions: wanted.transactions.then(transactions).transpose()?.flatten(),
+            filters: wanted.filters.then(filters).transpose()?.flatten(),
+            coin_stats: wanted.coin_stats.then(coin_stats).transpose()?.flatten(),
         };
         // Before any block is deleted.
         keep(chain, wanted.filters, opened.filters.as_ref())?;
@@ -208,12 +254,15 @@ fn give_up<I: Index>(seam: &Seam) {
 fn follow<I: Index>(follower: &mut Follower<I>, seam: &Seam) -> Result<(), IndexError> {
     let mut lacked_undo = false;
     loop {
-        let (position, durable) = (follower.position(), follower.durable_height());
+        let (standing, durable) = (follower.standing(), follower.durable_height());
         let asked = seam.ask(move |node| {
-            if !lacked_undo {
-                node.keep_above(I::NAME, Some(durable));
+            let step = next(node.chain(), &standing);
+            // Before the index forgets what it has.
+            let height = if step.is_rebuild() { 0 } else { durable };
+            if step.is_rebuild() || !lacked_undo {
+                node.keep_above(I::NAME, Some(height));
             }
-            (next(node.chain(), &position), node.chain().tip_point())
+            (step, node.chain().tip_point())
         });
         let Ok((step, tip)) = asked else { return Ok(()) };
         let outcome = follower.take(step, &|| seam.is_ending())?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Bytes a second, as memory counts them, as long as nothing was measured: a hard disk.
 const ASSUMED: u64 = 100_000_000;
 
-/// Smaller flushes take as long as their fsyncs, and tell nothing of a rate.
+/// Smaller flushes take as long as their fsyncs: that one was slow tells nothing of a rate.
 const SMALLEST_TIMED: usize = 16 << 20;
 
 /// The least that is believed, so that something can always be kept.
@@ -26,11 +26,18 @@ impl WriteRate {
 
     /// A memtable of so many bytes took so long. What is slower than before is believed at once, what is
     /// faster only by and by.
+    ///
+    /// Of small memtables only that they were fast is believed, up to the assumed rate. Without that, one
+    /// flush that stalled would stay believed for good: memtables are sealed at what the rate allows, and all
+    /// that followed would be too small to be timed.
     pub(super) fn note(&mut self, bytes: usize, took: Duration) {
+        let mut rate = (bytes as u128 * 1_000 / took.as_millis().max(1)) as u64;
         if bytes < SMALLEST_TIMED {
-            return;
+            rate = rate.min(ASSUMED);
+            if rate <= self.0 {
+                return;
+            }
         }
-        let rate = (bytes as u128 * 1_000 / took.as_millis().max(1)) as u64;
         let believed = if rate < self.0 { rate } else { self.0 + (rate - self.0) / 4 };
         self.0 = believed.max(LEAST);
     }
@@ -54,5 +61,23 @@ mod tests {
         assert_eq!(rate.bytes_per_second(), LEAST);
         rate.note(SMALLEST_TIMED, Duration::ZERO);
         assert!(rate.bytes_per_second() > ASSUMED, "no division by zero");
+        let fast = rate.bytes_per_second();
+        rate.note(SMALLEST_TIMED - 1, Duration::ZERO);
+        assert_eq!(rate.bytes_per_second(), fast, "a small one shows no more than what is assumed");
+    }
+
+    #[test]
+    fn a_single_flush_that_stalled_is_forgotten() {
+        let mut rate = WriteRate::assumed();
+        rate.note(200_000_000, Duration::from_secs(40));
+        assert_eq!(rate.bytes_per_second(), 5_000_000);
+        // As the chain seals them: what two seconds write, on a disk of 100 MB/s.
+        let mut flushes = 0;
+        while 2 * rate.bytes_per_second() < SMALLEST_TIMED as u64 {
+            let bytes = 2 * rate.bytes_per_second();
+            rate.note(bytes as usize, Duration::from_millis(50 + bytes / 100_000));
+            flushes += 1;
+            assert!(flushes < 10, "{rate:?}");
+        }
     }
 }

@@ -174,10 +174,14 @@ impl Control {
 
     /// Whether it names runs, or may.
     fn names_runs(&self) -> bool {
+        self.state.utxo_manifest.is_some() && !self.names_no_run()
+    }
+
+    /// Whether it names coins that have no run. Where it names no coins, those that are there may be of a
+    /// database that was lost.
+    pub(crate) fn names_no_run(&self) -> bool {
         self.state.utxo_manifest.as_ref().is_some_and(|manifest| {
-            SpanReader::new(manifest)
-                .get::<Manifest>()
-                .map_or(true, |manifest| !manifest.is_empty())
+            SpanReader::new(manifest).get::<Manifest>().is_ok_and(|manifest| manifest.is_empty())
         })
     }
 

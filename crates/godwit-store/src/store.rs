@@ -496,6 +496,9 @@ fn remove_useless(
     if control.state.utxo_tip.is_none() && (kept.is_some() || rebuild != Rebuild::Nothing) {
         remove_runs(disk, &dir.join(UTXO_DIR))?;
         checkpoint::remove_all(disk, dir)?;
+    } else if control.names_no_run() {
+        // Of a snapshot whose load has failed or was interrupted before there was any coin.
+        remove_runs(disk, &dir.join(UTXO_DIR))?;
     }
     if kept.as_ref().is_some_and(|kept| kept.pruned) {
         remove_files(disk, &blocks_dir, &["blk", "rev"], "whose blocks connect to nothing stored")?;

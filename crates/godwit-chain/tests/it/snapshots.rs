@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use godwit_chain::{
@@ -77,12 +77,16 @@ impl Snapshot {
 
 /// A datadir that knows the first `headers` headers of [`BLOCKS`] and has connected [`BEFORE`] blocks.
 fn with_headers(headers: usize) -> FaultDisk {
+    with_blocks(BEFORE, headers)
+}
+
+fn with_blocks(blocks: usize, headers: usize) -> FaultDisk {
     let disk = FaultDisk::new();
     let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
     for block in &BLOCKS[..headers] {
         chain.accept_header(&header(block), hash(block), clock()).expect("a good header");
     }
-    submit_all(&mut chain, &BLOCKS[..BEFORE]);
+    submit_all(&mut chain, &BLOCKS[..blocks]);
     chain.flush().expect("no local fault");
     chain.close().expect("no local fault");
     disk
@@ -226,6 +230,28 @@ fn a_load_that_is_stopped_leaves_the_old_coins() {
     assert!(of(|at| *at == Loading::Forgetting) >= 2, "{stopped_at:?}");
     assert!(of(|at| matches!(at, Loading::Coins { .. })) >= 1, "{stopped_at:?}");
     assert!(of(|at| *at == Loading::Hashing) >= 1, "{stopped_at:?}");
+}
+
+/// The coins of a snapshot are gigabytes, and whoever was refused tries again.
+#[test]
+fn a_refused_load_leaves_no_runs_behind() {
+    for blocks in [0, BEFORE] {
+        let disk = with_blocks(blocks, BLOCKS.len());
+        let runs = || {
+            let is_run = |path: &PathBuf| path.starts_with(Path::new(DIR).join("utxo"));
+            disk.paths().into_iter().filter(is_run).collect::<Vec<_>>()
+        };
+        let before = runs();
+        disk.overwrite(Path::new(FILE), SNAPSHOT.bytes.clone());
+        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        chain.connect_known_only();
+        let refused = chain.load_snapshot(Path::new(FILE), Some([7; 32]), GO_ON);
+        refused.expect_err("another hash");
+        drop(chain);
+        assert_ne!(runs(), before, "{blocks} blocks: coins were written");
+        drop(open(&disk, None, MAX_BLOCK_FILE_SIZE));
+        assert_eq!(runs(), before, "{blocks} blocks");
+    }
 }
 
 /// Both sides of each: the block is known or not, valid or not, in the best chain of headers or not, ahead of

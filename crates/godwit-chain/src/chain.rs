@@ -552,7 +552,7 @@ impl Chain {
     ///
     /// # Errors
     ///
-    /// A fault of this node, after which the chain is to be dropped or closed.
+    /// A fault of this node, after which the chain is to be dropped.
     pub fn poll(&mut self, now: i64) -> Result<Poll, ChainError> {
         Ok(match self.step(now)? {
             Step::Progress => Poll::Progress,

@@ -89,6 +89,10 @@ impl Chain {
         self.retire()?;
         self.window.give_up(&self.index, &mut self.coins)?;
         self.durability.note_taken_back(&self.index, self.window.applied());
+        if self.window.applied() != self.index.tip() {
+            // A fault has ended the chain between a block and its coins: no commit may name these.
+            return self.wait_commit();
+        }
         if self.durability.needs_no_flush(&self.index, &self.coins) {
             return self.checkpoint();
         }

@@ -32,6 +32,13 @@ pub const KEEP: i64 = 14 * 24 * 60 * 60;
 /// expected (Core keeps undo data of 288).
 const FORGET_DEPTH: u32 = 100;
 
+/// Once a peer has asked for a transaction, and until a block has it, all are told anew after this long, and
+/// up to half as long more. An outbox that was saved waits as long at the start.
+pub(crate) const AGAIN_WHEN_FETCHED: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// Added to the length of a transaction in `outbox.dat`, if a peer has asked for it.
+const FETCHED: u32 = 1 << 31;
+
 /// Memory of an entry beside its bytes: itself, its places in the tables, and what the allocator adds.
 const ENTRY_BYTES: usize = 512;
 /// The same for each input.
@@ -81,8 +88,20 @@ pub(crate) struct Entry {
     pub(crate) block: Option<(BlockHash, u32)>,
     /// When it is announced again, on the monotonic clock; zero for at once.
     pub(crate) due: Duration,
+    /// How often it was to be announced to all peers, also to those that were told before.
+    pub(crate) round: u32,
+    /// When the last such round began, on the monotonic clock.
+    pub(crate) round_began: Option<Duration>,
     /// A peer has asked for it.
     pub(crate) was_fetched: bool,
+}
+
+impl Entry {
+    /// Has it announced to all peers, at once.
+    pub(crate) fn begin_round(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        self.due = Duration::ZERO;
+    }
 }
 
 /// Something waits for a block, or no longer, although no block has it.
@@ -204,7 +223,16 @@ impl TxOutbox {
         if let Some(id) = self.by_txid.get(txid)
             && let Some(entry) = self.entries.get_mut(id)
         {
-            entry.due = Duration::ZERO;
+            entry.begin_round();
+        }
+    }
+
+    /// A peer has asked for one.
+    pub(crate) fn note_fetched(&mut self, id: EntryId) {
+        if let Some(entry) = self.entries.get_mut(&id)
+            && !std::mem::replace(&mut entry.was_fetched, true)
+        {
+            self.version += 1;
         }
     }
 
@@ -217,8 +245,14 @@ impl TxOutbox {
         self.by_wtxid.insert(tx.wtxid, id);
         self.spenders.extend(tx.view().inputs().map(|input| (input.prevout, id)));
         let tx = Arc::new(tx);
-        let due = Duration::ZERO;
-        let entry = Entry { tx: Arc::clone(&tx), block, due, was_fetched: false };
+        let entry = Entry {
+            tx: Arc::clone(&tx),
+            block,
+            due: Duration::ZERO,
+            round: 0,
+            round_began: None,
+            was_fetched: false,
+        };
         self.entries.insert(id, entry);
         block.is_none().then(|| OutboxChange::Added { tx, sequence: self.count() })
     }
@@ -330,7 +364,7 @@ impl TxOutbox {
         for (id, entry) in &mut self.entries {
             if entry.block.is_some_and(|(own, _)| own == *hash) {
                 entry.block = None;
-                entry.due = Duration::ZERO;
+                entry.begin_round();
                 self.returning.insert(*id);
                 self.version += 1;
             }
@@ -416,7 +450,7 @@ impl TxOutbox {
     pub fn to_bytes(&self, magic: [u8; 4]) -> Vec<u8> {
         saved_file::seal(magic, |out| {
             out.write_u32(self.entries.len() as u32);
-            for Entry { tx, block, .. } in self.entries.values() {
+            for Entry { tx, block, was_fetched, .. } in self.entries.values() {
                 out.write_i64(tx.time);
                 out.write_u32(tx.height);
                 out.write_i64(tx.fee);
@@ -424,7 +458,7 @@ impl TxOutbox {
                 let (hash, height) = block.unwrap_or((BlockHash::from_bytes([0; 32]), 0));
                 out.put(&hash);
                 out.write_u32(height);
-                out.write_u32(tx.bytes.len() as u32);
+                out.write_u32(tx.bytes.len() as u32 | if *was_fetched { FETCHED } else { 0 });
                 out.write(&tx.bytes);
             }
         })
@@ -448,7 +482,7 @@ impl TxOutbox {
             let (fee, vsize) = (reader.i64()?, reader.u64()?);
             let (hash, block_height) = (reader.get::<BlockHash>()?, reader.u32()?);
             let length = reader.u32()?;
-            let bytes = reader.bytes(length as usize)?;
+            let bytes = reader.bytes((length & !FETCHED) as usize)?;
             let tx = TxView::parse(bytes)?;
             if tx.bytes().len() != bytes.len() || !money_range(fee) || vsize == 0 {
                 return Err(SavedFileError::Inconsistent);
@@ -464,6 +498,13 @@ impl TxOutbox {
                 return Err(SavedFileError::Inconsistent);
             }
             outbox.insert(tx, is_active(&hash).then_some((hash, block_height)));
+            if let Some(mut entry) = outbox.entries.last_entry()
+                && length & FETCHED != 0
+            {
+                let entry = entry.get_mut();
+                entry.was_fetched = true;
+                entry.due = AGAIN_WHEN_FETCHED;
+            }
         }
         match reader.is_empty() {
             true => Ok(outbox),

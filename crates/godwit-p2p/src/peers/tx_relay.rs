@@ -21,6 +21,7 @@ use crate::inventory::{Inventory, InventoryKind};
 use crate::message::Message;
 use crate::peer_id::PeerId;
 use crate::permissions::Permissions;
+use crate::tx_outbox::AGAIN_WHEN_FETCHED;
 
 /// Mean delays before a peer is told (Core `INBOUND_INVENTORY_BROADCAST_INTERVAL`,
 /// `OUTBOUND_INVENTORY_BROADCAST_INTERVAL`).
@@ -30,12 +31,15 @@ const OUTBOUND_DELAY: f64 = 2.0;
 /// Longest delay, in means.
 const MOST_MEANS: f64 = 10.0;
 
-/// Until a peer has asked for a transaction, all are told again after this long, and up to half as long
-/// more (Core `ReattemptInitialBroadcast`).
+/// Until a peer has asked for a transaction, those that were not told yet, for the fee that they wanted, are
+/// looked at again after this long, and up to half as long more (Core `ReattemptInitialBroadcast`; nor does
+/// Core tell a peer twice).
 const AGAIN: Duration = Duration::from_secs(10 * 60);
 
-/// The same once one has asked for it, and until a block has it.
-const AGAIN_WHEN_FETCHED: Duration = Duration::from_secs(12 * 60 * 60);
+/// A peer that comes so soon after the others were told is told as well, even if one of them has asked for
+/// the transaction: that one may be alone, and keep it to itself. One that comes later is told only of what
+/// nobody has asked for.
+const NEWCOMERS: Duration = Duration::from_secs(15 * 60);
 
 /// Whether a peer is told of transactions. Not over connections that are for blocks alone: these are to be
 /// hard to find.
@@ -57,6 +61,9 @@ pub(super) fn maintain(cx: &mut Context<'_>) {
         return;
     }
     queue_due(cx, &hearing);
+    for id in &hearing {
+        queue_for_newcomer(cx, *id);
+    }
     for id in hearing {
         tell(cx, id);
     }
@@ -69,9 +76,15 @@ fn queue_due(cx: &mut Context<'_>, hearing: &[PeerId]) {
         if entry.block.is_some() || entry.due > now {
             continue;
         }
+        if entry.was_fetched && !entry.due.is_zero() {
+            entry.begin_round();
+        }
+        if entry.due.is_zero() {
+            entry.round_began = Some(now);
+        }
         let again = if entry.was_fetched { AGAIN_WHEN_FETCHED } else { AGAIN };
-        entry.due = now + again.mul_f64(1.0 + cx.rng.random::<f64>() / 2.0);
-        due.push(id);
+        entry.due = now + until_again(again, cx.rng);
+        due.push((id, entry.round));
     }
     if due.is_empty() {
         return;
@@ -79,10 +92,32 @@ fn queue_due(cx: &mut Context<'_>, hearing: &[PeerId]) {
     for id in hearing {
         let Some(peer) = cx.table.get_mut(*id) else { continue };
         let state = &mut peer.serving.transactions;
-        for entry in &due {
-            if !state.waiting.contains(entry) {
+        for (entry, round) in &due {
+            if state.heard.get(entry) != Some(round) && !state.waiting.contains(entry) {
                 state.waiting.push(*entry);
             }
+        }
+    }
+}
+
+/// So long, and up to half as long more.
+fn until_again(least: Duration, rng: &mut impl Rng) -> Duration {
+    least.mul_f64(1.0 + rng.random::<f64>() / 2.0)
+}
+
+/// See [`NEWCOMERS`].
+fn queue_for_newcomer(cx: &mut Context<'_>, id: PeerId) {
+    let now = cx.now.monotonic;
+    let Some(peer) = cx.table.get_mut(id) else { return };
+    let state = &mut peer.serving.transactions;
+    if std::mem::replace(&mut state.is_known, true) {
+        return;
+    }
+    for (id, entry) in cx.tx_outbox.entries_mut() {
+        let is_recent = entry.round_began.is_some_and(|began| now - began < NEWCOMERS);
+        let is_told = entry.block.is_none() && (!entry.was_fetched || is_recent);
+        if is_told && !state.waiting.contains(&id) {
+            state.waiting.push(id);
         }
     }
 }
@@ -118,6 +153,7 @@ fn tell(cx: &mut Context<'_>, id: PeerId) {
     let mut entries = Vec::new();
     // What it was told of and did not fetch is no longer there, or it has it.
     state.told.retain(|id| cx.tx_outbox.entry_mut(*id).is_some());
+    state.heard.retain(|id, _| cx.tx_outbox.entry_mut(*id).is_some());
     for id in waiting {
         let Some(entry) = cx.tx_outbox.entry_mut(id) else { continue };
         let tx = &entry.tx;
@@ -125,6 +161,7 @@ fn tell(cx: &mut Context<'_>, id: PeerId) {
         if entry.block.is_some() || !pays {
             continue;
         }
+        state.heard.insert(id, entry.round);
         entries.push(match state.by_wtxid {
             true => Inventory { kind: InventoryKind::WTX, hash: *tx.wtxid.as_bytes() },
             false => Inventory { kind: InventoryKind::TX, hash: *tx.txid.as_bytes() },
@@ -156,8 +193,13 @@ pub(super) fn give(cx: &mut Context<'_>, id: PeerId, wanted: &Inventory) -> bool
     };
     // Once: the next announcement makes it available again.
     peer.serving.transactions.told.swap_remove(place);
-    entry.was_fetched = true;
+    if !entry.was_fetched {
+        entry.due = cx.now.monotonic + until_again(AGAIN_WHEN_FETCHED, cx.rng);
+    }
     let tx = Arc::clone(&entry.tx);
+    if let Some(id) = found {
+        cx.tx_outbox.note_fetched(id);
+    }
     cx.send_transaction(id, tx.view(), wanted.kind != InventoryKind::TX);
     true
 }

@@ -6,7 +6,7 @@ use godwit_primitives::{MAX_MONEY, OutPoint, Transaction, TxIn, TxOut, Txid};
 use godwit_stream::{DataStream, Encode};
 
 use super::harness::{Harness, Sent, chain, config};
-use crate::tx_outbox::{KEEP, MAX_OUTBOX, OutboxTx};
+use crate::tx_outbox::{KEEP, MAX_OUTBOX, OutboxTx, TxOutbox};
 use crate::{
     Command, ConnectionKind, Inventory, InventoryKind, Message, OutboxChange, PeerId,
     PeerTransactions, SEND_PAUSE, Version,
@@ -200,23 +200,73 @@ fn who_knows_no_wtxids_is_told_txids_and_may_ask_for_no_witness() {
 }
 
 #[test]
-fn peers_are_told_again_often_until_one_has_asked_and_then_rarely() {
+fn a_peer_is_told_once_until_one_has_asked_and_then_rarely() {
     let mut node = Harness::with_chain(config(), &chain(3, 60));
     let id = node.inbound_peer();
     let (tx, _) = send(&mut node, 1, 10).remove(0);
     let hour = Duration::from_secs(3_600);
     node.advance_in(hour, Duration::from_secs(5));
-    let times = told(&mut node, id).len();
-    assert!((4..=6).contains(&times), "{times} times in an hour");
+    assert_eq!(told(&mut node, id).len(), 1, "once, although it does not ask");
+    // Whom it came too late for, and who wanted a higher fee.
+    let (late, choosy) = (node.inbound_peer(), node.inbound_peer());
+    node.says(choosy, Message::FeeFilter(10_001));
+    node.advance(TOLD);
+    assert_eq!((told(&mut node, late).len(), told(&mut node, choosy).len()), (1, 0));
+    node.says(choosy, Message::FeeFilter(0));
+    node.advance_in(hour, Duration::from_secs(5));
+    let again = [id, late, choosy].map(|id| told(&mut node, id).len());
+    assert_eq!(again, [0, 0, 1]);
+
     node.says(id, Message::GetData(vec![by_wtxid(&tx)]));
     node.take(id);
-    // One interval is under way.
     node.advance_in(hour, Duration::from_secs(5));
-    assert!(told(&mut node, id).len() <= 1);
+    let late = node.inbound_peer();
     node.advance_in(10 * hour, Duration::from_secs(20));
-    assert!(told(&mut node, id).is_empty());
+    assert!(told(&mut node, id).is_empty() && told(&mut node, late).is_empty());
     node.advance_in(9 * hour, Duration::from_secs(20));
-    assert_eq!(told(&mut node, id).len(), 1);
+    assert_eq!((told(&mut node, id).len(), told(&mut node, late).len()), (1, 1));
+}
+
+/// The first one may be there to see who sends what.
+#[test]
+fn who_comes_soon_after_one_that_has_asked_is_told_as_well() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let (tx, _) = send(&mut node, 1, 10).remove(0);
+    let first = node.inbound_peer();
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, first), [by_wtxid(&tx)]);
+    node.says(first, Message::GetData(vec![by_wtxid(&tx)]));
+    let soon = node.full_peer();
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, soon), [by_wtxid(&tx)]);
+    node.advance_in(Duration::from_secs(15 * 60), Duration::from_secs(5));
+    let late = node.full_peer();
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, late), []);
+}
+
+/// Every peer of the new process would learn that this node sent it.
+#[test]
+fn what_a_peer_has_asked_for_is_not_announced_at_once_by_the_next_process() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let all = send(&mut node, 2, 10);
+    let id = node.full_peer();
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, id).len(), 2);
+    let before = node.peers.outbox().version();
+    node.says(id, Message::GetData(vec![by_wtxid(&all[0].0)]));
+    assert_ne!(node.peers.outbox().version(), before, "it is saved again");
+    let saved = node.peers.outbox().to_bytes([1; 4]);
+    let outbox = TxOutbox::from_bytes(&saved, [1; 4], |_| false).expect("its own bytes");
+    assert_eq!(outbox.to_bytes([1; 4]), saved);
+
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    node.peers.restore_outbox(outbox);
+    let id = node.inbound_peer();
+    node.advance_in(Duration::from_secs(11 * 3_600), Duration::from_secs(20));
+    assert_eq!(told(&mut node, id), [by_wtxid(&all[1].0)]);
+    node.advance_in(Duration::from_secs(2 * 3_600), Duration::from_secs(20));
+    assert_eq!(told(&mut node, id), [by_wtxid(&all[0].0)]);
 }
 
 #[test]
@@ -285,5 +335,5 @@ fn what_is_remembered_of_a_peer_is_bounded() {
         node.advance_in(Duration::from_secs(3_600), Duration::from_secs(5));
     }
     let memory = node.peer_state(id).serving.transactions.memory();
-    assert!((8 * MAX_OUTBOX..=4 * 8 * MAX_OUTBOX).contains(&memory), "{memory}");
+    assert!((8 * MAX_OUTBOX..=8 * 8 * MAX_OUTBOX).contains(&memory), "{memory}");
 }

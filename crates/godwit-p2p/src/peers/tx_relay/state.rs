@@ -1,5 +1,6 @@
 //! What the relay of transactions remembers of one peer.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use godwit_primitives::Amount;
@@ -31,6 +32,10 @@ pub(in crate::peers) struct TxRelayState {
     pub(super) next: Option<Duration>,
     /// What it was told of, with what that spends from, and has not fetched since.
     pub(super) told: Vec<EntryId>,
+    /// In which round it was told last of what is in the outbox.
+    pub(super) heard: HashMap<EntryId, u32>,
+    /// It was looked at once: what others were told lately waits for it, too.
+    pub(super) is_known: bool,
     /// The outbox's next number when it was told last; zero before.
     pub(super) told_before: u64,
 }
@@ -49,5 +54,6 @@ impl TxRelayState {
     /// Memory of the lists, in bytes.
     pub(in crate::peers) fn memory(&self) -> usize {
         (self.waiting.capacity() + self.told.capacity()) * size_of::<EntryId>()
+            + self.heard.capacity() * size_of::<(EntryId, u32)>()
     }
 }

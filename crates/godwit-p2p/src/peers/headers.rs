@@ -25,7 +25,7 @@ use crate::peer_id::PeerId;
 use crate::permissions::Permissions;
 use crate::presync::Presync;
 use state::{Submission, SyncStage};
-use sync::{HeaderSync, ask_for_headers, ask_for_newer_headers, is_resting, no_progress};
+use sync::{HeaderSync, ask_for_headers, ask_for_newer_headers, is_resting, no_progress, refused};
 
 pub(super) use sync::{FetchStatus, owes_headers};
 
@@ -221,8 +221,7 @@ impl Headers {
         let full = headers.len() == MAX_HEADERS;
         let outcome = presync.process(headers, full);
         if !outcome.success {
-            peer.headers.presync = None;
-            no_progress(cx, id);
+            refused(cx, id);
             return false;
         }
         let next = outcome.request_more.then(|| presync.next_locator(cx.index));
@@ -392,6 +391,9 @@ fn headers_refused(cx: &mut Context<'_>, id: PeerId, fault: RefusedHeader, submi
             cx.misbehave(id, what);
         }
     }
+    if submission.full {
+        refused(cx, id);
+    }
 }
 
 fn headers_taken(cx: &mut Context<'_>, id: PeerId, last: HeaderId, submission: Submission) {
@@ -402,6 +404,11 @@ fn headers_taken(cx: &mut Context<'_>, id: PeerId, last: HeaderId, submission: S
     }
     if submission.full && !submission.new {
         no_progress(cx, id);
+    }
+    if submission.new
+        && let Some(peer) = cx.table.get_mut(id)
+    {
+        peer.headers.fruitless = 0;
     }
     if submission.full && !submission.presyncing && !is_resting(cx.table, id) {
         ask_for_headers(cx, id, locator(cx.index, last.id));

@@ -20,6 +20,8 @@ pub(in crate::peers) struct HeaderState {
     pub(super) slowest_answer: Duration,
     /// Time by which its answers were late since its sync began, in all.
     pub(super) lost_time: Duration,
+    /// Full answers in a row of which nothing new could be taken.
+    pub(super) fruitless: u32,
     /// Bytes of the `headers` message that is arriving.
     pub(super) arriving: u64,
     pub(super) presync: Option<Box<Presync>>,

@@ -48,6 +48,8 @@ const MAX_SLOW: u32 = 3;
 const MAX_RACES: u32 = 5;
 /// A peer whose answer takes this many times less time wins a race.
 const WINS_BY: u32 = 2;
+/// Most times that answers without a use double the time until the next question: to half an hour.
+const MAX_FRUITLESS: u32 = 4;
 /// Bytes per second that excuse an answer that is arriving. A full one takes 20 seconds at this
 /// rate; a peer that lets it trickle in more slowly counts as slow although it is never silent.
 const ANSWER_RATE: f64 = 8_000.0;
@@ -162,7 +164,7 @@ impl HeaderSync {
             SyncStage::Slow => {
                 // All answers share our link, and other messages of the peer may delay its answer;
                 // bytes of the answer itself are counted already.
-                let time = HEADERS_RESPONSE_TIME.saturating_mul(questions.min(32) as u32);
+                let time = HEADERS_RESPONSE_TIME.saturating_mul(questions.clamp(1, 32) as u32);
                 let silent = unanswered.is_some_and(|waited| waited > time)
                     && (arriving > 0 || heard_before > time);
                 let is_trusted = cx.table.get(id).is_some_and(|peer| peer.may(Permissions::NO_BAN));
@@ -240,6 +242,16 @@ pub(super) fn is_resting(table: &PeerTable, id: PeerId) -> bool {
     table.get(id).is_some_and(|peer| peer.headers.stage == SyncStage::Resting)
 }
 
+/// Of a full message nothing, or not all, could be taken: what is above it cannot be, either. A pre-sync
+/// ends, and the next question has time. Our clock may be wrong, and be put right.
+pub(super) fn refused(cx: &mut Context<'_>, id: PeerId) {
+    if let Some(peer) = cx.table.get_mut(id) {
+        peer.headers.presync = None;
+        peer.headers.fruitless = peer.headers.fruitless.saturating_add(1);
+        no_progress(cx, id);
+    }
+}
+
 /// The peer's headers lead nowhere, as far as can be seen: lets another sync begin beside it.
 pub(super) fn no_progress(cx: &mut Context<'_>, id: PeerId) {
     let running = running(cx.table);
@@ -299,11 +311,13 @@ fn answer_rate(fetch: &FetchStatus) -> f64 {
 }
 
 /// Sends a request again: an answer can get lost, and this peer may be the only one. `time` is
-/// allowed for all open requests.
+/// allowed for all open requests, and more after answers of which nothing could be taken.
 fn ask_again(cx: &mut Context<'_>, id: PeerId, time: Duration) {
     let Some(peer) = cx.table.get(id) else { return };
     let waited = cx.line.time().saturating_sub(peer.headers.last_getheaders);
-    if waited <= time {
+    let fruitless = peer.headers.fruitless.min(MAX_FRUITLESS);
+    // The answer to a question that is asked twice comes twice.
+    if waited <= time.saturating_mul(1 << fruitless) || peer.headers.arriving > 0 {
         return;
     }
     let hashes = match &peer.headers.presync {

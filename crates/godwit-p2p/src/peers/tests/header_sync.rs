@@ -8,7 +8,9 @@ use godwit_primitives::{BlockHash, Work};
 use super::harness::{Harness, chain, config};
 use super::headers::locators;
 use super::index::TestBlock;
-use crate::{Command, DisconnectReason, MAX_HEADERS, Message, NetEvent, PeerId, PeersConfig};
+use crate::{
+    Command, ConnectionKind, DisconnectReason, MAX_HEADERS, Message, NetEvent, PeerId, PeersConfig,
+};
 
 #[test]
 fn b4_a_peer_that_does_not_answer_delays_headers_by_seconds() {
@@ -103,6 +105,60 @@ fn b5_an_answer_that_is_under_way_on_a_slow_line_is_waited_for() {
     assert_eq!(locators(&mut node, other).len(), 0, "the line would carry both");
     node.headers(slow, &chain(MAX_HEADERS as u32, 10_000_000));
     assert_eq!(locators(&mut node, slow).len(), 1);
+}
+
+/// The same answer costs the peer and our line 162 kB each time, and nothing can come of it before the clock
+/// is put right.
+#[test]
+fn headers_ahead_of_a_wrong_clock_are_asked_for_ever_more_rarely() {
+    let mut node = Harness::new(config());
+    let blocks = chain(MAX_HEADERS as u32 + 10, 400_000);
+    node.index.latest_time = blocks[3].header.time;
+    // One that is not exchanged for another.
+    let id = node.peer(ConnectionKind::Manual);
+    let asked = |node: &mut Harness, seconds: u64| {
+        let mut times = 0;
+        for _ in 0..seconds {
+            for locator in locators(node, id) {
+                times += 1;
+                let told = answer(&blocks, &locator).to_vec();
+                node.headers(id, &told);
+            }
+            node.advance(Duration::from_secs(1));
+        }
+        times
+    };
+    let first_hour = asked(&mut node, 3_600);
+    assert_eq!(node.is_gone(id), None);
+    assert!((4..=6).contains(&first_hour), "{first_hour} times");
+    let day = asked(&mut node, 24 * 3_600);
+    assert!((40..=48).contains(&day), "{day} times");
+    assert_eq!((node.is_gone(id), node.index.headers()), (None, 5));
+    node.index.latest_time = u32::MAX;
+    asked(&mut node, 3_600);
+    assert_eq!(node.index.headers(), 1 + blocks.len());
+}
+
+/// They were asked for: the peer is not to be let go for them.
+#[test]
+fn a_presync_whose_headers_are_refused_ends_and_is_held_against_nobody() {
+    let minimum_chain_work = Work::from(2 * 30_000u32);
+    let mut node = Harness::new(PeersConfig { minimum_chain_work, ..config() });
+    let blocks = chain(40_000, 40_000_000);
+    node.index.latest_time = blocks[9_000].header.time;
+    let id = node.full_peer();
+    let mut times = 0;
+    for _ in 0..600 {
+        for locator in locators(&mut node, id) {
+            times += 1;
+            let told = answer(&blocks, &locator).to_vec();
+            node.headers(id, &told);
+        }
+        node.advance(Duration::from_millis(500));
+    }
+    assert_eq!(node.is_gone(id), None);
+    assert!(node.index.headers() > 5_000, "the second pass has begun: {}", node.index.headers());
+    assert!(times < 45, "asked {times} times");
 }
 
 /// What a peer with `blocks` answers to a locator.

@@ -114,6 +114,8 @@ pub(super) struct TestIndex {
     pub(super) prune_height: u32,
     /// Steps from a header to its parent so far.
     pub(super) steps: Cell<usize>,
+    /// Headers of a later time are too far ahead of the clock.
+    pub(super) latest_time: u32,
     /// Headers that break a rule.
     pub(super) bad_headers: HashSet<BlockHash>,
     /// Blocks that turn out invalid when they are connected.
@@ -147,6 +149,7 @@ impl TestIndex {
             waiting: Vec::new(),
             prune_height: 0,
             steps: Cell::new(0),
+            latest_time: u32::MAX,
             bad_headers: HashSet::new(),
             bad_blocks: HashSet::new(),
         }
@@ -197,6 +200,9 @@ impl TestIndex {
         }
         if self.bad_headers.contains(&hash) {
             return Err(Reject::new(RejectReason::BadDiffbits));
+        }
+        if header.time > self.latest_time {
+            return Err(Reject::new(RejectReason::TimeTooNew));
         }
         let id = HeaderId(self.nodes.len() as u32);
         let chain_work = parent.chain_work + block_proof(header.bits);

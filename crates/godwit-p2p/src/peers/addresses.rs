@@ -310,6 +310,9 @@ impl AddressGossip {
             peer.addresses.known.clear();
         }
         let Some(address) = own_address(cx, id) else { return };
+        if !cx.table.get(id).is_some_and(|peer| understands(peer, &address)) {
+            return;
+        }
         debug!("peer={}: told our address {address}", id.0);
         let time = u32::try_from(now.unix).unwrap_or(0);
         let entry = AddressEntry { time, services: cx.services(), address };

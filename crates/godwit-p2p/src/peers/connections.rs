@@ -197,7 +197,9 @@ impl Connections {
         let Some(attempt) = self.connecting.remove(&id) else { return };
         debug!("peer={}: connecting failed: {why} ({})", id.0, attempt.kind);
         match why {
-            ConnectFailure::Local => line::watch::failed_here(cx),
+            // The address is of a network that this machine is not in, as IPv6 of many.
+            ConnectFailure::NoRoute if reaches_another(cx, &attempt) => note_attempt(cx, &attempt),
+            ConnectFailure::Local | ConnectFailure::NoRoute => line::watch::failed_here(cx),
             ConnectFailure::Refused => {
                 line::watch::heard(cx);
                 note_attempt(cx, &attempt);
@@ -391,6 +393,7 @@ impl Connections {
         let ids: Vec<PeerId> =
             cx.table.ids().into_iter().chain(self.connecting.keys().copied()).collect();
         self.connecting.clear();
+        self.asked_seeds.clear();
         for id in ids {
             if cx.table.contains(id) {
                 cx.disconnect(id, DisconnectReason::NetworkInactive);
@@ -424,6 +427,15 @@ fn eviction_candidates(cx: &Context<'_>) -> Vec<EvictionCandidate> {
 fn is_from_book(kind: ConnectionKind) -> bool {
     use ConnectionKind::{BlockRelay, Feeler, OutboundFull};
     matches!(kind, OutboundFull | BlockRelay | Feeler)
+}
+
+/// Whether a peer of another network than the address's is connected: then the line is up.
+fn reaches_another(cx: &Context<'_>, attempt: &Attempt) -> bool {
+    let Some(network) = attempt.address.map(|address| address.network()) else { return false };
+    let is_of_another = |peer: &Peer| {
+        peer.established() && peer.address.is_some_and(|address| address.network() != network)
+    };
+    cx.table.iter().any(is_of_another)
 }
 
 /// Counts an attempt in the address book. Called only once it is known that our own side was not at

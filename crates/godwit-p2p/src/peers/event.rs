@@ -133,6 +133,8 @@ pub enum NetEvent {
 pub enum ConnectFailure {
     /// This machine's network or proxy failed, which says nothing about the address.
     Local,
+    /// This machine has no way to the address's network, or its line is down.
+    NoRoute,
     /// Nothing came back in time, neither from the address nor from a proxy that was asked for it:
     /// there is nobody, or something is wrong on the way.
     Unanswered,
@@ -144,6 +146,7 @@ impl fmt::Display for ConnectFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Local => "our own network or proxy is at fault",
+            Self::NoRoute => "no route to its network",
             Self::Unanswered => "no answer",
             Self::Refused => "refused",
         })

@@ -382,8 +382,6 @@ impl BlockFetch {
             debug!("peer={}: unexpected transactions of {}", id.0, answer.block_hash);
             return None;
         }
-        let bytes = answer.transactions.bytes().len() as u64;
-        self.downloads.bytes_received(id, cx.judged(), bytes);
         self.complete_partial(cx, id, &answer.transactions)
     }
 

@@ -478,7 +478,6 @@ pub(super) fn on_getblocks(cx: &mut Context<'_>, id: PeerId, locator: &Locator) 
     let first = fork_with(cx.index, &locator.hashes).saturating_add(1);
     let mut ids = chain_part(cx.index, first, MAX_GETBLOCKS, locator.stop);
     let tip = cx.index.get(cx.index.tip()).height;
-    let full = ids.len() == MAX_GETBLOCKS;
     if ids.last().is_some_and(|&last| cx.index.get(last).hash == locator.stop) {
         ids.pop();
     }
@@ -490,6 +489,7 @@ pub(super) fn on_getblocks(cx: &mut Context<'_>, id: PeerId, locator: &Locator) 
         let number = ids.iter().take_while(|&id| kept(id)).count();
         ids.truncate(number);
     }
+    let full = ids.len() == MAX_GETBLOCKS;
     let hashes: Vec<BlockHash> = ids.iter().map(|&id| cx.index.get(id).hash).collect();
     let Some(last) = hashes.last().copied() else { return };
     if full && let Some(peer) = cx.table.get_mut(id) {

@@ -171,6 +171,51 @@ fn a_dead_proxy_wears_no_address_out() {
     }
 }
 
+/// IPv6 where there is none: otherwise such addresses would be the freshest of the book before long.
+#[test]
+fn addresses_of_a_network_without_a_route_wear_out_where_another_is_reached() {
+    for (host, counted) in [(Host::Ipv6([0x26; 16]), true), (Host::Ipv4([9, 9, 9, 9]), false)] {
+        let mut node = with_addresses(config(), 40, 60);
+        while node.peers.summary().outbound < 3 {
+            node.advance(Duration::from_secs(1));
+            let (id, target, _) = node.connects.remove(0);
+            let Target::Address(address) = target else { panic!("no names here") };
+            node.tell(NetEvent::Connected { peer: id, address: Some(address) });
+            node.pump();
+            node.greet(id);
+        }
+        let address = NetAddress::new(host, 8333);
+        let entry = AddressEntry { time: START as u32, services: FULL, address };
+        let (mut book, from) = (AddressBook::new([9; 32]), Source::Host(host));
+        assert_eq!(book.add(START, &[entry], from, 0), 1);
+        node.peers.book = book;
+        let saved = |node: &Harness| node.peers.address_book().to_bytes([0; 4]);
+        let before = saved(&node);
+        let mut failed = 0;
+        for _ in 0..300 {
+            for (peer, target, _) in std::mem::take(&mut node.connects) {
+                failed += usize::from(target == Target::Address(address));
+                node.tell(NetEvent::ConnectFailed { peer, why: ConnectFailure::NoRoute });
+            }
+            node.advance(Duration::from_secs(1));
+        }
+        assert!(failed > 0);
+        assert_eq!(saved(&node) != before, counted, "{host:?}");
+    }
+}
+
+#[test]
+fn what_dns_seeds_answer_to_an_inactive_network_opens_nothing() {
+    let seeds = vec!["seed.example.".to_string()];
+    let mut node = Harness::new(PeersConfig { dns_seeds: seeds, ..config() });
+    node.advance(Duration::from_secs(30));
+    let host = node.resolves.pop().expect("a seed is asked");
+    node.tell(Event::NetworkActive(false));
+    node.tell(NetEvent::Resolved { host, addresses: vec![] });
+    node.pump();
+    assert!(node.resolves.is_empty() && node.connects.is_empty());
+}
+
 #[test]
 fn b18_a_stale_tip_opens_one_extra_connection_and_gives_one_up() {
     let mut node = with_addresses(config(), 60, 60);

@@ -286,7 +286,7 @@ impl Harness {
         if command.stops_reading() {
             self.unread.insert(id, VecDeque::new());
         }
-        if command == Command::BLOCK || command == Command::HEADERS {
+        if [Command::BLOCK, Command::BLOCKTXN, Command::HEADERS].contains(&command) {
             self.tell(NetEvent::Arriving { peer: id, command, bytes: payload.len() });
         }
         let payload = PooledStream::from(DataStream::from(payload));

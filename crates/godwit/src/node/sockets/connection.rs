@@ -318,8 +318,7 @@ impl Connection {
     ) -> TurnOutcome {
         let left = self.read_messages(peer, allowance, out);
         if let Some((command, received, _)) = self.transport.incoming()
-            && (command == Command::HEADERS
-                || command == Command::BLOCK && self.limits.expects_block)
+            && (command == Command::HEADERS || is_of_block(command) && self.limits.expects_block)
         {
             self.report_arrival(peer, command, received, out);
         }
@@ -363,7 +362,7 @@ impl Connection {
             match received {
                 Ok(Receive::Frame(frame)) => {
                     self.reported.memory = 0;
-                    if frame.command == Command::BLOCK || frame.command == Command::HEADERS {
+                    if is_of_block(frame.command) || frame.command == Command::HEADERS {
                         self.report_arrival(peer, frame.command, frame.payload.len(), out);
                         self.reported.arrived = 0;
                     }
@@ -421,14 +420,18 @@ impl Connection {
     }
 }
 
+/// A block, or what was missing of one: as good as all of it, since there is no mempool.
+fn is_of_block(command: Command) -> bool {
+    command == Command::BLOCK || command == Command::BLOCKTXN
+}
+
 /// What a failure to connect straight says of the other side.
 pub(super) fn failure(error: &io::Error) -> ConnectFailure {
     use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
     use io::ErrorKind::{HostUnreachable, TimedOut};
     match error.kind() {
-        AddrNotAvailable | NetworkDown | NetworkUnreachable | PermissionDenied => {
-            ConnectFailure::Local
-        }
+        AddrNotAvailable | NetworkUnreachable => ConnectFailure::NoRoute,
+        NetworkDown | PermissionDenied => ConnectFailure::Local,
         _ if is_exhausted(error) => ConnectFailure::Local,
         // A router says so: one near the other side, or our own whose line is down.
         HostUnreachable | TimedOut => ConnectFailure::Unanswered,

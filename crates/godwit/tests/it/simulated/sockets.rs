@@ -184,7 +184,8 @@ impl Driver {
         let link = link_mut(&mut self.links, id);
         if let Some((command, received, _)) = link.transport.incoming()
             && (command == Command::HEADERS
-                || command == Command::BLOCK && link.limits.expects_block)
+                || [Command::BLOCK, Command::BLOCKTXN].contains(&command)
+                    && link.limits.expects_block)
         {
             self.report_arrival(id, command, received);
         }
@@ -200,6 +201,8 @@ impl Driver {
         if frame.command == Command::BLOCK {
             self.report_arrival(id, frame.command, bytes);
             self.count_block(frame.payload.unread());
+        } else if frame.command == Command::BLOCKTXN {
+            self.report_arrival(id, frame.command, bytes);
         } else if frame.command == Command::HEADERS {
             self.report_arrival(id, frame.command, bytes);
             self.header_bytes += bytes as u64;

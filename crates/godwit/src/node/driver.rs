@@ -247,7 +247,7 @@ fn start_tor(
     options: &NodeOptions,
     may_have_keys: bool,
 ) -> Result<Option<TorThread>, TorStartError> {
-    let wanted = options.tor.as_ref().filter(|_| may_have_keys && options.network_active);
+    let wanted = options.tor.as_ref().filter(|_| may_have_keys);
     if let Some(tor) = wanted.filter(|_| options.listening.onion.len() > 1) {
         log::warn!(
             "Of several addresses for Tor (-bind=…=onion) {} is that of the onion service",

@@ -61,9 +61,8 @@ impl PortMapThread {
     /// The system gives no thread.
     pub(super) fn wanted(options: &NodeOptions) -> io::Result<Option<Self>> {
         let Listening { natpmp, told_port, .. } = options.listening;
-        let is_wanted = natpmp && options.network_active;
         let start = || Self::start(told_port, PATIENCE, Box::new(default_routes));
-        is_wanted.then(start).transpose()
+        natpmp.then(start).transpose()
     }
 
     /// Starts it for this TCP port and the routers that `routes` finds each time.

@@ -117,10 +117,11 @@ fn target(host_port: &HostPort, params: &Params) -> Target {
     }
 }
 
-/// The listening sockets that the options want; none while the network is inactive.
+/// The listening sockets that the options want. With `-networkactive=0` too: who connects while the network
+/// is inactive is let go, and `setnetworkactive` changes nothing of them (as in Core).
 pub(crate) fn listeners(options: &NodeOptions) -> Result<Vec<Bound>, BindError> {
     let Listening { on, everywhere, bind: bindings, onion, port, .. } = &options.listening;
-    if !(*on && options.network_active) {
+    if !*on {
         return Ok(Vec::new());
     }
     let mut all = if *everywhere { bind_everywhere(*port)? } else { bind(bindings)? };

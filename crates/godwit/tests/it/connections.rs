@@ -13,6 +13,7 @@ use crate::blocks::small_chain;
 use crate::import::small_chain_stats;
 use crate::node::Node;
 use crate::running::Running;
+use crate::snapshot::said;
 use crate::sync::{free_port, serve, stops_in_time, wait_until, with_small_chain};
 
 fn start<'a>(node: &'a Node, words: &[&str]) -> Running<'a> {
@@ -166,22 +167,31 @@ fn no_more_are_let_in_than_maxconnections_leaves() {
 }
 
 #[test]
-fn an_inactive_network_is_neither_used_nor_listened_on() {
+fn an_inactive_network_is_not_used_until_it_is_turned_on() {
     let node = Node::new("regtest");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.set_nonblocking(true).expect("a socket");
     let connect = format!("-connect={}", listener.local_addr().expect("it is bound"));
     let port = free_port();
     let bind = format!("-bind=127.0.0.1:{port}");
-    let mut running = start(&node, &["-networkactive=0", &connect, &bind]);
+    let rpc = free_port();
+    let rpc_port = format!("-rpcport={rpc}");
+    let mut running = start(&node, &["-networkactive=0", &connect, &bind, &rpc_port]);
     wait_until("it runs", || running.log().0.contains("Using at most"));
     thread::sleep(Duration::from_millis(1_500));
     let nobody = listener.accept().expect_err("nobody connects");
     assert_eq!(nobody.kind(), ErrorKind::WouldBlock);
-    assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "nobody listens");
-    stops_in_time(running);
-    // With the network it does at once.
-    let running = start(&node, &["-networkactive=1", &connect, &bind]);
+    let caller = || {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+        stream.set_nonblocking(true).expect("a socket");
+        stream
+    };
+    let mut refused = caller();
+    wait_until("who calls is let go", || is_ended(&mut refused));
+    assert_eq!(said(&node, rpc, &["setnetworkactive", "true"]).trim(), "true");
     wait_until("it connects", || listener.accept().is_ok());
+    let mut taken = caller();
+    thread::sleep(Duration::from_millis(500));
+    assert!(!is_ended(&mut taken));
     stops_in_time(running);
 }

@@ -210,7 +210,7 @@ fn a_reorganisation_that_replaces_the_snapshots_block_ends_every_run_and_says_wh
 }
 
 /// What a node answers.
-fn said(node: &Node, port: u16, words: &[&str]) -> String {
+pub(crate) fn said(node: &Node, port: u16, words: &[&str]) -> String {
     let datadir = format!("-datadir={}", node.datadir().display());
     let port = format!("-rpcport={port}");
     let words = [&["-regtest", &datadir, &port, "-rpcwait"], words].concat();

@@ -14,14 +14,14 @@ use super::run::{BLOCK_MEMORY, Outcome, run_seed, run_undisturbed};
 /// (`GODWIT_SIM_RECORD=FILE cargo test --release -p godwit --test it all_undisturbed -- --ignored`).
 const DIGESTS: &str = include_str!("digests.txt");
 
-/// Memory that all peers of a run together make the node hold in receive buffers. Each buffer is at most
-/// twice what has arrived of its message, which the driver checks; the longest that comes here are
-/// inventories of 50,000 entries, 1.8 MB, and two that were sent at once were the most: 4.7 MB.
-const RECEIVING_BOUND: usize = 8_000_000;
+/// Memory that a peer makes the node hold in its receive buffer. A buffer is at most twice what has arrived
+/// of its message, which the driver checks; the longest that comes here are inventories of 50,000 entries,
+/// 1.8 MB. Among 5,000 seeds there is one in which all of nine peers together held 9.4 MB.
+const RECEIVING_BOUND: usize = 2 << 20;
 
 pub(super) fn check(seed: u64, outcome: &Outcome) {
     let peak = outcome.peak;
-    assert!(peak.receiving <= RECEIVING_BOUND, "seed {seed}: {peak:?}");
+    assert!(peak.receiving <= RECEIVING_BOUND * peak.connections, "seed {seed}: {peak:?}");
     // 0.1 addresses a second and peer, 1,000 for a getaddr, and the peers' own.
     let hours = outcome.took.as_secs() / 3_600 + 1;
     assert!(peak.addresses as u64 <= 20 * (1_000 + 360 * hours), "seed {seed}: {peak:?}");

@@ -1,4 +1,4 @@
-# Completion of godwit-cli for fish. Made of the table of options: cargo run -p xtask -- contrib
+# Completion of godwit-cli for fish. Made of the table of options: cargo xtask contrib
 complete -c godwit-cli -o help -d 'Print this and stop'
 complete -c godwit-cli -o version -d 'Print the version and stop'
 complete -c godwit-cli -o datadir -r -F -d 'The node\'s data directory (default'

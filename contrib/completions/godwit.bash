@@ -1,4 +1,4 @@
-# Completion of godwit for bash. Made of the table of options: cargo run -p xtask -- contrib
+# Completion of godwit for bash. Made of the table of options: cargo xtask contrib
 _godwit() {
     local current="${COMP_LINE:0:COMP_POINT}"
     current="${current##* }"

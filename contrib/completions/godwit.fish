@@ -1,4 +1,4 @@
-# Completion of godwit for fish. Made of the table of options: cargo run -p xtask -- contrib
+# Completion of godwit for fish. Made of the table of options: cargo xtask contrib
 complete -c godwit -o help -d 'Print this text and stop'
 complete -c godwit -o version -d 'Print the version and stop'
 complete -c godwit -o conf -r -F -d 'Read options from FILE'

@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// With `GODWIT_WRITE_CONTRIB` it writes them: `cargo run -p xtask -- contrib`.
+    /// With `GODWIT_WRITE_CONTRIB` it writes them: `cargo xtask contrib`.
     #[test]
     fn the_files_of_contrib_are_those_of_the_table() {
         for (name, text) in manual().files() {
@@ -321,7 +321,7 @@ mod tests {
                 std::fs::write(&path, &text).expect("it is written");
             }
             let current = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(current == text, "{name} is old: cargo run -p xtask -- contrib");
+            assert!(current == text, "{name} is old: cargo xtask contrib");
         }
     }
 

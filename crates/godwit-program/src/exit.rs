@@ -21,7 +21,8 @@ pub enum Exit {
     /// The data directory is missing, another process uses it, or it belongs to another network.
     DatadirUnusable,
     /// A signal stopped the work before its end. What was stored stays; the same command continues
-    /// it. Never the exit of a node, which has no other end than a signal: it exits with success.
+    /// it. A node, whose regular end is a signal, exits with success; with this only after a second
+    /// signal, or when it has not stopped within eight seconds of the first (`signals.rs`).
     Interrupted,
     /// An address or port to listen on is taken, or is not this machine's.
     CannotListen,

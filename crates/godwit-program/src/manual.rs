@@ -176,7 +176,7 @@ impl Manual {
         let first_words: Vec<&str> =
             self.words().into_iter().filter_map(|words| words.split(' ').next()).collect();
         format!(
-            "# Completion of {name} for bash. Made of the table of options: cargo run -p xtask -- contrib\n\
+            "# Completion of {name} for bash. Made of the table of options: cargo xtask contrib\n\
              {function}() {{\n    local current=\"${{COMP_LINE:0:COMP_POINT}}\"\n    current=\"${{current##* }}\"\n    \
              COMPREPLY=()\n    case \"$current\" in\n{path_case}        -*=*)\n            return ;;\n        -*)\n            \
              COMPREPLY=($(compgen -W \"{options}\" -- \"$current\"))\n            \
@@ -195,7 +195,7 @@ impl Manual {
             text.replace('\'', "'\\''").replace('[', "\\[").replace(']', "\\]").replace(':', "\\:")
         };
         let mut text = format!(
-            "#compdef {name}\n# Completion of {name} for zsh. Made of the table of options: cargo run -p xtask -- contrib\n\
+            "#compdef {name}\n# Completion of {name} for zsh. Made of the table of options: cargo xtask contrib\n\
              _arguments \\\n",
             name = self.name
         );
@@ -228,7 +228,7 @@ impl Manual {
     fn fish(&self) -> String {
         let quoted = |text: &str| text.replace('\\', "\\\\").replace('\'', "\\'");
         let mut text = format!(
-            "# Completion of {} for fish. Made of the table of options: cargo run -p xtask -- contrib\n",
+            "# Completion of {} for fish. Made of the table of options: cargo xtask contrib\n",
             self.name
         );
         for line in self.lines() {
@@ -255,7 +255,7 @@ impl Manual {
         let mut text = String::from(
             "# Options of godwit, one a line: name=value. What is commented out here does nothing.\n\
              # Lines after [main], [test], [testnet4], [signet] or [regtest] count on that network only.\n\
-             # Made of the table of options: cargo run -p xtask -- contrib\n",
+             # Made of the table of options: cargo xtask contrib\n",
         );
         for (title, lines) in &self.groups {
             let of_file: Vec<&Line> = lines.iter().filter(|line| line.in_file).collect();

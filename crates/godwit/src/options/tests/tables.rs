@@ -75,7 +75,7 @@ fn commands_of_the_signer_are_told_where_to_go() {
     );
 }
 
-/// With `GODWIT_WRITE_CONTRIB` it writes them: `cargo run -p xtask -- contrib`.
+/// With `GODWIT_WRITE_CONTRIB` it writes them: `cargo xtask contrib`.
 #[test]
 fn the_files_of_contrib_are_those_of_the_table() {
     let manual = Manual::of::<Godwit>("a fully validating Bitcoin node");
@@ -88,6 +88,6 @@ fn the_files_of_contrib_are_those_of_the_table() {
             std::fs::write(&path, &text).expect("it is written");
         }
         let current = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(current == text, "{name} is old: cargo run -p xtask -- contrib");
+        assert!(current == text, "{name} is old: cargo xtask contrib");
     }
 }

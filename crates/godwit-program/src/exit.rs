@@ -83,7 +83,7 @@ impl Exit {
             Exit::DatadirUnusable => {
                 "the data directory is missing, in use, or not one of this network"
             }
-            Exit::Interrupted => "stopped by a signal; the same command goes on",
+            Exit::Interrupted => "stopped by a signal; the same command continues",
             Exit::CannotListen => "the address or port to listen on is taken or not ours",
             Exit::Bug => "a bug in godwit; what was stored stays",
         }

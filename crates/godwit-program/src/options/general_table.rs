@@ -40,8 +40,8 @@ impl<P: Program> GeneralOptions<P> {
             ..request(
                 "allowignoredconf",
                 &[],
-                "Only warn where another configuration file is read than that of the data directory, by -conf or \
-                 because its datadir= names the directory (default: 0).",
+                "Only warn if the configuration file that is read is not the data directory's own, \
+                 because of -conf or because its datadir= names the directory (default: 0).",
                 |draft, text| {
                     draft.allow_ignored_conf = values::flag(text)?;
                     Some(())

@@ -226,8 +226,8 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "allowunlockedsecrets",
             "",
             "",
-            "Where the system refuses to lock memory, or to turn core dumps and tracing off, keep keys \
-             in memory that may reach a swap file, instead of not encrypting connections (default: 0).",
+            "If the system refuses to lock memory, or to turn core dumps and tracing off, keep keys in \
+             memory that may reach a swap file, instead of not encrypting connections (default: 0).",
             |draft, text| {
                 plain::flag(text).map(|on| draft.connections.allow_unlocked_secrets = Some(on))
             },
@@ -283,8 +283,8 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "flushinterval",
             "SECONDS",
             "a number of seconds, or 0 for no interval",
-            "Write coins so long after the first block whose coins are not on disk, however little a power \
-             cut would cost (default: 0, no interval).",
+            "Write coins this long after the first block whose coins are not on disk, however little a \
+             power cut would cost (default: 0, no interval).",
             |draft, text| {
                 draft.flush_interval = Some(plain::number(text)?);
                 Some(())
@@ -299,9 +299,9 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "test",
             "NAME",
             "bip94 or bip34",
-            "bip94: enforce the rules of BIP94. bip34: take it from block 1 on that BIP34 rules out outputs that \
-             exist already, as on main between 227,931 and 1,983,702, and look none up (BIP30); for comparing \
-             speeds. Only on regtest. May be given several times.",
+            "bip94: enforce the rules of BIP94. bip34: assume from block 1 on that BIP34 rules out \
+             outputs that exist already, as on main between 227,931 and 1,983,702, and look none up \
+             (BIP30); for comparing speeds. Only on regtest. May be given several times.",
             |draft, text| {
                 match text.to_str()? {
                     "bip94" => draft.tests.bip94 = true,
@@ -376,7 +376,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
         "a number, or 0 for none",
         "Of N inputs that were accepted by their signatures, have one verified by Bitcoin Core's \
          engine, too; if it refuses one, the node ends (default: 1024 during the download, 1 for \
-         blocks of the last day; a number that is given is meant for both; 0: none).",
+         blocks of the last day; a given number is for both; 0: none).",
         |draft, text| {
             draft.scripts.crosscheck = Some(plain::number(text)?);
             Some(())
@@ -403,9 +403,9 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "",
             "",
             "Delete old block and undo files once all of them together exceed this size (default: 0, \
-             keep everything). At least 550, on regtest at least 2. With 1, they are deleted when the RPC \
-             method pruneblockchain says so, and only then. The last 288 blocks and those above the last \
-             flush of the UTXO set are kept even where that is more.",
+             keep everything). At least 550, on regtest at least 2. With 1, they are deleted only when \
+             the RPC method pruneblockchain is called. The last 288 blocks and those above the last \
+             flush of the UTXO set are kept even if that is more.",
             |draft, text| {
                 draft.files.prune_mib =
                     Some(plain::number(text).filter(|mib| *mib <= MAX_PRUNE_MIB)?);
@@ -432,8 +432,8 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
     },
     rebuild_flag(
         "reindex",
-        "Make the block index and the coins again from the block files, and verify all blocks again. \
-         The next start continues an interrupted one, without this option. Where old blocks were deleted by \
+        "Rebuild the block index and the coins from the block files, and verify all blocks again. The \
+         next start continues an interrupted one, without this option. If old blocks were deleted by \
          -prune, delete the others too and download the chain again.",
         |draft, text| {
             draft.files.reindex = plain::flag(text)?;
@@ -442,8 +442,9 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
     ),
     rebuild_flag(
         "reindex-chainstate",
-        "Make the coins again from the block files; scripts that were verified before do not run again. \
-         Goes on by itself as -reindex does. Not where old blocks were deleted by -prune.",
+        "Rebuild the coins from the block files; scripts that were verified before do not run again. \
+         The next start continues an interrupted one, as with -reindex. Not if old blocks were deleted \
+         by -prune.",
         |draft, text| {
             draft.files.reindex_chainstate = plain::flag(text)?;
             Some(())
@@ -490,9 +491,9 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "audit",
             "",
             "",
-            "Prove that coins and undo records are what validation of the stored blocks leaves, instead of \
-             hashing the coins. Scripts run as -assumevalid has it. With -repair, undo records that are \
-             refuted are made again.",
+            "Prove that coins and undo records are what validation of the stored blocks leaves, \
+             instead of hashing the coins. Scripts run as -assumevalid says. With -repair, undo \
+             records that are refuted are rebuilt.",
             |draft, text| {
                 draft.files.audit = plain::flag(text)?;
                 Some(())

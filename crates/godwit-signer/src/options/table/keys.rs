@@ -66,9 +66,9 @@ pub(super) const KEYS_COMMANDS: &[CommandSpec<Signer>] = &[
         words: "keys xpub",
         operands: " ID",
         count: 1..=1,
-        help: "Print the public keys of accounts of an entry as JSON, behind their origins, for cosigners \
-               and for wallets that watch: of each purpose (BIP44, 49, 84, 86) with its descriptor, and \
-               for multisig (BIP48).",
+        help: "Print the public keys of accounts of an entry as JSON, with their origins in front, for \
+             cosigners and for watch-only wallets: of each purpose (BIP44, 49, 84, 86) with its \
+             descriptor, and for multisig (BIP48).",
     },
     CommandSpec {
         command: CommandName::KeysAddresses,
@@ -169,9 +169,9 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
             "allowunlockedsecrets",
             "",
             "",
-            "Where the system refuses to lock memory, or to turn core dumps and tracing off, keep keys \
-             in memory that may reach a swap file, instead of not opening the key file. On the command \
-             line alone: in the file it is the node's (default: 0).",
+            "If the system refuses to lock memory, or to turn core dumps and tracing off, keep keys in \
+             memory that may reach a swap file, instead of not opening the key file. Only on the \
+             command line: in the file it is the node's (default: 0).",
             |draft, text| values::flag(text).map(|on| draft.allow_unlocked_secrets = Some(on)),
         )
     },
@@ -257,8 +257,8 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         commands: NEW_PASSPHRASE,
         ..keys_option(
             "kdfpasses",
-            "How often that memory is gone through: 3 to 16 (default: 3, or what the file has if that is \
-             more).",
+            "How many passes are made over that memory: 3 to 16 (default: 3, or what the file has if \
+             that is more).",
             |draft, text| {
                 let limits = KdfParameters::FLOOR_PASSES..=KdfParameters::MAX_PASSES;
                 let passes = values::number(text).filter(|passes| limits.contains(passes))?;
@@ -298,9 +298,9 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         commands: CHANGING,
         ..keys_option(
             "oldercopy",
-            "Change the key file although a later version of it was here, which may have had more keys or \
-             another passphrase, and forget that version; also where the record of versions cannot be read, \
-             so that nothing tells whether one was (default: 0).",
+            "Change the key file although a later version of it was here, which may have had more keys \
+             or another passphrase, and forget that version; also if the record of versions cannot be \
+             read, so that it is not known whether there was one (default: 0).",
             |draft, text| {
                 draft.keys.older_copy = Some(values::flag(text)?);
                 Some(())
@@ -324,7 +324,7 @@ pub(super) const KEYS_OPTIONS: &[OptionSpec<Signer>] = &[
         commands: Commands::Only(&[CommandName::KeysAddresses]),
         ..keys_option(
             "branch",
-            "keys addresses: those to receive or those of change alone (default: all).",
+            "keys addresses: only those to receive, or only those of change (default: all).",
             |draft, text| {
                 draft.keys.branch = Some(match text.to_str()? {
                     "receive" => Branch::Receive,

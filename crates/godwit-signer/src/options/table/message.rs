@@ -11,8 +11,9 @@ pub(super) const MESSAGE_COMMANDS: &[CommandSpec<Signer>] = &[
         words: "message inspect",
         operands: " ADDRESS FILE",
         count: 2..=2,
-        help: "Show the message in FILE, by what ADDRESS is ours, and the token that message sign takes. The \
-               message is FILE to its last byte, a line feed at its end included; - is standard input.",
+        help: "Show the message in FILE, what makes ADDRESS ours, and the token that message sign \
+             takes. The message is FILE to its last byte, a line feed at its end included; - is \
+             standard input.",
     },
     CommandSpec {
         command: CommandName::MessageSign,
@@ -27,18 +28,18 @@ pub(super) const MESSAGE_COMMANDS: &[CommandSpec<Signer>] = &[
         words: "message psbt",
         operands: " ADDRESS FILE",
         count: 2..=2,
-        help: "Make a PSBT (BIP322) of the message in FILE by ADDRESS, for an address that takes the keys of several \
-               signers: each signs it with psbt sign, which shows the message; psbt combine and psbt finalize \
-               do the rest, and psbt extract prints the signature.",
+        help: "Make a PSBT (BIP322) of the message in FILE by ADDRESS, for an address that needs the \
+             keys of several signers: each signs it with psbt sign, which shows the message; psbt \
+             combine and psbt finalize do the rest, and psbt extract prints the signature.",
     },
     CommandSpec {
         command: CommandName::MessageVerify,
         words: "message verify",
         operands: " ADDRESS SIGNATURE FILE",
         count: 3..=3,
-        help: "Tell whether SIGNATURE is one of the message in FILE by ADDRESS, in any of these forms; \
-               scripts are verified in Bitcoin Core's engine. One that is valid only at a time is told, and exits with 1; \
-               one that is not, or of which nothing can be told, with 2.",
+        help: "Check whether SIGNATURE is one of the message in FILE by ADDRESS, in any of these \
+             forms; scripts are verified in Bitcoin Core's engine. If it is valid only at a time, that \
+             is printed, and the exit code is 1; if it is invalid or inconclusive, 2.",
     },
 ];
 
@@ -50,7 +51,8 @@ pub(super) const MESSAGE_OPTIONS: &[OptionSpec<Signer>] = &[OptionSpec {
         "format",
         "",
         "",
-        "legacy: as Core's signmessage; simple and full: BIP322 (default: what is usual of the address).",
+        "legacy: as Core's signmessage; simple and full: BIP322 (default: what is usual for the \
+         address).",
         |draft, text| {
             draft.format = Some(match text.to_str()? {
                 "legacy" => MessageFormat::Legacy,

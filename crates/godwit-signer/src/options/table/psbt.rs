@@ -133,8 +133,8 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
         commands: Commands::Only(&[CommandName::PsbtSign, CommandName::PsbtFinalize]),
         ..flag(
             "anysighash",
-            "Sign with sighash types that leave parts of the transaction open, where the PSBT asks for \
-             them; finalize inputs that were signed so where it does not.",
+            "Sign with sighash types that leave parts of the transaction open, if the PSBT asks for \
+             them; finalize inputs that were signed so even if it does not.",
             |draft, text| {
                 draft.psbt.any_sighash = Some(values::flag(text)?);
                 Some(())
@@ -151,8 +151,8 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
     ),
     flag(
         "anyinputs",
-        "Sign beside inputs of others although an input has a key of ours and no descriptor of the key file \
-         derives it, so that nothing tells whether one of theirs is ours too.",
+        "Sign beside inputs of others although an input has a key of ours and no descriptor of the key \
+         file derives it, so that it is not known whether one of theirs is ours too.",
         |draft, text| {
             draft.psbt.any_inputs = Some(values::flag(text)?);
             Some(())
@@ -179,7 +179,7 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
     ),
     named_output(
         "anyindex",
-        "Sign although the output of ours to this address lies so far behind the last spent index of its \
+        "Sign although the output of ours to this address is so far beyond the last spent index of its \
          account that a restored wallet would not find it. The option may be repeated.",
         |draft, text| {
             draft.psbt.any_index.push(NamedOutput::read(text.to_str()?)?);
@@ -193,10 +193,10 @@ pub(super) const PSBT_OPTIONS: &[OptionSpec<Signer>] = &[
             "PORT[:COOKIE]",
             "a port from 1 to 65535, perhaps with : and the path of a cookie file",
             "Ask the node whose RPC server listens at this port of 127.0.0.1 whether the inputs are \
-             unspent, before the key file is opened; COOKIE is its cookie file, by default .cookie in the \
-             network's part of the data directory. What it does not have is warned of, and nothing is \
-             signed whose amount or script is another one there. What the PSBT does not prove stays \
-             unproven (default: no node is asked).",
+             unspent, before the key file is opened; COOKIE is its cookie file, by default .cookie in \
+             the network's part of the data directory. Coins that it does not have are warned of, and \
+             nothing is signed whose amount or script differs there. What the PSBT does not prove \
+             stays unproven (default: no node is asked).",
             |draft, text| {
                 draft.psbt.node = Some(node(text)?);
                 Some(())

@@ -35,9 +35,9 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "bind",
             "ADDRESS[:PORT][=onion]",
             "an IP address and perhaps a port, and perhaps =onion behind them; [ADDRESS]:PORT for IPv6",
-            "Listen on this address (default: all of them). With =onion it is for those whom Tor hands over \
-             from an onion service (default: with -listenonion 127.0.0.1, and the next port). May be given \
-             several times.",
+            "Listen on this address (default: all of them). With =onion it is for peers that Tor \
+             passes on from an onion service (default: with -listenonion 127.0.0.1, and the next \
+             port). May be given several times.",
             |draft, text| {
                 let (listening, text) = (&mut draft.connections.listening, text.to_str()?);
                 let (bindings, address) = match text.strip_suffix("=onion") {
@@ -133,8 +133,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     ),
     connection_flag(
         "fixedseeds",
-        "Take addresses that were compiled in where nobody else tells of peers (default: 1). Of no effect with \
-         -connect and -maxconnections=0.",
+        "Use addresses that are compiled in if no other source names peers (default: 1). Of no effect \
+         with -connect and -maxconnections=0.",
         |draft, text| plain::flag(text).map(|on| draft.connections.seeds.fixed = Some(on)),
     ),
     OptionSpec {
@@ -166,8 +166,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     },
     connection_flag(
         "listenonion",
-        "Have Tor make an onion service, at which this node can be called, and take its proxy to onion \
-         addresses unless -onion is given (default: as -listen). Nothing happens where Tor has no control \
+        "Have Tor make an onion service, at which this node can be reached, and use its proxy to onion \
+         addresses unless -onion is given (default: as -listen). Nothing happens if Tor has no control \
          port. The service's key is kept in onion_v3_private_key.",
         |draft, text| plain::flag(text).map(|on| draft.connections.tor.listen = Some(on)),
     ),
@@ -186,8 +186,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "torpassword",
         "PASSWORD",
         "a password",
-        "The password of Tor's control port, of which Tor has the HashedControlPassword. Whoever reads the \
-         file, or sees the list of processes, knows it: Tor's cookie file is better.",
+        "The password of Tor's control port, of which Tor has the HashedControlPassword. All users who \
+         can read the file, or see the list of processes, know it: Tor's cookie file is better.",
         |draft, text| {
             draft.connections.tor.password = Some(PlainPassword::new(values::named(text)?));
             Some(())
@@ -200,7 +200,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "NETWORK",
             "ipv4, ipv6 or onion; I2P and CJDNS can not be reached",
             "Choose peers only in this network: ipv4, ipv6 or onion. Those of -connect, -addnode and \
-             -seednode, and who connects to us, are not affected. May be given several times.",
+             -seednode, and peers that connect to us, are not affected. May be given several times.",
             |draft, text| {
                 draft.connections.only_networks.push(values::network(text)?);
                 Some(())
@@ -230,8 +230,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     explained_setting(
         "externalip",
         "ADDRESS[:PORT]",
-        "Tell peers that this node can be called at this IP, onion or I2P address (default port: that of \
-         -bind, -whitebind or -port). May be given several times.",
+        "Tell peers that this node can be reached at this IP, onion or I2P address (default port: that \
+         of -bind, -whitebind or -port). May be given several times.",
         |draft, text| {
             let text = text.to_string_lossy();
             let address = NetAddress::parse(&text, 0).ok().filter(NetAddress::is_valid);
@@ -242,8 +242,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     ),
     connection_flag(
         "discover",
-        "Find out where this node can be called, by the addresses of its interfaces and by what peers say \
-         (default: 1, but 0 with -externalip or -proxy, or without -listen).",
+        "Find out where this node can be reached, from the addresses of its interfaces and from what \
+         peers say (default: 1, but 0 with -externalip or -proxy, or without -listen).",
         |draft, text| plain::flag(text).map(|on| draft.connections.listening.discover = Some(on)),
     ),
     connection_flag(
@@ -255,15 +255,16 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     explained_setting(
         "whitelist",
         "[PERMISSIONS@]IP[/NET]",
-        "Let peers at this address or in this network, as 1.2.3.0/24, do more than others. Permissions \
-         are named before an @ with commas between them (default: noban,mempool,download): noban (do \
-         not ban, discourage or evict them, or cut them off by an allowance; implies download), download \
-         (old blocks above -maxuploadtarget, headers of a chain with less than the minimum work), addr \
-         (other addresses with each answer, and as many of theirs as they tell), mempool (they may ask \
-         what is in the mempool: nothing), relay (they may announce transactions, which are ignored); \
-         bloomfilter and forcerelay are taken and change nothing; all are all of them. With in among them \
-         they are for peers that connect to us (so too without), with out for those of -addnode and \
-         -connect, with both for both. May be given several times.",
+        "Let peers at this address or in this network, such as 1.2.3.0/24, do more than others. \
+         Permissions are named before an @ with commas between them (default: noban,mempool,download): \
+         noban (do not ban, discourage or evict them, or disconnect them for exceeding an allowance; \
+         implies download), download (old blocks above -maxuploadtarget, headers of a chain with less \
+         than the minimum work), addr (other addresses with each answer, and as many of theirs as they \
+         send), mempool (they may ask what is in the mempool: nothing), relay (they may announce \
+         transactions, which are ignored); bloomfilter and forcerelay are accepted and change nothing; \
+         all means all of them. With in among them they are for peers that connect to us (also without \
+         in and out), with out for those of -addnode and -connect, with both for both. May be given \
+         several times.",
         |draft, text| {
             let text = text.to_string_lossy();
             draft.connections.whitelist.add(&text).map_err(|error| error.to_string())
@@ -272,7 +273,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
     explained_setting(
         "whitebind",
         "[PERMISSIONS@]ADDRESS:PORT",
-        "Listen on this address, and let who connects there do more than others; permissions are \
+        "Listen on this address, and let peers that connect there do more than others; permissions are \
          those of -whitelist, without out. May be given several times.",
         |draft, text| {
             let parsed = text.to_string_lossy().parse();

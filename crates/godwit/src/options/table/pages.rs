@@ -39,8 +39,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "metrics",
             "",
             "",
-            "Give Prometheus figures at http://127.0.0.1:9332/metrics, or at another address (default: 0). Who can \
-             reach that address reads them without a password.",
+            "Serve figures to Prometheus at http://127.0.0.1:9332/metrics, or at another address \
+             (default: 0). All who can reach that address read them without a password.",
             |draft, text| {
                 draft.rpc.pages.metrics = Some(Place::parse(text, values::ip_port)?);
                 Some(())

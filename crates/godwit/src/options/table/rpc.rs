@@ -84,8 +84,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "rpcpassword",
         "PASSWORD",
         "a password",
-        "Let -rpcuser in with this password, and write no cookie. Whoever reads the file, or sees the \
-         list of processes, knows it: -rpcauth is better.",
+        "Let -rpcuser in with this password, and write no cookie. All users who can read the file, or \
+         see the list of processes, know it: -rpcauth is better.",
         |draft, text| {
             draft.rpc.password = Some(PlainPassword::new(values::named(text)?));
             Some(())
@@ -121,8 +121,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "rpcwhitelist",
             "USER:METHOD,...",
             "a user and the methods that he may call",
-            "Let this user call these methods alone. May be given several times; of one user, what all of \
-             them name.",
+            "Let this user call only these methods. May be given several times; if so for one user, \
+             only what all of them name.",
             |draft, text| {
                 draft.rpc.whitelist.push(values::named(text)?.to_owned());
                 Some(())
@@ -144,7 +144,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "rpcthreads",
         "N",
         "a number of threads up to 256",
-        "Answer so many requests at once (default: 16).",
+        "Answer this many requests at once (default: 16).",
         |draft, text| {
             draft.rpc.threads = Some(at_least_one(text, MAX_THREADS)?);
             Some(())
@@ -154,7 +154,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "rpcworkqueue",
         "N",
         "a number of requests up to 10000",
-        "Let so many requests wait for a thread; who comes later is told to try again (default: 64).",
+        "Let this many requests wait for a thread; further ones get status 503 (default: 64).",
         |draft, text| {
             draft.rpc.queue = Some(at_least_one(text, MAX_QUEUE)?);
             Some(())
@@ -164,7 +164,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "rpcservertimeout",
         "SECONDS",
         "a number of seconds up to 31536000",
-        "Close a connection whose client is silent for so long; 0 never (default: 30).",
+        "Close a connection whose client is silent for this long; 0: never (default: 30).",
         |draft, text| {
             let seconds = plain::number::<i64>(text).filter(|seconds| *seconds <= MAX_TIMEOUT)?;
             draft.rpc.timeout = Some(u64::try_from(seconds).unwrap_or(0));

@@ -63,8 +63,8 @@ const fn publish(
 
 const fn mark(name: &'static str, set: fn(&mut Draft, &OsStr) -> Option<()>) -> OptionSpec<Godwit> {
     let expected = "a number of messages, up to 2147483647";
-    let help = "Let so many of these messages wait for a subscriber, and no more than its part of -memory holds; \
-                what comes then is dropped for it (default: 1000; 0: only memory counts).";
+    let help = "Let this many of these messages wait for a subscriber, and no more than its part of \
+                -memory holds; further ones are dropped for it (default: 1000; 0: only memory counts).";
     let every = setting(name, "N", expected, help, set);
     OptionSpec { commands: OF_NODE, group: ZMQ, ..every }
 }

@@ -124,7 +124,7 @@ pub(super) const ROWS: &[Method] = &[
     present(
         Blockchain,
         "gettxout",
-        "An unspent output; null where there is none.",
+        "An unspent output; null if there is none.",
         &[
             required("txid", Kind::Text, "The transaction's id."),
             required("n", Kind::Number, "The number of the output."),
@@ -219,19 +219,19 @@ pub(super) const ROWS: &[Method] = &[
     present(
         Blockchain,
         "waitforblock",
-        "Waits until a block is the tip, and tells the tip.",
+        "Waits until a block is the tip, and returns the tip.",
         &[BLOCKHASH, TIMEOUT],
     ),
     present(
         Blockchain,
         "waitforblockheight",
-        "Waits until the tip has a height, and tells the tip.",
+        "Waits until the tip has a height, and returns the tip.",
         &[required("height", Kind::Number, "The height."), TIMEOUT],
     ),
     present(
         Blockchain,
         "waitfornewblock",
-        "Waits until the tip is another one, and tells it.",
+        "Waits until the tip changes, and returns it.",
         &[TIMEOUT, optional("current_tip", Kind::Hex, "The tip from which it is to differ.")],
     ),
 ];

@@ -22,7 +22,7 @@ pub(super) const ROWS: &[Method] = &[
     present(
         Control,
         "logging",
-        "Tells which categories of debugging lines the log has, and turns some on and others off.",
+        "Shows which categories of debugging lines the log has, and turns some on and others off.",
         &[
             optional("include", Kind::List, "The categories to turn on; all for each."),
             optional("exclude", Kind::List, "The categories to turn off then."),

@@ -50,7 +50,11 @@ pub(super) const ROWS: &[Method] = &[
             optional("arg9", Kind::Any, ""),
         ],
     ),
-    absent(Hidden, "estimaterawfee", "it tells of Core's estimator, which godwit's is not"),
+    absent(
+        Hidden,
+        "estimaterawfee",
+        "it shows the state of Core's estimator, which godwit's is not",
+    ),
     absent(Hidden, "generate", "Bitcoin Core answers only that it is gone"),
     present(
         Hidden,
@@ -113,7 +117,7 @@ pub(super) const ROWS: &[Method] = &[
     present(
         Hidden,
         "syncwithvalidationinterfacequeue",
-        "Waits until everything that was known before has been heard of; here that is so at once.",
+        "Waits until everything that was known before has been processed; here that is so at once.",
         &[],
     ),
 ];

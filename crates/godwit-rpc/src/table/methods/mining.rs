@@ -26,7 +26,7 @@ pub(super) const ROWS: &[Method] = &[
     present(
         Mining,
         "submitblock",
-        "Hands in a block. The result is null where it was accepted, or why not.",
+        "Hands in a block. The result is null if it was accepted, else why not.",
         &[
             required("hexdata", Kind::Hex, "The block."),
             or("dummy", Kind::Text, "ignored", "Of no effect."),

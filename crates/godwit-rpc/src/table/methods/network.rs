@@ -52,7 +52,7 @@ pub(super) const ROWS: &[Method] = &[
     ),
     present(Network, "getpeerinfo", "The connected peers.", &[]),
     present(Network, "listbanned", "The addresses that setban has banned.", &[]),
-    present(Network, "ping", "Pings all peers; getpeerinfo tells the times.", &[]),
+    present(Network, "ping", "Pings all peers; getpeerinfo shows the times.", &[]),
     present(
         Network,
         "setban",

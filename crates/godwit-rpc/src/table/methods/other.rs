@@ -19,7 +19,8 @@ pub(super) const ROWS: &[Method] = &[
     present(
         Util,
         "estimatesmartfee",
-        "The fee that a transaction needs, by what the last 144 blocks took: there is no mempool.",
+        "The fee that a transaction needs, according to what the last 144 blocks took: there is no \
+         mempool.",
         &[
             required("conf_target", Kind::Number, "Within how many blocks, from 1 to 1008."),
             or("estimate_mode", Kind::Text, "economical", "unset, economical or conservative."),

@@ -29,7 +29,7 @@ pub(super) const DUMP_TX_OUT_SET: Method = present(
 pub(super) const GET_BLOCK_FROM_PEER: Method = present(
     Blockchain,
     "getblockfrompeer",
-    "Asks a peer for a block that is not stored, as one that was pruned.",
+    "Asks a peer for a block that is not stored, such as one that was pruned.",
     &[BLOCKHASH, required("peer_id", Kind::Number, "The peer's id, as in getpeerinfo.")],
 );
 
@@ -50,7 +50,7 @@ pub(super) const PRECIOUS_BLOCK: Method = present(
 pub(super) const PRUNE_BLOCKCHAIN: Method = present(
     Blockchain,
     "pruneblockchain",
-    "Deletes files of old blocks, with -prune; tells the height of the last block that is not there.",
+    "Deletes files of old blocks, with -prune; returns the height of the last block that is not there.",
     &[required(
         "height",
         Kind::Number,
@@ -61,7 +61,7 @@ pub(super) const PRUNE_BLOCKCHAIN: Method = present(
 pub(super) const VERIFY_CHAIN: Method = present(
     Blockchain,
     "verifychain",
-    "Looks at the last blocks and their coins again; whether all is as it was left.",
+    "Checks the last blocks and their coins again: whether all is as it was left.",
     &[
         or(
             "checklevel",

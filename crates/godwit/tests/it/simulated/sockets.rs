@@ -348,7 +348,9 @@ impl Driver {
             }
             NetCommand::Refuse { socket } => {
                 let id = ConnectionId(socket.0);
-                if let Some(peer) = self.crowd.peer(id) {
+                // Where others hold all places, and each for a reason (Core `SelectNodeToEvict`), that is fair.
+                let is_full = self.core().peers().connection_counts().0 >= self.plan.max_inbound;
+                if let Some(peer) = self.crowd.peer(id).filter(|_| !is_full) {
                     self.refused.push(peer.clone());
                 }
                 self.drop_link(id);

@@ -11,7 +11,7 @@ use bitcoin::{Transaction, TxIn, TxOut};
 use godwit_stream::{DataStream, SpanReader};
 
 use super::error::{FormatError, Place};
-use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_PSBT_BYTES, MAX_UNSIGNED_TX_BYTES};
+use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_UNSIGNED_TX_BYTES};
 
 /// `psbt` and the separator.
 pub(super) const MAGIC: [u8; 5] = *b"psbt\xff";
@@ -44,22 +44,23 @@ impl Maps {
         if bytes.len() > MAX_PSBT_BYTES {
             return Err(FormatError::TooLong(bytes.len()));
         }
-        Self::cut(bytes)
+        Self::cut(bytes, MAX_PAIRS)
     }
 
-    fn cut(bytes: &[u8]) -> Result<Self, FormatError> {
+    /// `most`: the most pairs of a map.
+    fn cut(bytes: &[u8], most: usize) -> Result<Self, FormatError> {
         let mut reader = SpanReader::new(bytes);
         if reader.array().map_err(|_| FormatError::NoPsbt)? != MAGIC {
             return Err(FormatError::NoPsbt);
         }
-        let global = read_map(&mut reader, Place::Global)?;
+        let global = read_map(&mut reader, Place::Global, most)?;
         let (inputs, outputs) = counts(&global)?;
         let mut maps = Maps { global, inputs: Vec::new(), outputs: Vec::new() };
         for index in 0..inputs {
-            maps.inputs.push(read_map(&mut reader, Place::Input(index))?);
+            maps.inputs.push(read_map(&mut reader, Place::Input(index), most)?);
         }
         for index in 0..outputs {
-            maps.outputs.push(read_map(&mut reader, Place::Output(index))?);
+            maps.outputs.push(read_map(&mut reader, Place::Output(index), most)?);
         }
         match reader.remaining() {
             0 => Ok(maps),
@@ -68,9 +69,10 @@ impl Maps {
     }
 
     /// As [`Maps::decode`], for what `bitcoin` wrote from fields that were read here. They may have grown
-    /// since, by copies of others and by signatures, so that together they are too long for a file.
+    /// since, by copies of others and by signatures, so that together they are too long for a file, or too
+    /// many.
     pub(super) fn decode_own(bytes: &[u8]) -> Self {
-        Self::cut(bytes).expect("fields within their limits are written as such")
+        Self::cut(bytes, usize::MAX).expect("fields within their limits are written as such")
     }
 
     /// The binary form. Keys are written in rising order.
@@ -109,12 +111,16 @@ impl Maps {
     }
 }
 
-fn read_map(reader: &mut SpanReader<'_>, place: Place) -> Result<Pairs, FormatError> {
+/// Pairs are counted as they come: many small ones take far more memory than bytes.
+fn read_map(reader: &mut SpanReader<'_>, place: Place, most: usize) -> Result<Pairs, FormatError> {
     let mut pairs = Pairs::new();
     loop {
         let key = read_bytes(reader, place)?;
         if key.is_empty() {
             return Ok(pairs);
+        }
+        if pairs.len() == most {
+            return Err(FormatError::TooManyPairs(place));
         }
         let value = read_bytes(reader, place)?;
         if pairs.insert(key.to_vec(), value.to_vec()).is_some() {

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use super::coins::{KINDS, keys, received, sign, spend};
 use super::*;
 use crate::psbt::pairs::{Maps, global};
-use crate::psbt::{CombineError, MAX_DERIVATIONS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_SIGNATURES};
+use crate::psbt::{
+    CombineError, MAX_DERIVATIONS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_SIGNATURES, Place,
+};
 
 /// Everything that is done with a PSBT, for the one purpose of not panicking.
 fn use_up(bytes: &[u8]) {
@@ -157,6 +159,42 @@ fn more_pairs_than_a_script_has_use_for() {
     };
     assert!(with_unknown(MAX_PAIRS).is_ok());
     assert!(matches!(with_unknown(MAX_PAIRS + 1), Err(FormatError::TooManyPairs(_))));
+}
+
+/// Small pairs take far more memory than bytes: what comes behind the last that is allowed is not looked at.
+#[test]
+fn pairs_are_counted_as_they_are_read() {
+    let base = received(&spend(&["wpkh(A/0)"])).to_maps();
+    let broken_behind = |count: usize| {
+        let mut maps = base.clone();
+        for number in maps.inputs[0].len()..count {
+            maps.inputs[0].insert([&[0x70], &number.to_be_bytes()[..]].concat(), Vec::new());
+        }
+        maps.outputs.clear();
+        let mut bytes = maps.encode();
+        // The map goes on with a key that is cut off.
+        bytes.pop();
+        bytes.extend([2, 0x71]);
+        Psbt::decode(&bytes).map(|psbt| psbt.encode().len())
+    };
+    let below = broken_behind(MAX_PAIRS);
+    assert!(matches!(below, Err(FormatError::Pair { place: Place::Input(0), .. })), "{below:?}");
+    let above = broken_behind(MAX_PAIRS + 1);
+    assert!(matches!(above, Err(FormatError::TooManyPairs(Place::Input(0)))), "{above:?}");
+}
+
+/// What was read within the limit is written with the signature that it gets here.
+#[test]
+fn a_signature_may_be_one_pair_too_many() {
+    let mut maps = received(&spend(&["wpkh(A/0)"])).to_maps();
+    for number in maps.inputs[0].len()..MAX_PAIRS {
+        maps.inputs[0].insert([&[0x70], &number.to_be_bytes()[..]].concat(), Vec::new());
+    }
+    let mut psbt = Psbt::decode(&maps.encode()).expect("it is within the limit");
+    sign(&mut psbt, "A", &SignPolicy::default()).expect("it is ours");
+    assert_eq!(psbt.to_maps().inputs[0].len(), MAX_PAIRS + 1);
+    psbt.finalize();
+    assert!(Psbt::decode(&psbt.encode()).expect("signatures are gone").is_finished());
 }
 
 #[test]

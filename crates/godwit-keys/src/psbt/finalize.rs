@@ -78,7 +78,8 @@ impl Psbt {
 
     /// A copy for `miniscript`, which takes an output without asking whether the previous transaction
     /// has it, wants one for every input even where signatures do not cover it, and a sighash type
-    /// that ECDSA knows.
+    /// that ECDSA knows. For each input it hashes the keys that all inputs name, so that it is shown
+    /// no keys but those of the input that is being finished.
     fn resolved(&self) -> bitcoin::Psbt {
         let mut copy = self.fields.clone();
         for (index, input) in copy.inputs.iter_mut().enumerate() {
@@ -86,6 +87,8 @@ impl Psbt {
             input.witness_utxo = Some(self.spent_output_of(index).cloned().unwrap_or(unknown));
             input.non_witness_utxo = None;
             input.sighash_type = None;
+            input.bip32_derivation.clear();
+            input.tap_key_origins.clear();
         }
         copy
     }
@@ -109,7 +112,7 @@ impl Psbt {
             Ok(true) => return Finished::Unfinished(Unfinished::WrongSignature),
             Err(objection) => return Finished::Unfinished(Unfinished::Objection(objection)),
         }
-        match scratch.finalize_inp_mut(&Secp256k1::verification_only(), index) {
+        match satisfy(index, input, scratch) {
             Ok(()) => Finished::Finished,
             Err(error) => Finished::Unfinished(Unfinished::Unsatisfied(Box::new(error))),
         }
@@ -160,6 +163,22 @@ impl Psbt {
             })
             .collect()
     }
+}
+
+/// Has `miniscript` finish an input of `scratch`, which is `input` without the keys that it names.
+fn satisfy(
+    index: usize,
+    input: &Input,
+    scratch: &mut bitcoin::Psbt,
+) -> Result<(), miniscript::psbt::Error> {
+    scratch.inputs[index].bip32_derivation.clone_from(&input.bip32_derivation);
+    scratch.inputs[index].tap_key_origins.clone_from(&input.tap_key_origins);
+    #[cfg(test)]
+    super::work::note_keys(&scratch.inputs);
+    let result = scratch.finalize_inp_mut(&Secp256k1::verification_only(), index);
+    scratch.inputs[index].bip32_derivation.clear();
+    scratch.inputs[index].tap_key_origins.clear();
+    result
 }
 
 pub(super) fn is_finished(input: &Input) -> bool {

@@ -1,6 +1,7 @@
 //! What takes long is done once, counted instead of timed.
 
 use bitcoin::hashes::Hash;
+use bitcoin::psbt::Input;
 use bitcoin::{
     EcdsaSighashType, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, TxOut, Txid, Witness,
     absolute, transaction,
@@ -45,6 +46,31 @@ fn previous_transactions_are_hashed_when_a_psbt_is_read() {
     let (joined, work) = counted(|| Psbt::combine(&copies));
     joined.expect("of one transaction");
     assert_eq!(work.txids, 0);
+}
+
+/// `miniscript` hashes, for each input, the keys of all: it is shown those of the input alone, and finishes
+/// scripts that have hashes of keys, one of them that of a key without a signature, as before.
+#[test]
+fn the_finalizer_sees_the_keys_of_the_input_that_it_finishes() {
+    let kinds = [
+        "wsh(pkh(A/0))",
+        "sh(wsh(or_i(pkh(F/0),pkh(A/1))))",
+        "wsh(or_d(pkh(F/2),pkh(A/2)))",
+        "tr(F/0,pkh(A/3))",
+        "tr(F/1,or_d(pkh(F/4),pkh(A/4)))",
+        "wpkh(A/5)",
+        "wsh(multi(2,A/6,B/6,F/6))",
+    ];
+    let mut psbt = received(&spend(&kinds));
+    let named = |input: &Input| input.bip32_derivation.len() + input.tap_key_origins.len();
+    let named: usize = psbt.inputs().iter().map(named).sum();
+    let (_, work) = counted(|| psbt.clone().finalize());
+    assert_eq!(work.keys, named, "once each, where nothing is signed");
+    sign(&mut psbt, "AB", &SignPolicy::default()).expect("it is ours");
+    let (results, work) = counted(|| psbt.finalize());
+    assert!(psbt.is_finished(), "{results:?}");
+    assert_eq!(work.keys, named, "once each");
+    verify(&psbt);
 }
 
 /// A transaction with this many inputs.

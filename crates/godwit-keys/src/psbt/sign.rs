@@ -22,7 +22,7 @@ use super::own_scripts::MAX_OWN_INDEX;
 use super::review::signable;
 use super::sighash::Sighash;
 use super::signatures::signatures;
-use super::spent::{InputObjection, SpendKind, Spent};
+use super::spent::{InputObjection, SpendKind, Spent, merkle_root};
 use crate::error::KeyError;
 use crate::private_key::PrivateKey;
 
@@ -355,7 +355,7 @@ impl Psbt {
     }
 
     fn signature(&self, task: &Task, digest: &[u8; 32]) -> Result<Signature, KeyError> {
-        let merkle_root = self.fields.inputs[task.input].tap_merkle_root;
+        let merkle_root = merkle_root(&self.fields.inputs[task.input]);
         Ok(match (task.key.key, task.sighash) {
             (SigningKey::Internal(key), Sighash::Taproot(sighash_type)) => {
                 let tweak = TapTweakHash::from_key_and_tweak(key, merkle_root).to_scalar();

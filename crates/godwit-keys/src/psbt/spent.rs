@@ -8,7 +8,7 @@ use bitcoin::opcodes::all::OP_CODESEPARATOR;
 use bitcoin::psbt::Input;
 use bitcoin::script::{Instruction, Script};
 use bitcoin::secp256k1::Secp256k1;
-use bitcoin::taproot::{ControlBlock, TapTweakHash};
+use bitcoin::taproot::{ControlBlock, TapNodeHash, TapTweakHash};
 use bitcoin::{Amount, OutPoint, ScriptBuf, TxOut, WitnessVersion, XOnlyPublicKey};
 
 use super::limits::{MAX_REDEEM_SCRIPT_BYTES, MAX_WITNESS_SCRIPT_BYTES};
@@ -278,11 +278,27 @@ pub(super) fn output_key(script: &Script) -> Option<XOnlyPublicKey> {
     is_taproot.then(|| XOnlyPublicKey::from_slice(&script.as_bytes()[2..]).ok()).flatten()
 }
 
+/// The root of the tree of a taproot output. Where the field is missing, the first leaf and its control block
+/// tell it: whether they belong to the output, [`classify`] says.
+pub(super) fn merkle_root(fields: &Input) -> Option<TapNodeHash> {
+    let from_leaf = || {
+        let (block, (leaf, version)) = fields.tap_scripts.first_key_value()?;
+        let leaf = TapNodeHash::from_script(leaf, *version);
+        Some(
+            block
+                .merkle_branch
+                .iter()
+                .fold(leaf, |node, sibling| TapNodeHash::from_node_hashes(node, *sibling)),
+        )
+    };
+    fields.tap_merkle_root.or_else(from_leaf)
+}
+
 fn check_taproot(script: &Script, fields: &Input) -> Result<(), InputObjection> {
     let key = output_key(script).ok_or(InputObjection::UnknownScript)?;
     let secp = Secp256k1::verification_only();
     if let Some(internal) = fields.tap_internal_key {
-        let tweak = TapTweakHash::from_key_and_tweak(internal, fields.tap_merkle_root);
+        let tweak = TapTweakHash::from_key_and_tweak(internal, merkle_root(fields));
         let tweaked = internal.add_tweak(&secp, &tweak.to_scalar());
         if !tweaked.is_ok_and(|(tweaked, _)| tweaked == key) {
             return Err(InputObjection::TaprootKeyMismatch);

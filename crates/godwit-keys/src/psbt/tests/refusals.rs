@@ -363,10 +363,37 @@ fn a_taproot_key_or_leaf_that_does_not_belong_to_the_output() {
     });
     objected(&["tr(A/8,pk(B/8))"], InputObjection::TaprootKeyMismatch, |psbt| {
         psbt.inputs[0].tap_merkle_root = None;
+        psbt.inputs[0].tap_scripts.clear();
+    });
+    // A leaf of another tree gives another root; one that has another internal key is no leaf of this one.
+    objected(&["tr(A/8,pk(B/8))"], InputObjection::TaprootKeyMismatch, |psbt| {
+        psbt.inputs[0].tap_merkle_root = None;
+        psbt.inputs[0].tap_scripts = other.inputs[0].tap_scripts.clone();
     });
     objected(&["tr(A/8,pk(B/8))"], InputObjection::TaprootLeafMismatch, |psbt| {
         psbt.inputs[0].tap_scripts = other.inputs[0].tap_scripts.clone();
     });
+}
+
+/// Leaves with their control blocks say what the root says: it may be missing beside them.
+#[test]
+fn a_leaf_tells_the_root_that_is_missing() {
+    for kind in ["tr(A/8,pk(F/8))", "tr(A/8,{pk(F/7),{pk(F/8),pk(F/9)}})"] {
+        let honest = spend(&[kind]);
+        for kept in 0..honest.inputs[0].tap_scripts.len() {
+            let mut psbt = honest.clone();
+            let input = &mut psbt.inputs[0];
+            input.tap_merkle_root = None;
+            let leaves = std::mem::take(&mut input.tap_scripts).into_iter();
+            input.tap_scripts = leaves.skip(kept).take(1).collect();
+            let mut psbt = received(&psbt);
+            let signed = sign(&mut psbt, "A", &SignPolicy::default()).expect(kind);
+            assert!(matches!(signed[0].key.key, crate::psbt::SigningKey::Internal(_)), "{kind}");
+            assert_eq!(review(&psbt).inputs[0].signatures[0].valid, Some(true), "{kind}");
+            psbt.finalize();
+            verify(&psbt);
+        }
+    }
 }
 
 #[test]

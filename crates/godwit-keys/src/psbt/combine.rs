@@ -67,7 +67,7 @@ impl Psbt {
         let mut bad = BadSignatures::new();
         for (index, input) in self.fields.inputs.iter().enumerate() {
             let Ok(spent) = signable(input, &self.spent[index]) else { continue };
-            for (key, sighash, signature) in signatures(input) {
+            for (key, sighash, signature) in signatures(input, Some(&spent.output.script_pubkey)) {
                 let valid =
                     verify_signature(&mut digests, index, &spent, &key, sighash, &signature);
                 if valid == Ok(false) {

@@ -11,7 +11,7 @@ use miniscript::psbt::PsbtExt;
 use super::Psbt;
 use super::error::FinalizeError;
 use super::sighash::Digests;
-use super::signatures::wrong_signature;
+use super::signatures::{key_path, wrong_signature};
 use super::spent::{InputObjection, Spent};
 
 /// What became of an input.
@@ -165,7 +165,8 @@ impl Psbt {
     }
 }
 
-/// Has `miniscript` finish an input of `scratch`, which is `input` without the keys that it names.
+/// Has `miniscript` finish an input of `scratch`, which is `input` without the keys that it names. It takes a
+/// signature by the key path from beside an internal key alone, and asks no more of that.
 fn satisfy(
     index: usize,
     input: &Input,
@@ -173,11 +174,17 @@ fn satisfy(
 ) -> Result<(), miniscript::psbt::Error> {
     scratch.inputs[index].bip32_derivation.clone_from(&input.bip32_derivation);
     scratch.inputs[index].tap_key_origins.clone_from(&input.tap_key_origins);
+    if input.tap_key_sig.is_some() {
+        let output = scratch.inputs[index].witness_utxo.as_ref();
+        let key = output.and_then(|output| key_path(input, &output.script_pubkey));
+        scratch.inputs[index].tap_internal_key = key;
+    }
     #[cfg(test)]
     super::work::note_keys(&scratch.inputs);
     let result = scratch.finalize_inp_mut(&Secp256k1::verification_only(), index);
     scratch.inputs[index].bip32_derivation.clear();
     scratch.inputs[index].tap_key_origins.clear();
+    scratch.inputs[index].tap_internal_key = None;
     result
 }
 

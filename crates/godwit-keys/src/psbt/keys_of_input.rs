@@ -18,7 +18,8 @@ use super::spent::{SpendKind, Spent};
 pub enum SigningKey {
     /// ECDSA, with the key in the form that the script has it in.
     Ecdsa(PublicKey),
-    /// The internal key of a taproot output: the key path.
+    /// The internal key of a taproot output: the key path. Of a signature beside which no internal key is
+    /// named, the output's own key.
     Internal(XOnlyPublicKey),
     /// A key in a leaf script of a taproot output.
     Leaf(XOnlyPublicKey, TapLeafHash),

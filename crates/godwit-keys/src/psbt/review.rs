@@ -159,7 +159,9 @@ impl Psbt {
         let tx_in = &self.fields.unsigned_tx.input[index];
         let spent = signable(input, &self.spent[index]);
         let keys = spent.as_ref().map(|spent| keys_of_input(input, spent));
-        let signatures = signatures(input).map(|(key, sighash, signature)| {
+        let output = self.spent_output_of(index);
+        let script = output.map(|output| output.script_pubkey.as_script());
+        let signatures = signatures(input, script).map(|(key, sighash, signature)| {
             let valid = spent.as_ref().ok().and_then(|spent| {
                 verify_signature(digests, index, spent, &key, sighash, &signature).ok()
             });
@@ -168,7 +170,7 @@ impl Psbt {
         Ok(InputReview {
             outpoint: tx_in.previous_output,
             sequence: tx_in.sequence,
-            output: self.spent_output_of(index).cloned(),
+            output: output.cloned(),
             sighash: spent.as_ref().ok().and_then(|s| Sighash::of(input, s.kind).ok()),
             keys: review_keys(keys.unwrap_or_default(), owns)?,
             signatures: signatures.collect(),

@@ -326,7 +326,10 @@ impl Psbt {
         if tasks.is_empty() && misplaced {
             return Err(SignError::WrongDerivation(index));
         }
-        if !tasks.is_empty() && signatures(input).any(|(_, kind, _)| kind != sighash) {
+        if !tasks.is_empty()
+            && signatures(input, Some(&spent.output.script_pubkey))
+                .any(|(_, kind, _)| kind != sighash)
+        {
             return Err(SignError::SighashMismatch(index));
         }
         if !tasks.is_empty() && !sighash.is_usual() && !policy.any_sighash {

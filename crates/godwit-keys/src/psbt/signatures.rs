@@ -2,6 +2,7 @@
 
 use bitcoin::psbt::Input;
 use bitcoin::secp256k1::{Message, Secp256k1, VerifyOnly};
+use bitcoin::{Script, XOnlyPublicKey};
 
 use super::keys_of_input::SigningKey;
 use super::sighash::{Digests, Sighash};
@@ -13,8 +14,18 @@ pub(super) enum Signature {
     Schnorr(bitcoin::secp256k1::schnorr::Signature),
 }
 
-/// Every signature of an input, with its key and type.
-pub(super) fn signatures(input: &Input) -> impl Iterator<Item = (SigningKey, Sighash, Signature)> {
+/// The key by which an output's key path is signed for: the internal one, or the output's own where no
+/// internal one is named, as none is by who knows the output's alone (Core's `rawtr()`).
+pub(super) fn key_path(input: &Input, spent: &Script) -> Option<XOnlyPublicKey> {
+    input.tap_internal_key.or_else(|| output_key(spent))
+}
+
+/// Every signature of an input, with its key and type. `spent`: the script of the output that it spends,
+/// where it is known.
+pub(super) fn signatures<'a>(
+    input: &'a Input,
+    spent: Option<&Script>,
+) -> impl Iterator<Item = (SigningKey, Sighash, Signature)> + use<'a> {
     let ecdsa = input.partial_sigs.iter().map(|(key, signature)| {
         let sighash = Sighash::Ecdsa(signature.sighash_type);
         (SigningKey::Ecdsa(*key), sighash, Signature::Ecdsa(signature.signature))
@@ -23,7 +34,8 @@ pub(super) fn signatures(input: &Input) -> impl Iterator<Item = (SigningKey, Sig
         let sighash = Sighash::Taproot(signature.sighash_type);
         (key, sighash, Signature::Schnorr(signature.signature))
     };
-    let internal = input.tap_internal_key.zip(input.tap_key_sig);
+    let internal = spent.map_or(input.tap_internal_key, |spent| key_path(input, spent));
+    let internal = internal.zip(input.tap_key_sig);
     let internal = internal.map(|(key, sig)| schnorr(SigningKey::Internal(key), &sig));
     let leaves = input.tap_script_sigs.iter();
     let leaves = leaves.map(move |((key, leaf), sig)| schnorr(SigningKey::Leaf(*key, *leaf), sig));
@@ -85,7 +97,7 @@ pub(super) fn wrong_signature(
     spent: &Spent,
 ) -> Result<bool, InputObjection> {
     let wanted = Sighash::of(input, spent.kind)?;
-    for (key, sighash, signature) in signatures(input) {
+    for (key, sighash, signature) in signatures(input, Some(&spent.output.script_pubkey)) {
         // Without a wish any type will do.
         let of_type = input.sighash_type.is_none() || sighash == wanted;
         if !of_type || !verify_signature(digests, index, spent, &key, sighash, &signature)? {

@@ -1,6 +1,7 @@
 //! The program beside a bitcoind: descriptors of the key file are paid to there, PSBTs are made there,
 //! signed here, and mined there.
 
+mod forms;
 mod process;
 mod wallet;
 

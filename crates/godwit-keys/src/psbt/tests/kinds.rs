@@ -86,6 +86,55 @@ fn the_key_path_is_taken_where_the_internal_key_is_ours() {
     verify(&psbt);
 }
 
+/// Core's `rawtr()` knows the key of the output alone: its PSBT has a signature by the key path, and nothing
+/// that it belongs to.
+#[test]
+fn a_signature_by_the_key_path_needs_no_internal_key() {
+    let mut signed = received(&spend(&["tr(A/8,{pk(B/8),pk(F/8)})", "tr(A/0)", "wpkh(A/1)"]));
+    let unsigned = signed.clone();
+    sign(&mut signed, "A", &SignPolicy::default()).expect("it is ours");
+    let bare = |psbt: &Psbt, change: &dyn Fn(&mut bitcoin::psbt::Input)| {
+        let mut psbt = psbt.clone();
+        for input in &mut psbt.fields.inputs[..2] {
+            *input = bitcoin::psbt::Input {
+                witness_utxo: input.witness_utxo.take(),
+                tap_key_sig: input.tap_key_sig,
+                ..bitcoin::psbt::Input::default()
+            };
+            change(input);
+        }
+        Psbt::decode(&psbt.encode()).expect("it is valid")
+    };
+    let mut psbt = bare(&signed, &|_| {});
+    for input in &review(&psbt).inputs {
+        assert_eq!((input.state, input.signatures.len()), (InputState::Signed, 1));
+        assert_eq!(input.signatures[0].valid, Some(true));
+    }
+    assert!(matches!(
+        bare(&signed, &|input| input.sighash_type = Some(bitcoin::TapSighashType::None.into()))
+            .finalize()[..],
+        [
+            Finished::Unfinished(Unfinished::WrongSignature),
+            Finished::Unfinished(Unfinished::WrongSignature),
+            Finished::Finished
+        ]
+    ));
+    // A wrong one is seen, gives way to a good one, and is not finished.
+    let other = signed.fields.inputs[1].tap_key_sig;
+    let mut wrong = bare(&signed, &|input| input.tap_key_sig = other);
+    assert_eq!(review(&wrong).inputs[0].signatures[0].valid, Some(false));
+    let combined = Psbt::combine(&[wrong.clone(), psbt.clone()]).expect("they fit");
+    assert_eq!(combined.inputs()[0].tap_key_sig, signed.inputs()[0].tap_key_sig);
+    let results = wrong.finalize();
+    assert!(matches!(results[0], Finished::Unfinished(Unfinished::WrongSignature)), "{results:?}");
+    let results = psbt.finalize();
+    assert!(psbt.is_finished(), "{results:?}");
+    verify(&psbt);
+    // Without a signature there is nothing to finish.
+    let results = bare(&unsigned, &|_| {}).finalize();
+    assert!(matches!(results[0], Finished::Unfinished(Unfinished::Unsatisfied(_))), "{results:?}");
+}
+
 #[test]
 fn a_review_shows_keys_signatures_and_what_is_missing() {
     let mut psbt = received(&spend(&["wsh(multi(2,A/3,B/3,F/3))", "wpkh(A/0)"]));

@@ -30,7 +30,7 @@ fn outcome(mut maps: Maps, key: &[u8], test: &Test) -> Outcome {
     let (key, value) = ([&[PARTIAL_SIGNATURE], key].concat(), [&test.sig[..], &[0x01]].concat());
     maps.inputs[0].insert(key, value);
     let Ok(psbt) = Psbt::decode(&maps.encode()) else { return Outcome::NotRead };
-    let mut read = signatures(&psbt.inputs()[0]);
+    let mut read = signatures(&psbt.inputs()[0], None);
     let (Some((SigningKey::Ecdsa(key), Sighash::Ecdsa(_), Signature::Ecdsa(signature))), None) =
         (read.next(), read.next())
     else {

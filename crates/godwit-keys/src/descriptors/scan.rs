@@ -16,7 +16,12 @@ pub const MAX_DESCRIPTOR_SIZE: usize = 64 * 1024;
 const MAX_NAME: usize = 24;
 
 /// Functions of Core that `miniscript` has not.
-const UNSUPPORTED: [&str; 5] = ["addr", "musig", "raw", "rawtr", "unused"];
+const UNSUPPORTED: [&str; 6] = ["addr", "musig", "raw", "rawtr", "sortedmulti_a", "unused"];
+
+/// The function with this name, if it is one of those.
+pub(super) fn unsupported(name: &[u8]) -> Option<&'static str> {
+    UNSUPPORTED.into_iter().find(|unsupported| unsupported.as_bytes() == name)
+}
 
 /// Functions of a hash, in hex.
 const HASHES: [&[u8]; 4] = [b"sha256", b"hash256", b"ripemd160", b"hash160"];
@@ -114,9 +119,7 @@ impl Scanner<'_> {
             return Err(character(range.start));
         }
         let name = name.rsplit(|c| *c == b':').next().unwrap_or(name);
-        if let Some(function) =
-            UNSUPPORTED.iter().find(|unsupported| unsupported.as_bytes() == name)
-        {
+        if let Some(function) = unsupported(name) {
             return Err(DescriptorError::Unsupported { function });
         }
         if name == b"combo" && range != (0..name.len()) {

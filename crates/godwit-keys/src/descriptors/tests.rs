@@ -1,3 +1,5 @@
+mod refused;
+
 use bitcoin::NetworkKind::{Main, Test};
 use godwit_secret::SecretString;
 use miniscript::descriptor::Descriptor;

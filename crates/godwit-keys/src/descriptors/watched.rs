@@ -11,7 +11,7 @@ use godwit_secret::{Declassified, SecretSlice, SecretString, run_on_secret_stack
 use super::disclosed::refuse_private_numbers;
 use super::key_expression::{KeyExpression, KeyKind};
 use super::policy::descriptor_of;
-use super::scan::scan;
+use super::scan::{scan, unsupported};
 use super::split::is_public;
 use super::{DescriptorError, MAX_DESCRIPTOR_SIZE, PublicDescriptor, split_private_descriptor};
 use crate::base58::decode_check;
@@ -118,7 +118,7 @@ fn check_descriptor(line: SecretSlice<'_>) -> Result<(), DescriptorError> {
 }
 
 /// Names of descriptors and of Miniscript.
-const FUNCTIONS: [&[u8]; 28] = [
+const FUNCTIONS: [&[u8]; 27] = [
     b"pk",
     b"pkh",
     b"wpkh",
@@ -129,7 +129,6 @@ const FUNCTIONS: [&[u8]; 28] = [
     b"multi",
     b"sortedmulti",
     b"multi_a",
-    b"sortedmulti_a",
     b"pk_k",
     b"pk_h",
     b"older",
@@ -173,6 +172,9 @@ fn check_template(line: &[u8]) -> Result<(), DescriptorError> {
             continue;
         }
         let word = &line[start..end];
+        if let (Some(function), Some(b'(')) = (unsupported(word), behind) {
+            return Err(DescriptorError::Unsupported { function });
+        }
         let digits = word.strip_suffix(b"h").unwrap_or(word);
         let known = match behind {
             _ if digits.iter().all(u8::is_ascii_digit) => digits.len() <= 10,

@@ -69,8 +69,22 @@ pub fn split_private_descriptor(
     network: NetworkKind,
 ) -> Result<SplitDescriptor, DescriptorError> {
     let parts = run_on_secret_stack(|| split::split(text, network))??;
+    parts.texts.iter().try_for_each(|text| check_sh(text))?;
     let descriptors = parts.texts.into_iter().map(PublicDescriptor::parse);
     Ok(SplitDescriptor { descriptors: descriptors.collect::<Result<_, _>>()?, keys: parts.keys })
+}
+
+/// What Core takes inside of `sh()`. `miniscript` would take more, and no Core could watch it. Entries that
+/// were made without this rule are read as they are.
+const IN_SH: [&str; 6] = ["pk", "pkh", "multi", "sortedmulti", "wpkh", "wsh"];
+
+/// Source: Bitcoin Core, `script/descriptor.cpp` (`ParseScript`).
+fn check_sh(text: &str) -> Result<(), DescriptorError> {
+    let inner = text.strip_prefix("sh(").and_then(|inner| inner.split_once('('));
+    match inner {
+        Some((name, _)) if !IN_SH.contains(&name) => Err(DescriptorError::MiniscriptInSh),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -93,9 +93,15 @@ pub enum DescriptorError {
     NotOurs(String),
     /// Keys with different numbers of paths in `<…>`.
     PathCount,
+    /// Miniscript inside of `sh()`, which Bitcoin Core does not take.
+    MiniscriptInSh,
     /// `miniscript` refuses the public descriptor.
     Refused(Box<miniscript::Error>),
 }
+
+/// What is said of Miniscript in `sh()`.
+const ONLY_IN_SH: &str = "sh() takes pk(), pkh(), multi(), sortedmulti(), wpkh() or wsh() alone, as in Bitcoin \
+                          Core: Miniscript stands in wsh() or tr()";
 
 impl fmt::Display for DescriptorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -164,6 +170,7 @@ impl fmt::Display for DescriptorError {
             Self::PathCount => {
                 f.write_str("the keys of the descriptor have different numbers of paths in <…>")
             }
+            Self::MiniscriptInSh => f.write_str(ONLY_IN_SH),
             Self::Refused(error) => write!(f, "the descriptor is refused: {error}"),
         }
     }

@@ -2,6 +2,35 @@
 
 use super::*;
 
+/// Core: "Miniscript expressions can only be used in wsh or tr."
+#[test]
+fn miniscript_stands_in_no_sh() {
+    for inner in [
+        format!("and_v(v:pk({XPRV}/0),older(7))"),
+        format!("or_d(pk({XPRV}/0),pk({XPRV}/1))"),
+        format!("c:pk_k({XPRV}/0)"),
+        format!("thresh(1,pk({XPRV}/0),s:pk({XPRV}/1))"),
+    ] {
+        let refused = split(&format!("sh({inner})"), Main).err();
+        assert!(matches!(refused, Some(DescriptorError::MiniscriptInSh)), "{inner}: {refused:?}");
+        let watching = watched(&format!("sh({})", inner.replace(XPRV, XPUB)));
+        assert!(matches!(watching, Err(DescriptorError::MiniscriptInSh)), "{inner}: {watching:?}");
+        assert_eq!(public(&format!("sh(wsh({inner}))")).1, 1, "{inner}");
+        assert_eq!(public(&format!("tr({POINT},{inner})")).1, 1, "{inner}");
+        // An entry that has it already is read.
+        let public = format!("sh({})", inner.replace(XPRV, XPUB));
+        assert!(PublicDescriptor::parse(public).is_ok(), "{inner}");
+    }
+    let policy = format!("sh(and_v(v:pk(@0/**),older(7)))\n{}", POLICIES[0].1[0]);
+    assert!(matches!(watched(&policy), Err(DescriptorError::MiniscriptInSh)));
+    for inner in
+        ["pk(@)", "pkh(@)", "wpkh(@)", "wsh(pk(@))", "multi(1,@,@/1)", "sortedmulti(1,@,@/1)"]
+    {
+        let inner = inner.replace('@', &format!("{XPRV}/0"));
+        assert_eq!(public(&format!("sh({inner})")).1, 1, "{inner}");
+    }
+}
+
 /// As in any descriptor that Core has and `miniscript` has not, also in a template.
 #[test]
 fn sorted_keys_of_a_leaf_are_not_supported() {

@@ -37,8 +37,8 @@ use terminal::Terminal;
 /// So many addresses behind those that were given out is Core to look at: its own `-keypool`.
 const CORE_KEYPOOL: u32 = 1_000;
 
-/// Last index that is not hardened.
-const MAX_INDEX: u32 = (1 << 31) - 1;
+/// So many indexes has a range that Core takes at most (`rpc/util.cpp`, `ParseDescriptorRange`).
+const CORE_MAX_RANGE: u32 = 1_000_000;
 
 /// How often new words are shown and asked for.
 const ATTEMPTS: usize = 3;
@@ -241,7 +241,7 @@ fn for_core(entry: &Entry) -> Vec<Value> {
             "timestamp": since,
         });
         if text.contains("/*") {
-            let last = next_index.saturating_add(CORE_KEYPOOL - 1).min(MAX_INDEX);
+            let (last, next_index) = range_for_core(*next_index);
             one["range"] = json!([0, last]);
             one["next_index"] = json!(next_index);
         } else {
@@ -250,6 +250,14 @@ fn for_core(entry: &Entry) -> Vec<Value> {
         one
     };
     entry.descriptors.iter().map(one).collect()
+}
+
+/// The last index that Core is to look at, and the next one that it may give out, which it wants within.
+/// Where a wallet has given out more than a range has room for, Core goes on behind it by itself, as far as
+/// its keypool, each time that it finds a coin.
+fn range_for_core(next_index: u32) -> (u32, u32) {
+    let last = next_index.saturating_add(CORE_KEYPOOL - 1).min(CORE_MAX_RANGE - 1);
+    (last, next_index.min(last))
 }
 
 /// The public part of an entry, and whose its keys are.
@@ -278,4 +286,21 @@ fn described(entry: &Entry, keys: &[Vec<KeyStanding>]) -> Value {
         // What comes back to a descriptor with a key of ours is change, wherever that key is kept.
         "watch_only": entry.keys.is_empty() && !keys.iter().flatten().any(is_ours),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_one_that_core_takes() {
+        assert_eq!(range_for_core(0), (999, 0));
+        assert_eq!(range_for_core(5), (1_004, 5));
+        assert_eq!(range_for_core(999_000), (999_999, 999_000));
+        // Core: "Range is too large" where the last is a million or more above the first.
+        assert_eq!(range_for_core(999_001), (999_999, 999_001));
+        assert_eq!(range_for_core(999_999), (999_999, 999_999));
+        assert_eq!(range_for_core(1_000_000), (999_999, 999_999));
+        assert_eq!(range_for_core(u32::MAX), (999_999, 999_999));
+    }
 }

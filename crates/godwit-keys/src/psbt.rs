@@ -33,6 +33,7 @@ mod sign;
 mod signatures;
 mod spent;
 pub mod text;
+mod uncompressed;
 mod version2;
 #[cfg(test)]
 mod work;
@@ -67,6 +68,7 @@ pub use spent::{InputObjection, SpendKind, Spent};
 
 use pairs::{Maps, Pairs};
 use spent::{KnownOutput, spent_output};
+use uncompressed::Uncompressed;
 use version2::Version2;
 
 /// A partially signed transaction of version 0 or 2. Unknown and proprietary fields are kept.
@@ -79,6 +81,8 @@ pub struct Psbt {
     /// `PSBT_OUT_TAP_TREE` of each output as it was written: `bitcoin` writes the leaves of the same
     /// tree in another order.
     tap_trees: Vec<Option<Vec<u8>>>,
+    /// The derivations whose keys are written in 65 bytes, of which `bitcoin` keeps 33.
+    uncompressed: Uncompressed,
     /// What each input spends. Nothing changes the fields that say so.
     spent: Vec<KnownOutput>,
 }
@@ -101,12 +105,14 @@ impl Psbt {
     /// What is the same in one of `copies` is not hashed again.
     fn from_maps(maps: Maps, copies: &[Psbt]) -> Result<Self, FormatError> {
         fields::check(&maps)?;
-        let (version0, version2) = version2::split(maps.clone())?;
+        let mut short = maps.clone();
+        let uncompressed = Uncompressed::take(&mut short)?;
+        let (version0, version2) = version2::split(short)?;
         let fields = bitcoin::Psbt::deserialize(&version0.encode())?;
         let spent = spent_outputs(&fields, copies)?;
         let tap_tree = |pairs: &Pairs| pairs.get(&[OUTPUT_TAP_TREE][..]).cloned();
         let tap_trees = maps.outputs.iter().map(tap_tree).collect();
-        let psbt = Psbt { fields, version2, tap_trees, spent };
+        let psbt = Psbt { fields, version2, tap_trees, uncompressed, spent };
         match psbt.to_maps().first_difference(&maps) {
             Some((place, key)) => Err(FormatError::NotPreserved { place, key }),
             None => Ok(psbt),
@@ -134,6 +140,7 @@ impl Psbt {
                 pairs.insert(vec![OUTPUT_TAP_TREE], tree.clone());
             }
         }
+        self.uncompressed.restore(&mut version0);
         match &self.version2 {
             Some(version2) => version2.join(version0, &self.fields.unsigned_tx),
             None => version0,

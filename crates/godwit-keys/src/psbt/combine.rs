@@ -16,6 +16,7 @@ use super::limits::MAX_PSBT_BYTES;
 use super::pairs::{Maps, Pairs, global};
 use super::review::signable;
 use super::signatures::{signatures, verify_signature};
+use super::uncompressed::drop_other_forms;
 use super::version2::combined_modifiable;
 
 /// Input fields in which two copies cannot both be right: spent output, sighash type, scripts,
@@ -134,7 +135,8 @@ fn join(
     for (key, value) in other.global {
         into.global.entry(key).or_insert(value);
     }
-    for (index, (ours, theirs)) in into.inputs.iter_mut().zip(other.inputs).enumerate() {
+    for (index, (ours, mut theirs)) in into.inputs.iter_mut().zip(other.inputs).enumerate() {
+        drop_other_forms(ours, &mut theirs, true);
         for (key, value) in &theirs {
             let place = (index, key.clone());
             let is_bad = also_bad.contains(&place);
@@ -151,7 +153,8 @@ fn join(
             key,
         })?;
     }
-    for (index, (ours, theirs)) in into.outputs.iter_mut().zip(other.outputs).enumerate() {
+    for (index, (ours, mut theirs)) in into.outputs.iter_mut().zip(other.outputs).enumerate() {
+        drop_other_forms(ours, &mut theirs, false);
         join_map(ours, theirs, &OUTPUT_MUST_AGREE).map_err(|key| CombineError::Conflict {
             psbt,
             place: Place::Output(index),

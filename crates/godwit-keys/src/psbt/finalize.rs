@@ -63,6 +63,7 @@ impl Psbt {
                 input.final_script_sig = finished.final_script_sig;
                 input.final_script_witness = finished.final_script_witness;
                 clear_finished(input);
+                self.uncompressed.forget_input(index);
             }
         }
         results

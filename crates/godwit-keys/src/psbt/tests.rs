@@ -10,6 +10,7 @@ mod ownership;
 mod refusals;
 mod rivals;
 mod signatures;
+mod uncompressed;
 mod vectors;
 mod wallets;
 

@@ -333,6 +333,14 @@ impl Driver {
         }
     }
 
+    /// Where others hold all places, and each for a reason (Core `SelectNodeToEvict`), that is fair.
+    fn note_refused(&mut self, id: ConnectionId) {
+        let is_full = self.core().peers().connection_counts().0 >= self.plan.max_inbound;
+        if let Some(peer) = self.crowd.peer(id).filter(|_| !is_full) {
+            self.refused.push(peer.clone());
+        }
+    }
+
     fn apply_command(&mut self, command: NetCommand) {
         match command {
             NetCommand::Adopt { socket, peer } => {
@@ -348,11 +356,7 @@ impl Driver {
             }
             NetCommand::Refuse { socket } => {
                 let id = ConnectionId(socket.0);
-                // Where others hold all places, and each for a reason (Core `SelectNodeToEvict`), that is fair.
-                let is_full = self.core().peers().connection_counts().0 >= self.plan.max_inbound;
-                if let Some(peer) = self.crowd.peer(id).filter(|_| !is_full) {
-                    self.refused.push(peer.clone());
-                }
+                self.note_refused(id);
                 self.drop_link(id);
             }
             NetCommand::Connect { peer, target, v2 } => self.connect(peer, &target, v2),

@@ -14,11 +14,11 @@ use crate::vector::model::Model;
 use crate::verdict::Proven;
 
 #[cfg(target_arch = "aarch64")]
-mod aarch64;
+pub(crate) mod aarch64;
 #[cfg(target_arch = "x86_64")]
-mod x86_256;
+pub(crate) mod x86_256;
 #[cfg(target_arch = "x86_64")]
-mod x86_512;
+pub(crate) mod x86_512;
 
 #[cfg(target_arch = "aarch64")]
 use aarch64::Neon;

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use crate::digits::Digits;
 use crate::field::{P, Words};
 use crate::group::Group;
-use crate::scalar::{Factor, HALF, N, NonZero, Scalar, half_inverses, is_below, plus, words};
+use crate::scalar::{HALF, N, NonZero, Scalar, half_inverses, is_below, plus, words};
 
 /// A public key of ECDSA as script has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,12 +174,12 @@ pub(crate) fn digits(checks: &[Parsed]) -> Vec<Option<Digits>> {
         })
         .collect();
     let mut inverses = half_inverses(&denominators).into_iter();
-    let mut inverse = || -> Factor { inverses.next().unwrap_or(HALF) };
     checks
         .iter()
         .map(|check| match &check.factors {
             Factors::Ecdsa { message, r, .. } => {
-                let half_inverse = inverse();
+                // Another number in the place of a missing one would be that of another signature.
+                let half_inverse = inverses.next()?;
                 Digits::of_halves(message.times(&half_inverse), r.times(&half_inverse))
             }
             Factors::Known { u1, u2 } => Digits::of_halves(u1.times(&HALF), u2.times(&HALF)),

@@ -2,6 +2,7 @@
 
 mod adversarial;
 mod differential;
+mod instructions;
 mod intervals;
 mod parts;
 mod sample;

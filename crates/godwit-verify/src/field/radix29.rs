@@ -164,7 +164,7 @@ impl<V: Multiply32> Field for Radix29<V> {
     fn pack(self) -> [V; 4] {
         let mut l = self.0;
         carry(&mut l);
-        // Now below 2^256 + 2^40: at least p exactly if adding 2^256 - p reaches 2^256.
+        // Now below 2^256 + 2^47, which is below 2p: at least p exactly if adding 2^256 - p reaches 2^256.
         let mut over = l[0].add(V::splat(C & MASK)).shr(BITS);
         over = l[1].add(V::splat(C >> BITS)).add(over).shr(BITS);
         for limb in &l[2..8] {

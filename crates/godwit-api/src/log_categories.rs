@@ -50,6 +50,9 @@ const MODULES: [(&str, &str); 10] = [
     ("godwit::node", "net"),
 ];
 
+/// A category that Core had: it is accepted, and turns nothing on or off.
+const FORMER: &str = "libevent";
+
 /// Of how many lines the log has more than always: a bit for each category.
 pub struct LogCategories(AtomicU32);
 
@@ -81,6 +84,13 @@ impl LogCategories {
     pub(crate) fn set(&self, name: &str, on: bool) -> bool {
         let bits = match name {
             "" | "1" | "all" => (1 << NAMES.len()) - 1,
+            FORMER => {
+                log::warn!(
+                    "The logging category `{FORMER}` is deprecated, does nothing, and will be removed in a \
+                     future version"
+                );
+                0
+            }
             name => match bit(name) {
                 Some(bit) => bit,
                 None => return false,
@@ -131,6 +141,7 @@ mod tests {
         assert_eq!(categories.of_line("godwit_p2p"), None);
         assert!(categories.of_line("godwit_chain").is_some());
         assert!(categories.set("1", false) && !categories.are_any());
+        assert!(categories.set("libevent", true) && !categories.are_any());
         assert!(!categories.set("none", true) && !categories.set("NET", true));
         assert!(MODULES.iter().all(|(_, name)| bit(name).is_some()));
         assert!(NAMES.is_sorted());

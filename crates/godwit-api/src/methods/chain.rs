@@ -181,13 +181,19 @@ fn window_stats(
 
 pub(super) fn states(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let seam = call.node.clone();
-    let (cache, snapshot_base, snapshot) = call.node.ask(move |node| {
-        let chain = node.chain();
+    let (cache, snapshot_base, history_progress, snapshot) = call.node.ask(move |node| {
+        let (chain, now, snapshot) = (node.chain(), node.now().unix, seam.snapshot());
         let base = chain.assumed().map(|assumed| assumed.base.hash);
-        (chain.status().memory.coins.total(), base, seam.snapshot())
+        // Of the network's transactions; that of those up to the snapshot's block has `getblockchaininfo`.
+        let progress = |history: &HistoryFacts| {
+            let id = chain.tree().find(&history.tip.hash)?;
+            Some(chain.verification_progress(id, now))
+        };
+        let progress = snapshot.history.as_ref().and_then(progress).unwrap_or_default();
+        (chain.status().memory.coins.total(), base, progress, snapshot)
     })?;
     let history = snapshot.history.as_ref().map(|history| {
-        let mut state = chain_state(&history.tip, history.progress, history.coins);
+        let mut state = chain_state(&history.tip, history_progress, history.coins);
         state.push("validated", true);
         state
     });

@@ -2,6 +2,7 @@
 //!
 //! The chain is one of Core's own tests, whose snapshot at height 200 every regtest node knows.
 
+mod beside;
 mod ends;
 mod refusals;
 

@@ -4,19 +4,24 @@ use godwit_primitives::sha256::sha256;
 use godwit_rpc::{Json, RpcError};
 
 use super::{Call, cost, parse};
-use crate::script::address::{Address, hash160};
+use crate::script::address::{Address, NoAddress, hash160};
 use crate::script::{
     CHECKSIGADD, Ops, ScriptKind, infer_wsh_multi, is_unspendable, kind, script_json,
 };
 
+/// Memory of a place in the answer: the value, its text, and that of the answer.
+const PER_LOCATION: usize = 80;
+
 pub(super) fn validate_address(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let address = match Address::parse(call.arg(0).as_text()?, call.network()) {
         Ok(address) => address,
-        Err(error) => {
+        Err(NoAddress { why, at }) => {
+            // Of a text that is too long, each byte that it has too many.
+            call.room.grow(at.len() * PER_LOCATION)?;
             return Ok(Json::object([
                 ("isvalid", false.into()),
-                ("error_locations", Json::List(Vec::new())),
-                ("error", error.into()),
+                ("error_locations", at.into_iter().collect()),
+                ("error", why.into()),
             ]));
         }
     };

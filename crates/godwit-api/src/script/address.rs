@@ -16,6 +16,21 @@ pub(crate) enum Address {
     Witness { version: u8, program: Vec<u8> },
 }
 
+/// Why a text is no address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NoAddress {
+    /// In Core's words.
+    pub(crate) why: String,
+    /// The bytes of the text that are wrong, where that is known of single ones.
+    pub(crate) at: Vec<usize>,
+}
+
+impl From<String> for NoAddress {
+    fn from(why: String) -> Self {
+        Self { why, at: Vec::new() }
+    }
+}
+
 /// RIPEMD-160 of SHA-256.
 pub(crate) fn hash160(data: &[u8]) -> [u8; 20] {
     Ripemd160::digest(sha256(data)).into()
@@ -82,9 +97,8 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// What Core says is wrong with it (`DecodeDestination`). Which characters of an address with witness
-    /// were mistyped is not found out.
-    pub(crate) fn parse(text: &str, network: Network) -> Result<Self, String> {
+    /// What Core says is wrong with it, and where (`DecodeDestination`).
+    pub(crate) fn parse(text: &str, network: Network) -> Result<Self, NoAddress> {
         let start = text.get(..prefix(network).len()).unwrap_or_default();
         if start.eq_ignore_ascii_case(prefix(network)) {
             return parse_witness(text, prefix(network));
@@ -94,7 +108,8 @@ impl Address {
                 None => "Invalid or unsupported Segwit (Bech32) or Base58 encoding.",
                 Some(_) => "Invalid checksum or length of Base58 address (P2PKH or P2SH)",
             }
-            .to_owned());
+            .to_owned()
+            .into());
         };
         let [of_key, of_script] = versions(network);
         match bytes.split_first() {
@@ -107,15 +122,19 @@ impl Address {
                     Self::ScriptHash(hash)
                 })
             }
-            _ => Err("Invalid or unsupported Base58-encoded address.".to_owned()),
+            _ => Err("Invalid or unsupported Base58-encoded address.".to_owned().into()),
         }
     }
 }
 
-fn parse_witness(text: &str, prefix: &str) -> Result<Address, String> {
-    let Some(decoded) = bech32::decode(text) else {
-        return Err("Invalid Bech32 checksum".to_owned());
-    };
+fn parse_witness(text: &str, prefix: &str) -> Result<Address, NoAddress> {
+    let decoded = bech32::decode(text)
+        .map_err(|bech32::Malformed { why, at }| NoAddress { why: why.to_owned(), at })?;
+    Ok(of_decoded(decoded, prefix)?)
+}
+
+/// The address with witness that a text with this content is.
+fn of_decoded(decoded: bech32::Decoded, prefix: &str) -> Result<Address, String> {
     let Some((&version, groups)) = decoded.data.split_first() else {
         return Err("Empty Bech32 data section".to_owned());
     };

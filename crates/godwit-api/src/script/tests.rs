@@ -1,6 +1,6 @@
 use data_encoding::HEXLOWER;
 
-use super::address::Address;
+use super::address::{Address, NoAddress};
 use super::*;
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -35,7 +35,7 @@ fn addresses_go_there_and_back() {
 
 #[test]
 fn what_is_wrong_with_an_address_is_said() {
-    let wrong = |text: &str| Address::parse(text, Network::Main).expect_err("no address");
+    let wrong = |text: &str| Address::parse(text, Network::Main).expect_err("no address").why;
     assert_eq!(
         wrong("1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNb"),
         "Invalid checksum or length of Base58 address (P2PKH or P2SH)"
@@ -45,10 +45,69 @@ fn what_is_wrong_with_an_address_is_said() {
         wrong("mipcBbFg9gMiCh81Kj8tqqdgoZub1ZJRfn"),
         "Invalid or unsupported Base58-encoded address."
     );
-    assert_eq!(
-        wrong("bc1p38j9r5y49hruaue7wxjce0updqjuyyx0kh56v8s25huc6995vvpql3jow4"),
-        "Invalid Bech32 checksum"
-    );
+}
+
+/// Texts and places of Core's tests (`test/bech32_tests.cpp`, `rpc_validateaddress.py`), and both sides of
+/// each bound.
+#[test]
+fn where_an_address_with_witness_is_wrong_is_said() {
+    let wrong = |text: &str| {
+        let NoAddress { why, at } = Address::parse(text, Network::Main).expect_err("no address");
+        (why, at)
+    };
+    let no = |why: &str, at: &[usize]| (why.to_owned(), at.to_vec());
+    let of_length = |length: usize| format!("bc1{}", "q".repeat(length - 3));
+    assert_eq!(wrong(&of_length(90)), no("Invalid checksum", &[]));
+    assert_eq!(wrong(&of_length(91)), no("Bech32 string too long", &[90]));
+    assert_eq!(wrong(&of_length(93)), no("Bech32 string too long", &[90, 91, 92]));
+    let mixed = "Invalid character or mixed case";
+    assert_eq!(wrong("bc1Qqqq\u{fc}q q\u{7f}"), no(mixed, &[3, 7, 8, 10, 12]));
+    assert_eq!(wrong("BC1qQQQQQQQQ"), no(mixed, &[3]));
+    assert_eq!(wrong("Bcqqqqqqqq"), no(mixed, &(1..10).collect::<Vec<_>>()));
+    assert_eq!(wrong("bcqqqqqqqq"), no("Missing separator", &[]));
+    assert_eq!(wrong("bc1qqqqq"), no("Invalid separator position", &[2]));
+    assert_eq!(wrong("bc1qqqqqq"), no("Invalid checksum", &[]));
+    assert_eq!(wrong("bc1qqbqi1qqqqq"), no("Invalid separator position", &[8]));
+    assert_eq!(wrong("bc1qqbqqiqq"), no("Invalid Base 32 character", &[5]));
+    assert_eq!(wrong("BC1QQQQQOQQB"), no("Invalid Base 32 character", &[8]));
+}
+
+/// One or two other characters are found wherever they are, of both codes.
+#[test]
+fn mistyped_characters_are_found() {
+    const DIGITS: &[u8] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
+    let mut of_other_code = Vec::new();
+    for (text, why) in [
+        ("bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4", "Invalid Bech32 checksum"),
+        (
+            "bc1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqzk5jj0",
+            "Invalid Bech32m checksum",
+        ),
+    ] {
+        let wrong = |at: &[usize], by: usize| {
+            let mut bytes = text.as_bytes().to_vec();
+            for at in at {
+                let digit = DIGITS.iter().position(|digit| *digit == bytes[*at]).expect("a digit");
+                bytes[*at] = DIGITS[(digit + by) % 32];
+            }
+            let mistyped = String::from_utf8(bytes).expect("ASCII");
+            Address::parse(&mistyped, Network::Main).expect_err("a wrong checksum")
+        };
+        for first in 3..text.len() {
+            let by = first % 31 + 1;
+            let one = NoAddress { why: why.to_owned(), at: vec![first] };
+            assert_eq!(wrong(&[first], by), one);
+            for second in first + 1..text.len() {
+                let found = wrong(&[first, second], by);
+                // Two others would make it one of the other code, which is looked at first.
+                match found.why == why {
+                    true => assert_eq!(found.at, [first, second]),
+                    false => of_other_code.push(found.at.len()),
+                }
+            }
+        }
+    }
+    assert!(of_other_code.len() < 10 && of_other_code.iter().all(|places| *places == 2));
 }
 
 #[test]

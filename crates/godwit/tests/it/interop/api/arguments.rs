@@ -435,6 +435,28 @@ fn of_texts() -> Vec<Asked> {
         "bcrt1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqc8gma6",
         "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
         "bcrt1qqqqsyqcyq5rqwzqfpg9scrgwpugpzysnk7ysvv",
+        &format!("bcrt1{}", "q".repeat(85)),
+        &format!("bcrt1{}", "q".repeat(86)),
+        &format!("bcrt1{}", "Q ".repeat(50)),
+        "bcrt1Qqqqqqqqqqq",
+        "bcrt1qqqqq\u{fc}qq q\u{7f}",
+        "BCRT1QQQQQQQQQQq",
+        "BCRT1QQQQQQQQQQ",
+        "bcrt",
+        "bcrtqqqqqqqqqq",
+        "bcrt1qqqqq",
+        "bcrt1qqqqqq",
+        "bcrt1qqqqq1qqqq",
+        "bcrt1qqqbqqqiqq",
+        "BCRT1QQQBQQQIQQ",
+        // One, two and three mistyped characters, of both codes.
+        "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt08q",
+        "bcrt1qw508d6qejxtdg5y5r3zarvary0c5xw7kygt08q",
+        "bcrt1qw508d6qejxtdg5y5r3zarvary0c5xw7kygt0qq",
+        "BCRT1QW508D6QEJXTDG5Y5R3ZARVARY0C5XW7KYGT080",
+        "bcrt1pqxlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqc8gma6",
+        "bcrt1pqxlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqc8gma7",
+        "bcrt1pqxlxvlqemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqc8gma7",
     ] {
         all.push(("validateaddress", json!([text])));
     }

@@ -37,8 +37,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("getmempoolentry", "fees.chunk", "the same"),
     ("getmempoolentry", "time", "a second may lie between the two calls"),
     ("decodescript", "segwit.desc", "godwit reads no miniscript"),
-    ("validateaddress", "error_locations", "godwit does not find the mistyped characters"),
-    ("validateaddress", "error", "the same"),
     ("getmemoryinfo", "locked", "each has its own secrets"),
     ("help", "", "godwit words its help itself"),
     ("gettxoutsetinfo", "disk_size", "another format"),

@@ -58,12 +58,14 @@ fn change<T: Send + 'static>(
     Ok(changed)
 }
 
-fn ban(node: &mut dyn NodeState, whom: Whom, time: i64, absolute: bool) -> Result<(), RpcError> {
+/// Bans for a time, which is read behind the look at the bans: of these an error is told first.
+fn ban(node: &mut dyn NodeState, whom: Whom, time: &Json, absolute: bool) -> Result<(), RpcError> {
     let (bans, now) = (node.peers().bans(), node.now().unix);
     if whom.is_banned(bans) {
         let text = "Error: IP/Subnet already banned";
         return Err(RpcError::new(code::NODE_ALREADY_ADDED, text));
     }
+    let time: i64 = parse::integer(time, 0)?;
     if absolute && time < now {
         let text = "Error: Absolute timestamp is in the past";
         return Err(RpcError::new(code::INVALID_PARAMETER, text));
@@ -89,9 +91,8 @@ pub(super) fn set(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let refused = |text: &str| RpcError::new(code::INVALID_IP_OR_SUBNET, text);
     let whom = Whom::parse(text).ok_or_else(|| refused("Error: Invalid IP/Subnet"))?;
     if command == "add" {
-        let time: i64 = parse::integer(call.arg(2), 0)?;
-        let absolute = parse::flag(call.arg(3), false)?;
-        change(call, move |node| ban(node, whom, time, absolute))?;
+        let (time, absolute) = (call.arg(2).clone(), parse::flag(call.arg(3), false)?);
+        change(call, move |node| ban(node, whom, &time, absolute))?;
         return Ok(Json::Null);
     }
     change(call, move |node| {

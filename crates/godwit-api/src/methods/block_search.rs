@@ -9,7 +9,7 @@ use godwit_primitives::BlockHash;
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::ChainPoint;
 
-use super::indexes::{BASIC, filters, unreadable};
+use super::indexes::{BASIC, check_kind, filters, unreadable};
 use super::search::{Kept, Place, busy, objects, scripts, too_large, unfit};
 use super::stored::{decoded, undo};
 use super::{BlockSource, Call, at_height, coins, cost, parse, source};
@@ -37,14 +37,15 @@ fn misc(text: &str) -> RpcError {
     RpcError::new(code::MISC_ERROR, text)
 }
 
-fn range(chain: &Chain, first: Option<i32>, last: Option<i32>) -> Result<Range, RpcError> {
+/// The second height is read behind the first, of which an error is told first.
+fn range(chain: &Chain, first: &Json, last: &Json) -> Result<Range, RpcError> {
     let tip = chain.tip_point();
     let of_chain = |height: i32| u32::try_from(height).ok().filter(|height| *height <= tip.height);
-    let first = match first.map(of_chain) {
+    let first = match height(first)?.map(of_chain) {
         None => 0,
         Some(first) => first.ok_or_else(|| misc("Invalid start_height"))?,
     };
-    let last = match last.map(of_chain) {
+    let last = match height(last)?.map(of_chain) {
         None => tip.height,
         Some(last) => {
             last.filter(|last| *last >= first).ok_or_else(|| misc("Invalid stop_height"))?
@@ -160,10 +161,11 @@ fn start(call: &mut Call<'_>) -> Result<Json, RpcError> {
         Json::Null => BASIC,
         kind => kind.as_text()?,
     };
-    let index = filters(call, kind)?;
+    check_kind(kind)?;
     let looks = call.arg(5).get("filter_false_positives").map_or(Ok(false), Json::as_bool)?;
-    let (first, last) = (height(call.arg(2))?, height(call.arg(3))?);
-    let range = call.node.ask(move |node| range(node.chain(), first, last))??;
+    let index = filters(call, kind)?;
+    let (first, last) = (call.arg(2).clone(), call.arg(3).clone());
+    let range = call.node.ask(move |node| range(node.chain(), &first, &last))??;
     let first = range.first;
     let _waiting = api.begin_wait()?;
     let mut kept = Kept::new(call);
@@ -194,16 +196,24 @@ pub(super) fn scan(call: &mut Call<'_>) -> Result<Json, RpcError> {
     }
 }
 
-/// Blocks of the active chain by their hashes, in order and each once.
-fn named_blocks(call: &mut Call<'_>) -> Result<Vec<(ChainPoint, BlockSource)>, RpcError> {
-    let list = call.arg(0).as_list()?;
-    let hashes: Result<Vec<BlockHash>, _> =
-        list.iter().map(|hash| parse::hash(hash, "blockhash")).collect();
-    let hashes = hashes?;
-    call.room.grow(hashes.len() * PER_NAMED)?;
+/// Blocks of the active chain by their hashes, in order and each once. The first hash that names none ends
+/// it.
+fn named_blocks(call: &mut Call<'_>) -> Result<Vec<(ChainPoint, NodeId)>, RpcError> {
+    let list = call.args.first().unwrap_or(&Json::Null).as_list()?;
+    call.room.grow(list.len() * PER_NAMED)?;
     let mut found = BTreeMap::new();
-    for hashes in hashes.chunks(BLOCKS as usize) {
-        let hashes = hashes.to_vec();
+    for values in list.chunks(BLOCKS as usize) {
+        let mut hashes: Vec<BlockHash> = Vec::with_capacity(values.len());
+        let mut unread = None;
+        for value in values {
+            match parse::hash(value, "blockhash") {
+                Ok(hash) => hashes.push(hash),
+                Err(error) => {
+                    unread = Some(error);
+                    break;
+                }
+            }
+        }
         let part = call.node.ask(move |node| {
             let chain = node.chain();
             let of_block = |hash: BlockHash| {
@@ -217,16 +227,23 @@ fn named_blocks(call: &mut Call<'_>) -> Result<Vec<(ChainPoint, BlockSource)>, R
             hashes.into_iter().map(of_block).collect::<Result<Vec<_>, _>>()
         })??;
         found.extend(part);
+        if let Some(error) = unread {
+            return Err(error);
+        }
     }
-    let (points, ids): (Vec<_>, Vec<_>) = found.into_values().unzip();
-    let mut sources = Vec::with_capacity(ids.len());
-    for ids in ids.chunks(BLOCKS as usize) {
-        let ids = ids.to_vec();
+    Ok(found.into_values().collect())
+}
+
+/// Where the bytes of these blocks are.
+fn sources(call: &Call<'_>, blocks: &[(ChainPoint, NodeId)]) -> Result<Vec<BlockSource>, RpcError> {
+    let mut sources = Vec::with_capacity(blocks.len());
+    for blocks in blocks.chunks(BLOCKS as usize) {
+        let blocks = blocks.to_vec();
         sources.extend(call.node.ask(move |node| {
-            ids.iter().map(|id| source(node.chain(), *id)).collect::<Result<Vec<_>, _>>()
+            blocks.iter().map(|(_, id)| source(node.chain(), *id)).collect::<Result<Vec<_>, _>>()
         })??);
     }
-    Ok(points.into_iter().zip(sources).collect())
+    Ok(sources)
 }
 
 pub(super) fn activity(call: &mut Call<'_>) -> Result<Json, RpcError> {
@@ -236,8 +253,9 @@ pub(super) fn activity(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let objects = objects(call, &mut kept)?;
     let scripts = scripts(call, &objects, &Progress::default(), &mut kept)?;
     let wanted: HashSet<&[u8]> = scripts.keys().map(Vec::as_slice).collect();
+    let sources = sources(call, &blocks)?;
     let mut events = Vec::new();
-    for (point, source) in &blocks {
+    for ((point, _), source) in blocks.iter().zip(&sources) {
         coins::check(call)?;
         super::activity::of_block(call, (*point, source), &wanted, &mut kept, &mut events)?;
     }

@@ -121,18 +121,12 @@ const MONTH: u32 = 30 * 24 * 60 * 60;
 
 pub(super) fn tx_stats(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let end = parse::block_hash(call.arg(1))?;
-    let wanted: Option<i32> = match call.arg(0) {
-        Json::Null => None,
-        number => Some(number.as_integer()?),
-    };
-    call.node.ask(move |node| window_stats(node.chain(), end, wanted))?
+    let wanted = call.arg(0).clone();
+    call.node.ask(move |node| window_stats(node.chain(), end, &wanted))?
 }
 
-fn window_stats(
-    chain: &Chain,
-    end: Option<BlockHash>,
-    wanted: Option<i32>,
-) -> Result<Json, RpcError> {
+/// `wanted` is read behind the block, of which an error is told first.
+fn window_stats(chain: &Chain, end: Option<BlockHash>, wanted: &Json) -> Result<Json, RpcError> {
     let refused = |text: &str| RpcError::new(code::INVALID_PARAMETER, text);
     let tree = chain.tree();
     let end = match end {
@@ -147,6 +141,10 @@ fn window_stats(
     };
     let last = tree.node(end);
     let height = last.height as i32;
+    let wanted: Option<i32> = match wanted {
+        Json::Null => None,
+        number => Some(number.as_integer()?),
+    };
     let blocks = match wanted {
         None => ((MONTH / chain.params().pow_target_spacing) as i32).min(height - 1).max(0),
         Some(blocks) if blocks < 0 || (blocks > 0 && blocks >= height) => {

@@ -204,11 +204,17 @@ pub(crate) fn filter_headers(
     Ok(Ok(headers))
 }
 
+/// Whether there are filters of this kind at all.
+pub(super) fn check_kind(kind: &str) -> Result<(), RpcError> {
+    match kind {
+        BASIC => Ok(()),
+        _ => Err(RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Unknown filtertype")),
+    }
+}
+
 /// The index of this kind of filters.
 pub(super) fn filters(call: &Call<'_>, kind: &str) -> Result<Arc<FilterIndex>, RpcError> {
-    if kind != BASIC {
-        return Err(RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Unknown filtertype"));
-    }
+    check_kind(kind)?;
     let refused = || RpcError::new(code::MISC_ERROR, "Index is not enabled for filtertype basic");
     call.node.indexes().filters.clone().ok_or_else(refused)
 }

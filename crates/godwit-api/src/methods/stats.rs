@@ -1,5 +1,7 @@
 //! Statistics of one block.
 
+use std::collections::BTreeSet;
+
 use godwit_consensus::connect;
 use godwit_primitives::MAX_MONEY;
 use godwit_rpc::{Json, RpcError, code};
@@ -54,21 +56,21 @@ fn percentiles(rates: &mut [(i64, i64)], total_weight: i64) -> [i64; 5] {
     found
 }
 
+/// The statistics that are wanted, each once; none for all.
+fn selected(names: &Json) -> Result<BTreeSet<String>, RpcError> {
+    let names = if names.is_null() { &[] } else { names.as_list()? };
+    names.iter().map(|name| name.as_text().map(str::to_owned)).collect()
+}
+
 pub(super) fn block_stats(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let named = Named::parse(call.arg(0))?;
-    let mut selected: Vec<String> = Vec::new();
-    if !call.arg(1).is_null() {
-        for name in call.arg(1).as_list()? {
-            selected.push(name.as_text()?.to_owned());
-        }
-    }
-    selected.sort_unstable();
-    selected.dedup();
     let (facts, source) = call.node.ask(move |node| {
         let chain = node.chain();
         let id = named.find(chain)?;
-        Ok((HeaderFacts::of(chain, id), source(chain, id)?))
+        Ok((HeaderFacts::of(chain, id), source(chain, id)))
     })??;
+    let selected = selected(call.arg(1))?;
+    let source = source?;
     call.room.grow(source.size() * cost::DECODED + source.undo_size() * cost::OF_RECORD)?;
     let undo = match facts.height {
         0 => BlockUndo::default(),

@@ -12,6 +12,7 @@ mod imitation;
 mod indexes;
 mod loads;
 mod methods;
+mod mistakes;
 mod own_addresses;
 mod permissions;
 mod rest;

@@ -47,6 +47,12 @@ fn misuse(tip: &str, height: u64) -> Vec<(&'static str, Value)> {
         json!(["start", other, 0, height + 1]),
         json!(["start", other, 0, -1]),
         json!(["start", other, null, 7]),
+        // The first mistake counts.
+        json!(["start", [], 999_999, 99_999_999_999_u64]),
+        json!(["start", [], 99_999_999_999_u64, 999_999]),
+        json!(["start", ["nonsense"], 999_999, 99_999_999_999_u64]),
+        json!(["start", ["nonsense"], 0, 99_999_999_999_u64]),
+        json!(["start", [], 5, 4, "basic", { "filter_false_positives": 1 }]),
         json!(["start", other, "5"]),
         json!(["start", other, 0, 9, "extended"]),
         json!(["start", other, 0, 9, "basic", {}]),

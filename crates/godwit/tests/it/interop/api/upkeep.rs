@@ -242,6 +242,8 @@ impl Both<'_> {
             ("getblock", json!([hash])),
             ("getblockstats", json!([height])),
             ("getblockfilter", json!([hash])),
+            ("getdescriptoractivity", json!([[hash], ["nonsense"]])),
+            ("getdescriptoractivity", json!([[hash], [], false])),
         ]
     }
 

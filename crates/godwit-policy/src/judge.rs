@@ -153,7 +153,7 @@ fn spent(
 }
 
 /// What Core says of a transaction that breaks a rule over its coins.
-fn input_details(reject: Reject, tx: TxView<'_>, spent: &[Coin], height: u32) -> String {
+pub(crate) fn input_details(reject: Reject, tx: TxView<'_>, spent: &[Coin], height: u32) -> String {
     match reject.reason {
         RejectReason::PrematureSpendOfCoinbase => {
             let depth = |coin: &Coin| i64::from(height) - i64::from(coin.height);

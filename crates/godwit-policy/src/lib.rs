@@ -11,6 +11,7 @@
 
 mod dust;
 mod fee_rate;
+mod in_block;
 mod judge;
 mod package;
 mod pool;
@@ -19,6 +20,7 @@ mod replace;
 mod truc;
 
 pub use fee_rate::{FeeRate, RELAY_FEE};
+pub use in_block::check_in_block;
 pub use judge::{Judged, Pay, Place, Terms, check_alone, judge};
 pub use package::{
     MAX_PACKAGE, PackageRefusal, PackageVerdict, check_package, is_child_with_parents,

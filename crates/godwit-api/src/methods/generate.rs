@@ -1,20 +1,25 @@
 //! Mining, for tests.
 
+use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use godwit_chain::Chain;
 use godwit_consensus::{check_proof_of_work, connect};
+use godwit_policy::check_in_block;
 use godwit_primitives::merkle::merkle_root;
+use godwit_primitives::network::Deployment;
 use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{
-    BlockHash, BlockHeader, MerkleRoot, OutPoint, Params, Transaction, TxIn, TxOut, TxView, Txid,
+    BlockHash, BlockHeader, Coin, MerkleRoot, OutPoint, Params, Transaction, TxIn, TxOut, TxView,
+    Txid,
 };
 use godwit_rpc::{Json, RpcError, code};
 use godwit_stream::{DataStream, Encode};
 
 use super::difficulty::next_bits;
 use super::transaction::{TxForm, parse_transaction};
-use super::{Call, parse};
+use super::{Call, output, parse};
 use crate::script::Descriptor;
 use crate::script::address::Address;
 use crate::seam::{BlockOutcome, NodeState};
@@ -31,6 +36,12 @@ const COMMITMENT: [u8; 6] = [0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed];
 /// Blocks that are mined one upon the other before the first of them is handed in. The way of each to the tip
 /// leads through five threads; together they are at each of them at once.
 const AT_ONCE: usize = 256;
+
+/// Coins that one question asks for: microseconds each.
+const COINS_AT_ONCE: usize = 256;
+
+/// Memory of an outpoint, and of its coin beside the script.
+const COIN_MEMORY: usize = 256;
 
 /// Held from a look at the tip until the blocks on it are there, so that calls at the same time do not mine
 /// branches.
@@ -64,9 +75,13 @@ fn place(node: &dyn NodeState) -> Place {
 impl Place {
     /// The time of the block, which is above the median of those before it.
     fn time(&self) -> u32 {
+        self.now.max(self.median_time() + 1)
+    }
+
+    fn median_time(&self) -> u32 {
         let mut times = self.times.clone();
         times.sort_unstable();
-        self.now.max(times[times.len() / 2] + 1)
+        times[times.len() / 2]
     }
 
     /// That of the block upon this one, where targets stay as they are.
@@ -269,6 +284,58 @@ pub(super) fn to_descriptor(call: &mut Call<'_>) -> Result<Json, RpcError> {
     several(call, count, &script, tries)
 }
 
+/// Reads what a block is to have: with witnesses, or without any (Core `DecodeHexTx` by default).
+fn in_block_form(bytes: &[u8]) -> Option<TxView<'_>> {
+    parse_transaction(bytes, TxForm::Extended)
+}
+
+/// The bytes of transactions that can be read. The first text that is none ends it.
+fn raw_transactions(list: &Json) -> Result<Vec<Vec<u8>>, RpcError> {
+    let raw = |text: &Json| {
+        let text = text.as_text()?;
+        if text.parse::<Txid>().is_ok() {
+            return Err(refused(format!("Transaction {text} not in mempool.")));
+        }
+        parse::hex(text).filter(|bytes| in_block_form(bytes).is_some()).ok_or_else(|| {
+            let text = format!(
+                "Transaction decode failed for {text}. Make sure the tx has at least one input."
+            );
+            RpcError::new(code::DESERIALIZATION_ERROR, text)
+        })
+    };
+    list.as_list()?.iter().map(raw).collect()
+}
+
+/// The block could not be the next one.
+fn invalid(why: impl fmt::Display) -> RpcError {
+    RpcError::new(code::VERIFY_ERROR, format!("TestBlockValidity failed: {why}"))
+}
+
+/// Those of the coins that transactions spend which exist where the block is to be; `None` where another one
+/// came meanwhile.
+fn spent_coins(
+    call: &mut Call<'_>,
+    txs: &[TxView<'_>],
+    place: &Place,
+) -> Result<Option<HashMap<OutPoint, Coin>>, RpcError> {
+    let outpoints: Vec<OutPoint> =
+        txs.iter().flat_map(TxView::inputs).map(|input| input.prevout).collect();
+    let mut found = HashMap::new();
+    for part in outpoints.chunks(COINS_AT_ONCE) {
+        call.room.grow(part.len() * COIN_MEMORY)?;
+        let (coins, tip) = output::coins(&call.node, part.to_vec())?;
+        if tip.hash != place.prev {
+            return Ok(None);
+        }
+        for (outpoint, coin) in part.iter().zip(coins) {
+            let Some(coin) = coin else { continue };
+            call.room.grow(coin.script_pubkey.len())?;
+            found.insert(*outpoint, coin);
+        }
+    }
+    Ok(Some(found))
+}
+
 pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let (output, network) = (call.arg(0).as_text()?, call.network());
     let script = match Descriptor::parse(output, network, false) {
@@ -277,27 +344,18 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
             .map(|address| address.script())
             .map_err(|_| refused("Error: Invalid address or descriptor"))?,
     };
-    let mut raw = Vec::new();
-    for text in call.arg(1).as_list()? {
-        let text = text.as_text()?;
-        if text.parse::<Txid>().is_ok() {
-            return Err(refused(format!("Transaction {text} not in mempool.")));
-        }
-        raw.push((text, parse::hex(text).unwrap_or_default()));
-    }
-    let mut txs = Vec::new();
-    for (text, bytes) in &raw {
-        let tx = parse_transaction(bytes, TxForm::Either).ok_or_else(|| {
-            let text = format!(
-                "Transaction decode failed for {text}. Make sure the tx has at least one input."
-            );
-            RpcError::new(code::DESERIALIZATION_ERROR, text)
-        })?;
-        txs.push(tx);
-    }
+    let raw = raw_transactions(call.arg(1))?;
+    let txs: Vec<TxView<'_>> = raw.iter().filter_map(|bytes| in_block_form(bytes)).collect();
     let submit = parse::flag(call.arg(2), true)?;
     let _mining = mining();
     let place = call.node.ask(|node| place(node))?;
+    if let Some(mut coins) = spent_coins(call, &txs, &place)? {
+        let cutoff = match call.node.params().is_active(Deployment::Csv, place.height) {
+            true => place.median_time(),
+            false => place.time(),
+        };
+        check_in_block(&txs, &mut coins, place.height, cutoff).map_err(invalid)?;
+    }
     let (mut header, body) = assemble(&place, call.node.params(), &script, &txs);
     let mut tries = MAX_TRIES;
     if !mine(call, &mut header, &mut tries) {
@@ -313,10 +371,7 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
         // Another block may have come before it, or another caller have found the same: what counts is that
         // it is accepted (Core `ProcessNewBlock`).
         BlockOutcome::Connected | BlockOutcome::Stored | BlockOutcome::Duplicate => Ok(json),
-        BlockOutcome::Rejected(reject) => {
-            let text = format!("TestBlockValidity failed: {reject}");
-            Err(RpcError::new(code::VERIFY_ERROR, text))
-        }
+        BlockOutcome::Rejected(reject) => Err(invalid(reject)),
         BlockOutcome::Undecodable => {
             Err(RpcError::new(code::INTERNAL_ERROR, "ProcessNewBlock, block not accepted"))
         }

@@ -6,6 +6,7 @@ mod checklist;
 mod cli;
 mod coins;
 mod differ;
+mod generated;
 mod hostile;
 pub(super) mod http;
 mod imitation;

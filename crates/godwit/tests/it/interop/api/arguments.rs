@@ -281,8 +281,19 @@ fn of_descriptors() -> Vec<Asked> {
         all.push(("generatetodescriptor", json!([0, descriptor])));
         all.push(("generateblock", json!([descriptor, ["00"]])));
     }
-    for transaction in ["00", "02000000000100e1f50500000000000000000000", &"00".repeat(32)] {
-        all.push(("generateblock", json!(["raw(51)", [transaction]])));
+    let (no_input, unknown) = ("02000000000100e1f505000000000000000000", "00".repeat(32));
+    for transactions in [
+        json!(["00"]),
+        json!([no_input]),
+        json!([unknown]),
+        // The first mistake counts.
+        json!(["00", unknown]),
+        json!([unknown, "00"]),
+        json!([no_input, unknown]),
+        json!(["zz", 1]),
+        json!([1, "zz"]),
+    ] {
+        all.push(("generateblock", json!(["raw(51)", transactions])));
     }
     all
 }

@@ -54,7 +54,7 @@ pub(super) fn network_name(network: AddressNetwork) -> &'static str {
 fn networks(reachable: Reachable, proxies: Proxies) -> Json {
     let network = |network| {
         let proxy = match network {
-            AddressNetwork::Ipv4 | AddressNetwork::Ipv6 => proxies.clearnet,
+            AddressNetwork::Ipv4 | AddressNetwork::Ipv6 | AddressNetwork::Cjdns => proxies.clearnet,
             AddressNetwork::Onion => proxies.onion,
             _ => None,
         };

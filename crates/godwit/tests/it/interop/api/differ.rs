@@ -26,7 +26,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ),
     ("getnetworkinfo", "localservices", "what each offers"),
     ("getnetworkinfo", "localservicesnames", "the same"),
-    ("getnetworkinfo", "networks.*", "bitcoind knows of proxies by itself"),
     ("getnetworkinfo", "localaddresses", "bitcoind looks its addresses up"),
     ("getdeploymentinfo", "deployments.testdummy", "a deployment for tests of Bitcoin Core"),
     ("getdeploymentinfo", "deployments.taproot", "for clients that look there"),

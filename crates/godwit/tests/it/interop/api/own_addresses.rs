@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::Answering;
+use super::methods::assert_same;
 use crate::interop::{bitcoind, free_port};
 use crate::node::Node;
 
@@ -31,5 +32,22 @@ fn own_addresses_are_those_of_bitcoind() {
         let ours = godwit.call("getnetworkinfo", &json!([]));
         assert_eq!(ours["localaddresses"], theirs["localaddresses"], "{discover}");
         assert_eq!(ours["localaddresses"].as_array().map(Vec::len), Some(3));
+    }
+}
+
+#[test]
+fn proxies_are_told_of_as_by_bitcoind() {
+    let own: [&[&str]; 3] = [
+        &["-proxy=127.0.0.1:9"],
+        &["-proxy=127.0.0.1:9", "-onion=127.0.0.1:10"],
+        &["-onion=127.0.0.1:10"],
+    ];
+    for options in own {
+        let start = bitcoind::Start { options, ..bitcoind::Start::default() };
+        let Some(bitcoind) = bitcoind::start(&start) else { return };
+        let node = Node::new("regtest");
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let godwit = Answering::start(&node, &options);
+        assert_same(godwit.port, bitcoind.rpc.port(), &[("getnetworkinfo", json!([]))]);
     }
 }

@@ -71,17 +71,23 @@ impl Call<'_> {
 
     /// Reads a stored block, on this thread.
     pub(crate) fn read(&self, source: &BlockSource) -> Result<Vec<u8>, RpcError> {
+        let gone = || RpcError::new(code::MISC_ERROR, "Block not found on disk");
+        self.read_if_intact(source)?.ok_or_else(gone)
+    }
+
+    /// The same; `None` where the block is damaged or gone.
+    fn read_if_intact(&self, source: &BlockSource) -> Result<Option<Vec<u8>>, RpcError> {
         let (reader, stored) = match source {
-            BlockSource::Genesis => return Ok(self.node.params().genesis_block()),
+            BlockSource::Genesis => return Ok(Some(self.node.params().genesis_block())),
             BlockSource::Stored(reader, stored) => (reader, stored),
         };
         match reader.block(stored) {
-            Ok(bytes) => Ok(bytes.as_slice().to_vec()),
+            Ok(bytes) => Ok(Some(bytes.as_slice().to_vec())),
             Err(unreadable) => {
                 if let BlockUnreadable::Damaged(id) = unreadable {
                     self.node.ask(move |node| node.note_damaged(id))?;
                 }
-                Err(RpcError::new(code::MISC_ERROR, "Block not found on disk"))
+                Ok(None)
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use data_encoding::HEXLOWER;
+use godwit_chain::{Chain, NodeId};
 use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE, OutPoint, Txid};
 use godwit_rpc::{Json, RpcError, code};
@@ -10,7 +11,8 @@ use godwit_stream::{DecodeError, SpanReader};
 
 use super::indexes::FoundTransaction;
 use super::{
-    BlockSource, Call, at_height, cost, find, indexes, is_active, output, parse, source, stored,
+    BlockSource, Call, Missing, at_height, block_source, cost, find, indexes, is_active, output,
+    parse, source, stored,
 };
 
 /// The smallest transaction and so the most of a block (Core `MIN_TRANSACTION_WEIGHT`).
@@ -174,6 +176,19 @@ fn wanted(list: &Json) -> Result<BTreeSet<Txid>, RpcError> {
     Ok(txids)
 }
 
+/// A stored block that cannot be read is another error here than elsewhere, as in Core.
+fn unreadable() -> RpcError {
+    RpcError::new(code::INTERNAL_ERROR, "Can't read block from disk")
+}
+
+/// Where the bytes of the block are of which there is to be a proof.
+fn source_to_prove(chain: &Chain, id: NodeId) -> Result<BlockSource, RpcError> {
+    match block_source(chain, id) {
+        Err(Missing::Damaged) => Err(unreadable()),
+        _ => source(chain, id),
+    }
+}
+
 /// The block of a transaction of which an output is unspent.
 fn block_of_unspent(call: &Call<'_>, txids: &BTreeSet<Txid>) -> Result<Option<u32>, RpcError> {
     for txid in txids {
@@ -220,7 +235,7 @@ fn source_of_any(
     };
     let source = call.node.ask(move |node| {
         let chain = node.chain();
-        source(chain, at_height(chain, height.min(chain.tip_point().height)))
+        source_to_prove(chain, at_height(chain, height.min(chain.tip_point().height)))
     })??;
     Ok(Some(source))
 }
@@ -230,15 +245,15 @@ pub(super) fn make(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let named = parse::block_hash(call.arg(1))?;
     let refused = |text: &str| RpcError::new(code::INVALID_ADDRESS_OR_KEY, text);
     let source = match named {
-        Some(hash) => {
-            call.node.ask(move |node| source(node.chain(), find(node.chain(), &hash)?))??
-        }
+        Some(hash) => call
+            .node
+            .ask(move |node| source_to_prove(node.chain(), find(node.chain(), &hash)?))??,
         None => {
             source_of_any(call, &txids)?.ok_or_else(|| refused("Transaction not yet in block"))?
         }
     };
     call.room.grow(source.size() * cost::DECODED)?;
-    let block = stored::decoded(call.read(&source)?)?;
+    let block = stored::readable(call, &source)?.ok_or_else(unreadable)?;
     let all = block.view().txids();
     let matches: Vec<bool> = all.iter().map(|txid| txids.contains(txid)).collect();
     if matches.iter().filter(|matches| **matches).count() != txids.len() {

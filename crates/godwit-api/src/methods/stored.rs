@@ -4,7 +4,7 @@ use godwit_primitives::Block;
 use godwit_rpc::{RpcError, code};
 use godwit_store::BlockUndo;
 
-use super::BlockSource;
+use super::{BlockSource, Call};
 
 /// The coins that the block spent, if that is known.
 pub(crate) fn undo(source: &BlockSource) -> Result<Option<BlockUndo>, RpcError> {
@@ -20,6 +20,12 @@ pub(super) fn no_undo() -> RpcError {
     let text = "Undo data expected but can't be read. This could be due to disk corruption or a conflict \
                 with a pruning event.";
     RpcError::new(code::INTERNAL_ERROR, text)
+}
+
+/// A stored block; `None` where it cannot be read, because it is damaged or gone.
+pub(super) fn readable(call: &Call<'_>, source: &BlockSource) -> Result<Option<Block>, RpcError> {
+    let Some(bytes) = call.read_if_intact(source)? else { return Ok(None) };
+    Ok(Block::from_bytes(&bytes).ok())
 }
 
 /// A stored block, which was decoded before it was stored.

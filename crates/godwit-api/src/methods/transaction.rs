@@ -5,7 +5,7 @@ use godwit_rpc::{Json, RpcError, code};
 
 use super::headers::HeaderFacts;
 use super::indexes::{self, FoundTransaction};
-use super::{Call, cost, mempool, parse, source, stored};
+use super::{Call, Missing, block_source, cost, mempool, parse, stored};
 use crate::script::{Op, Ops, asm_of_script_sig, script_json};
 
 /// What is told of the outputs that a transaction spends, where they are known.
@@ -165,21 +165,25 @@ fn in_named_block(
     txid: &Txid,
     hash: BlockHash,
 ) -> Result<FoundTransaction, RpcError> {
+    // So also of a block that is damaged, in which nothing is found.
+    let missing = || no_transaction("No such transaction found in the provided block");
     let place = call.node.ask(move |node| {
         let chain = node.chain();
         let id = chain
             .tree()
             .find(&hash)
             .ok_or_else(|| RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Block hash not found"))?;
-        let source = source(chain, id)
-            .map_err(|_| RpcError::new(code::MISC_ERROR, "Block not available"))?;
+        let source = block_source(chain, id).map_err(|why| match why {
+            Missing::Damaged => missing(),
+            Missing::NotDownloaded | Missing::Pruned => {
+                RpcError::new(code::MISC_ERROR, "Block not available")
+            }
+        })?;
         Ok((HeaderFacts::of(chain, id), source))
     })??;
     call.room.grow(place.1.size() * cost::DECODED)?;
-    let bytes = call.read(&place.1)?;
-    let block = stored::decoded(bytes)?;
+    let block = stored::readable(call, &place.1)?.ok_or_else(missing)?;
     let view = block.view();
-    let missing = || no_transaction("No such transaction found in the provided block");
     let n = view.txids().iter().position(|found| found == txid).ok_or_else(missing)?;
     let behind: usize = view.txs().skip(n).map(|tx| tx.total_size()).sum();
     let (start, bytes) = (view.total_size() - behind, view.bytes().to_vec());

@@ -5,6 +5,7 @@ mod bans;
 mod checklist;
 mod cli;
 mod coins;
+mod damaged_blocks;
 mod differ;
 mod generated;
 mod hostile;

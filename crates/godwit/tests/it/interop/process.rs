@@ -142,6 +142,11 @@ impl ForeignNode {
         });
     }
 
+    /// A place in its directory.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name)
+    }
+
     /// Ends it in an orderly way.
     pub(super) fn stop(&mut self) {
         self.rpc.call("stop", &serde_json::json!([]));

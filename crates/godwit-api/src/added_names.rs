@@ -13,6 +13,9 @@ pub(crate) struct AddedNames(Mutex<Vec<Added>>);
 /// Names that are no peers at most.
 const MAX_UNUSABLE_NAMES: usize = 100;
 
+/// Names at most: those of as many peers as the engine takes, and the unusable ones. A peer may have several.
+const MAX_NAMES: usize = 1_000 + MAX_UNUSABLE_NAMES;
+
 /// Characters of a name at most: the longest of the DNS, and a port.
 const MAX_NAME: usize = 255 + 6;
 
@@ -40,15 +43,21 @@ impl AddedNames {
         all
     }
 
-    /// Whether a name is short enough to be kept.
-    pub(crate) fn can_hold(name: &str) -> bool {
-        name.len() <= MAX_NAME
+    /// Whether a name was given so; those of the configuration were not.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.lock().iter().any(|added| added.name == name)
     }
 
+    /// Adds a name that is not there.
+    ///
+    /// # Errors
+    ///
+    /// It is too long, or there are too many.
     pub(crate) fn add(&self, added: Added) -> Result<(), RpcError> {
         let mut all = self.lock();
         let unusable = all.iter().filter(|added| added.target.is_none()).count();
-        if added.target.is_none() && unusable >= MAX_UNUSABLE_NAMES {
+        let are_unusable = added.target.is_none() && unusable >= MAX_UNUSABLE_NAMES;
+        if added.name.len() > MAX_NAME || all.len() >= MAX_NAMES || are_unusable {
             return Err(too_many_nodes());
         }
         all.push(added);
@@ -79,12 +88,23 @@ mod tests {
     fn names_are_few_and_short() {
         let names = AddedNames::default();
         let add = |name: String| names.add(Added { name, target: None });
-        assert!(AddedNames::can_hold(&"a".repeat(MAX_NAME)));
-        assert!(!AddedNames::can_hold(&"a".repeat(MAX_NAME + 1)));
+        assert!(add("a".repeat(MAX_NAME + 1)).is_err());
         assert!(add("a".repeat(MAX_NAME)).is_ok());
         assert!((1..MAX_UNUSABLE_NAMES).all(|n| add(n.to_string()).is_ok()));
         assert!(add("one more".to_owned()).is_err());
         names.remove("1");
         assert!(add("one more".to_owned()).is_ok());
+    }
+
+    #[test]
+    fn of_the_same_peer_there_are_not_any_number_of_names() {
+        let names = AddedNames::default();
+        let target = Some(Target::Name { host: "a".to_owned(), port: 1 });
+        let add =
+            |n: usize| names.add(Added { name: format!("a:{n:0>9}"), target: target.clone() });
+        assert!((0..MAX_NAMES).all(|n| add(n).is_ok()));
+        assert!(add(MAX_NAMES).is_err());
+        names.remove("a:000000007");
+        assert!(add(MAX_NAMES).is_ok());
     }
 }

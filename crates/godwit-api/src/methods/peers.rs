@@ -16,7 +16,7 @@ use godwit_rpc::{Json, RpcError, code, find, help_of};
 
 use super::network::{NETWORKS, network_name, services, services_hex, services_names};
 use super::{Call, parse};
-use crate::added_names::{Added, AddedNames, named, too_many_nodes};
+use crate::added_names::{Added, named, too_many_nodes};
 use crate::seam::NodeState;
 
 /// A moment of the monotonic clock in seconds since 1970; zero stays zero.
@@ -173,31 +173,39 @@ pub(super) fn add_node(call: &mut Call<'_>) -> Result<Json, RpcError> {
             }
         }
         "add" => {
-            let same =
-                |added: &Added| added.name == name || (target.is_some() && added.target == target);
+            // Addresses are compared with their ports, and names as they are written (Core
+            // `CConnman::AddNode`). How those of the configuration were written is not kept.
+            let is_address = matches!(target, Some(Target::Address(_)));
+            let same = |added: &Added| {
+                let is_compared = || is_address || !call.api.added.has(&added.name);
+                let is_same = target.is_some() && added.target == target;
+                added.name == name || (is_same && is_compared())
+            };
             if known.iter().any(same) {
                 return Err(RpcError::new(code::NODE_ALREADY_ADDED, "Error: Node already added"));
             }
-            if !AddedNames::can_hold(name) {
-                return Err(too_many_nodes());
-            }
-            if let Some(target) = target.clone() {
+            call.api.added.add(Added { name: name.to_owned(), target: target.clone() })?;
+            if let Some(target) = target {
                 let is_added = call.node.ask(move |node| {
                     node.command(NodeCommand::AddNode(target.clone()));
                     node.peers().added_nodes().contains(&target)
                 })?;
                 if !is_added {
+                    call.api.added.remove(name);
                     return Err(too_many_nodes());
                 }
             }
-            call.api.added.add(Added { name: name.to_owned(), target })?;
         }
         _ => {
-            let Some(added) = known.into_iter().find(|added| added.name == name) else {
+            let Some(added) = known.iter().find(|added| added.name == name) else {
                 let text = "Error: Node could not be removed. It has not been added previously.";
                 return Err(RpcError::new(code::NODE_NOT_ADDED, text));
             };
-            if let Some(target) = added.target {
+            // It stays where another name of it was added, too.
+            let is_other = |other: &Added| other.name != name && other.target == added.target;
+            if let Some(target) = added.target.clone()
+                && !known.iter().any(is_other)
+            {
                 call.node.ask(move |node| node.command(NodeCommand::RemoveNode(target)))?;
             }
             call.api.added.remove(name);

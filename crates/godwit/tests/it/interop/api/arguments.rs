@@ -533,6 +533,20 @@ fn of_waits(chain: &RecentChain) -> Vec<Asked> {
     all.push(("addnode", json!(["not a name!", "remove"])));
     all.push(("addnode", json!(["not a name!", "remove"])));
     all.push(("addnode", json!(["another name!", "onetry"])));
+    // The same host with and without its port: addresses are compared, names are not.
+    for (plain, with_port) in [
+        ("host.invalid", "host.invalid:18444"),
+        ("127.0.0.1", "127.0.0.1:18444"),
+        ("::1", "[::1]:18444"),
+    ] {
+        all.push(("addnode", json!([plain, "add"])));
+        all.push(("addnode", json!([with_port, "add"])));
+        all.push(("getaddednodeinfo", json!([])));
+        all.push(("addnode", json!([plain, "remove"])));
+        all.push(("getaddednodeinfo", json!([])));
+        all.push(("addnode", json!([with_port, "remove"])));
+        all.push(("getaddednodeinfo", json!([])));
+    }
     all.push(("getaddednodeinfo", json!([])));
     all.push(("getaddrmaninfo", json!([])));
     all.push(("echojson", json!([1, { "a": [] }])));

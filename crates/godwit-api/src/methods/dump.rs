@@ -59,10 +59,29 @@ fn base(call: &Call<'_>, view: &CoinsView) -> Result<Base, RpcError> {
     })
 }
 
+fn not_writable(path: &Path) -> RpcError {
+    unfit(format!("Couldn't open file {}.incomplete for writing.", path.display()))
+}
+
+/// Whether the file may be made. As in Core, a symbolic link that leads nowhere is none, and is replaced.
+fn check_absent(path: &Path) -> Result<(), RpcError> {
+    match path.try_exists() {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(unfit(format!(
+            "{} already exists. If you are sure this is what you want, move it out of the way first",
+            path.display()
+        ))),
+        Err(error) => {
+            log::error!("dumptxoutset: {error}");
+            Err(not_writable(path))
+        }
+    }
+}
+
 fn begin(disk: &StoreDisk, path: &Path) -> Result<SnapshotDump, RpcError> {
     SnapshotDump::begin(disk, path).map_err(|error| {
         log::error!("dumptxoutset: {error}");
-        unfit(format!("Couldn't open file {}.incomplete for writing.", path.display()))
+        not_writable(path)
     })
 }
 
@@ -79,12 +98,7 @@ pub(super) fn coins(call: &mut Call<'_>) -> Result<Json, RpcError> {
     }
     let dir = call.api.log_path.parent().map(Path::to_owned).unwrap_or_default();
     let path: PathBuf = dir.join(call.arg(0).as_text()?);
-    if path.symlink_metadata().is_ok() {
-        return Err(unfit(format!(
-            "{} already exists. If you are sure this is what you want, move it out of the way first",
-            path.display()
-        )));
-    }
+    check_absent(&path)?;
     in_turn(call, |call, view, memory| {
         let base = base(call, view)?;
         let stats = count(call, view, CoinsHash::Serialized, memory)?;

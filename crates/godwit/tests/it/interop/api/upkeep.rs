@@ -158,11 +158,20 @@ fn the_coins_of_the_tip_are_dumped_as_bitcoind_dumps_them() {
     let tip = godwit.call("getbestblockhash", &json!([]));
     compare("fourth", &[json!("rollback"), json!({ "rollback": tip, "in_memory": true })]);
 
+    // Behind a link that leads nowhere there is no file: it is replaced.
+    for name in ["fifth", "fifth-of-bitcoind"] {
+        std::os::unix::fs::symlink("nowhere", node.beside(name)).expect("a link");
+    }
+    compare("fifth", &[json!("latest")]);
+    std::os::unix::fs::symlink("first", node.beside("link")).expect("a link");
+    let link = json!(node.beside("link").display().to_string());
+
     let there = json!(node.beside("first").display().to_string());
     let nowhere = json!(node.beside("no/such/directory").display().to_string());
     let new = json!(node.beside("new").display().to_string());
     let asked: Vec<(&str, Value)> = [
         json!([there, "latest"]),
+        json!([link, "latest"]),
         json!([nowhere, "latest"]),
         json!([new]),
         json!([new, ""]),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use godwit_p2p::{
-    AddressCount, AddressEntry, Host, NetAddress, NodeCommand, Now, PeerId, PeerInfo, Protocol,
-    Services, Target,
+    AddressCount, AddressEntry, HeaderId, Host, NetAddress, NodeCommand, Now, PeerId, PeerInfo,
+    Protocol, Services, Target,
 };
 use godwit_primitives::Params;
 use godwit_rpc::{Json, RpcError, code, find, help_of};
@@ -39,11 +39,11 @@ fn name_of(peer: &PeerInfo) -> String {
 
 /// Heights of the last header and the last block that we share with a peer; -1 for unknown.
 fn shared(node: &dyn NodeState, peer: &PeerInfo) -> (i64, i64) {
-    let Some(best) = peer.blocks.best_known else { return (-1, -1) };
-    let (chain, tree) = (node.chain(), node.chain().tree());
-    let best = tree.at(best.0);
-    let fork = tree.fork(best, chain.tip());
-    (tree.node(best).height.into(), tree.node(fork).height.into())
+    let tree = node.chain().tree();
+    let height = |id: HeaderId| i64::from(tree.node(tree.at(id.0)).height);
+    let [headers, blocks] =
+        [peer.blocks.best_known, peer.blocks.common].map(|id| id.map_or(-1, height));
+    (headers, blocks)
 }
 
 fn peer_json(now: Now, peer: &PeerInfo, (headers, blocks): (i64, i64)) -> Json {

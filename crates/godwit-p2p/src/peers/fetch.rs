@@ -10,6 +10,7 @@ mod sources;
 pub(super) mod state;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use godwit_consensus::{Reject, Verdict, check_proof_of_work};
 use godwit_primitives::work::block_proof;
@@ -38,6 +39,10 @@ use state::Partial;
 /// How far above the tip a compact block is of use, in blocks (Core: 2).
 const MAX_AHEAD: u32 = 2;
 
+/// Time between two looks how much we have of the peers' chains. Core looks each time that it may send, ten
+/// times a second.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
 /// What is to be done about a compact block.
 pub(super) enum Compact {
     Ignored,
@@ -53,6 +58,8 @@ pub(super) struct BlockFetch {
     lost: LostBlocks,
     sources: BlockSources,
     high_bandwidth: HighBandwidth,
+    /// When the peers' chains are looked at again.
+    next_look: Duration,
 }
 
 impl BlockFetch {
@@ -63,6 +70,7 @@ impl BlockFetch {
             lost: LostBlocks::default(),
             sources: BlockSources::default(),
             high_bandwidth: HighBandwidth::default(),
+            next_look: Duration::ZERO,
         }
     }
 
@@ -129,6 +137,7 @@ impl BlockFetch {
                 self.downloads.set_best_known(peer.id, best);
             }
         }
+        self.find_common(cx);
         let mut requests: BTreeMap<PeerId, Vec<BlockHash>> = BTreeMap::new();
         for (peer, _, hash) in self.downloads.schedule(cx.judged(), cx.index, room) {
             requests.entry(peer).or_default().push(hash);
@@ -140,6 +149,19 @@ impl BlockFetch {
         }
         for (peer, blocks) in requests {
             self.request_blocks(cx, peer, &blocks);
+        }
+    }
+
+    /// Looks from time to time how much we have of the chains of those who may be asked for blocks.
+    fn find_common(&mut self, cx: &mut Context<'_>) {
+        if cx.now.monotonic < self.next_look {
+            return;
+        }
+        self.next_look = cx.now.monotonic + LOOK_INTERVAL;
+        for peer in cx.table.iter_mut() {
+            if peer.serves_blocks() && !(cx.initial_download && peer.limited()) {
+                peer.known.find_common(cx.index, cx.config.minimum_chain_work);
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! What is known of a peer's chain.
 
-use godwit_primitives::BlockHash;
+use godwit_primitives::{BlockHash, Work};
 
-use crate::index::{HeaderId, HeaderIndex, is_ancestor};
+use crate::index::{HeaderId, HeaderIndex, is_ancestor, last_common_ancestor};
 
 /// The headers that a peer has, by what it announced and what we sent it.
 #[derive(Debug, Default)]
@@ -13,7 +13,13 @@ pub(super) struct KnownChain {
     last_unknown: Option<BlockHash>,
     /// The best header that we sent or announced to it (Core `pindexBestHeaderSent`).
     sent: Option<HeaderId>,
+    /// The last block of its best chain up to which we have all, as of the last time when that chain was of
+    /// use to us (Core `pindexLastCommonBlock`).
+    common: Option<HeaderId>,
 }
+
+/// Blocks by which [`KnownChain::common`] moves at once (Core `FindNextBlocks` looks at as many).
+const STEPS: u32 = 128;
 
 impl KnownChain {
     /// The best block that the peer announced and that is in the index.
@@ -48,6 +54,36 @@ impl KnownChain {
         if better {
             self.best = Some(header);
         }
+    }
+
+    /// The last block that we share with the peer; `None` as long as its chain has never been of use.
+    pub(super) fn common(&self) -> Option<HeaderId> {
+        self.common
+    }
+
+    /// Looks how much of the peer's chain we have, if it has no less work than `least` and our own: otherwise
+    /// what was found before stays (Core `FindNextBlocksToDownload`).
+    pub(super) fn find_common(&mut self, index: &dyn HeaderIndex, least: Work) {
+        let Some(best) = self.best.filter(|best| self.common != Some(*best)) else { return };
+        let (end, tip) = (index.get(best), index.get(index.tip()));
+        let lacks_base =
+            || index.history().is_some_and(|span| !is_ancestor(index, span.base, best));
+        if end.chain_work < tip.chain_work.max(least) || lacks_base() {
+            return;
+        }
+        let fork = match is_ancestor(index, tip.id, best) {
+            true => tip,
+            false => index.get(last_common_ancestor(index, best, tip.id)),
+        };
+        let stays = |common: &HeaderId| {
+            index.get(*common).chain_work >= fork.chain_work && is_ancestor(index, *common, best)
+        };
+        let common = self.common.filter(stays).unwrap_or(fork.id);
+        let from = index.get(common).height + 1;
+        let above = (from..=end.height.min(from + STEPS - 1))
+            .filter_map(|height| index.ancestor(best, height))
+            .take_while(|id| index.get(*id).stored);
+        self.common = Some(above.last().unwrap_or(common));
     }
 
     /// Whether the peer has the header: it announced it or we did (Core `PeerHasHeader`).

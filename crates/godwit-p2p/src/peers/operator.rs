@@ -114,6 +114,9 @@ pub struct PeerTimes {
 pub struct PeerBlocks {
     /// The best header that it is known to have.
     pub best_known: Option<HeaderId>,
+    /// The last block of its chain up to which we have all, as of the last time when that chain had no less
+    /// work than ours.
+    pub common: Option<HeaderId>,
     /// Heights of the blocks that were requested of it.
     pub in_flight: Vec<u32>,
     /// We asked it for compact blocks, and it asked us.
@@ -167,6 +170,7 @@ impl Peers {
             traffic: peer.flow.traffic.over(&handshake.protocol),
             blocks: PeerBlocks {
                 best_known: peer.known.best(),
+                common: peer.known.common(),
                 in_flight: heights_in_flight(self.parts.fetch.downloads(), peer.id),
                 compact_to: peer.fetch.is_selected(),
                 compact_from: handshake.wants_compact,

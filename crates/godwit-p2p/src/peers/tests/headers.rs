@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use godwit_primitives::work::block_proof;
 use godwit_primitives::{BlockHash, Work};
 
 use super::harness::{Harness, START, block_inv, chain, config};
@@ -320,6 +321,52 @@ fn an_announced_block_that_becomes_known_can_be_asked_of_who_announced_it() {
     node.headers(b, std::slice::from_ref(&next));
     node.advance(Duration::from_secs(1));
     assert_eq!(known(&node, a), node.index.find(&next.hash));
+}
+
+/// The last block that we share counts while the peer's chain is of use, and stays what it was afterwards.
+#[test]
+fn how_much_we_share_with_a_peer_is_looked_at_while_its_chain_is_of_use() {
+    let blocks = chain(60, 60);
+    let mut node = Harness::with_chain(config(), &blocks[..50]);
+    let id = node.inbound_peer();
+    let common = |node: &mut Harness| {
+        node.advance(Duration::from_secs(1));
+        let common = node.peers.infos()[0].blocks.common;
+        common.map(|id| node.index.get(id).height)
+    };
+    node.headers(id, &blocks[..49]);
+    assert_eq!(common(&mut node), None, "it is one block behind");
+    // Of the same work, on another branch: what is stored of that counts too.
+    let other = TestBlock::on(&blocks[48], START as u32, 7, 0);
+    node.headers(id, std::slice::from_ref(&other));
+    assert_eq!(common(&mut node), Some(49));
+    node.gives(id, &other);
+    assert_eq!((common(&mut node), node.tip()), (Some(50), blocks[49].hash));
+    node.headers(id, &blocks[48..53]);
+    assert_eq!(common(&mut node), Some(50));
+    node.mined(&blocks[50..52]);
+    assert_eq!(common(&mut node), Some(52), "its last block is missing here");
+    node.mined(&blocks[52..60]);
+    node.headers(id, &blocks[52..55]);
+    assert_eq!(common(&mut node), Some(52), "it has fallen behind");
+    node.headers(id, &blocks[55..60]);
+    assert_eq!(common(&mut node), Some(60));
+}
+
+#[test]
+fn what_we_share_with_a_peer_of_too_little_work_is_not_looked_at() {
+    let blocks = chain(50, 60);
+    let found = |minimum: u64| {
+        let minimum_chain_work = block_proof(blocks[0].header.bits) * u128::from(minimum);
+        let config = PeersConfig { minimum_chain_work, ..config() };
+        let mut node = Harness::with_chain(config, &blocks);
+        let id = node.inbound_peer();
+        node.headers(id, &blocks);
+        node.advance(Duration::from_secs(1));
+        node.peers.infos()[0].blocks.common.is_some()
+    };
+    // Genesis counts.
+    assert!(found(51) && !found(52));
 }
 
 #[test]

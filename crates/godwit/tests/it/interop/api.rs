@@ -20,6 +20,7 @@ mod permissions;
 mod rest;
 mod searches;
 mod sending;
+mod shared_chain;
 mod submissions;
 mod upkeep;
 mod zmq;

@@ -84,6 +84,16 @@ impl Peer {
         }
     }
 
+    /// Sends the headers of a few blocks.
+    pub(super) fn headers(&mut self, blocks: &[Vec<u8>]) {
+        let mut headers = vec![u8::try_from(blocks.len()).expect("few")];
+        for block in blocks {
+            headers.extend(&block[..80]);
+            headers.push(0);
+        }
+        self.send("headers", &headers);
+    }
+
     /// Asks for blocks, with witness, in one message.
     pub(super) fn ask_for(&mut self, blocks: &[Vec<u8>]) {
         let count = u16::try_from(blocks.len()).expect("no more than fit a message");

@@ -190,10 +190,19 @@ pub struct Snapshot {
     /// While the history below a loaded snapshot is validated.
     pub history: Option<HistoryFacts>,
     pub network_active: bool,
-    /// What the operator ought to know.
+    /// What Bitcoin Core would warn of, in its words and order.
     pub warnings: Vec<String>,
+    /// What the operator ought to know of coins that come from a snapshot.
+    pub unvalidated: Option<String>,
     /// What people are told of the sync; a second old at most.
     pub sync: Arc<SyncReport>,
+}
+
+impl Snapshot {
+    /// All that the operator is warned of.
+    pub(crate) fn all_warnings(&self) -> impl Iterator<Item = &String> {
+        self.warnings.iter().chain(&self.unvalidated)
+    }
 }
 
 /// The last connected block.

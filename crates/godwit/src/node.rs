@@ -27,6 +27,7 @@ mod rpc;
 mod setup;
 pub mod sockets;
 mod tor;
+mod warnings;
 
 pub(crate) use driver::run;
 pub use outbox_file::{OUTBOX_FILE, OutboxFile};

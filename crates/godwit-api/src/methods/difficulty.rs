@@ -164,6 +164,6 @@ pub(super) fn mining_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     if let Some(challenge) = &call.node.params().signet_challenge {
         json.push("signet_challenge", Json::hex(challenge));
     }
-    json.push("warnings", Json::from(snapshot.warnings.clone()));
+    json.push("warnings", snapshot.all_warnings().cloned().collect::<Json>());
     Ok(json)
 }

@@ -267,7 +267,7 @@ async fn figures(shared: &Arc<Shared>) -> Option<Bytes> {
         let node = of.api.stage.node().ok()?;
         let snapshot = node.snapshot();
         let asked = metrics::Asked::of(&of.api, &node, &snapshot);
-        let warns = u64::from(!snapshot.warnings.is_empty());
+        let warns = u64::from(snapshot.all_warnings().next().is_some());
         let warnings = of.warnings.fetch_add(warns, Ordering::Relaxed) + warns;
         Some(Bytes::from(metrics::text(&of.api, &snapshot, &asked, warnings)))
     });

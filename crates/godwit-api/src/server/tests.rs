@@ -54,6 +54,7 @@ fn node() -> (Seam, Node) {
         history: None,
         network_active: true,
         warnings: Vec::new(),
+        unvalidated: None,
         sync: Arc::default(),
     };
     let proxies = Proxies { clearnet: None, onion: None };

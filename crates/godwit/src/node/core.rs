@@ -30,6 +30,7 @@ use self::submissions::{Submissions, Submitted, tell_outcome};
 use super::filters::FilterReads;
 use super::index::ChainIndex;
 use super::notices::Announcer;
+use super::warnings::Warnings;
 use crate::chain_log::{log_disconnected, update_tip};
 
 /// Steps of the chain between two looks at the network: about 20 ms at worst.
@@ -80,6 +81,7 @@ pub struct NodeCore {
     announcer: Announcer,
     /// Who reads filters for peers, if they are served.
     filters: Option<FilterReads>,
+    warnings: Warnings,
 }
 
 /// What concerns the operator of the node.
@@ -112,6 +114,7 @@ impl NodeCore {
         // Peers have what a disk of ours has lost.
         chain.expect_copies();
         let seen_tip = chain.tip();
+        let warnings = Warnings::of(chain.tree(), chain.params());
         Self {
             chain,
             peers,
@@ -134,6 +137,7 @@ impl NodeCore {
             },
             announcer: Announcer::default(),
             filters: None,
+            warnings,
         }
     }
 
@@ -245,13 +249,18 @@ impl NodeCore {
         question(self);
     }
 
+    /// What Bitcoin Core would warn of.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.warnings.texts(self.chain.tree(), self.chain.tip(), self.peers.clock_offset())
+    }
+
     /// What is published of the node. `prune_target` is `-prune`.
     pub fn snapshot(&self, now: Now, prune_target: Option<u64>, sync: Arc<SyncReport>) -> Snapshot {
         let (chain, tree) = (&self.chain, self.chain.tree());
         let prune_height = chain.prune_height();
         let target = prune_target.filter(|target| *target != PRUNE_ON_REQUEST);
         let prunes = prune_target.is_some() || has_pruned(chain);
-        let warning = chain.assumed().map(|assumed| {
+        let unvalidated = chain.assumed().map(|assumed| {
             let height = assumed.base.height;
             let validated = history(chain).map_or(0, |span| tree.node(span.tip).height);
             format!(
@@ -274,7 +283,8 @@ impl NodeCore {
                 coins: history_memory(chain) as u64,
             }),
             network_active: self.operator.network_active,
-            warnings: warning.into_iter().collect(),
+            warnings: self.warnings(),
+            unvalidated,
             sync,
         }
     }
@@ -340,6 +350,10 @@ impl NodeCore {
                 self.submissions.connected(now.monotonic, &hash);
                 log::info!("{}", update_tip(&self.chain, hash, now.unix));
                 let is_told = self.is_told(now);
+                let tree = self.chain.tree();
+                if let Some(tip) = tree.find(&hash).filter(|_| is_told) {
+                    self.warnings.note_tip(tree, tip);
+                }
                 if self.announcer.connected(&self.chain, &hash, is_told) {
                     self.settle(now);
                 }
@@ -361,6 +375,10 @@ impl NodeCore {
             }
             // The chain has logged it.
             Event::Invalid { hash, reject } => {
+                let tree = self.chain.tree();
+                if let Some(id) = tree.find(&hash) {
+                    self.warnings.note_invalid(tree, self.chain.tip(), id);
+                }
                 self.submissions.rejected(now.monotonic, &hash, reject);
                 self.tell(now, ChainEvent::BlockInvalid { hash, reject });
             }

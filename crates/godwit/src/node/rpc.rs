@@ -258,7 +258,8 @@ impl Rpc {
             || chain.prune_height() != before.prune_height
             || best != before.headers
             || core.is_initial_download() != before.initial_download
-            || core.network_active() != before.network_active;
+            || core.network_active() != before.network_active
+            || core.warnings() != before.warnings;
         if moved || !Arc::ptr_eq(sync, &before.sync) {
             running.publisher.publish(core.snapshot(now, self.prune_target, Arc::clone(sync)));
         }

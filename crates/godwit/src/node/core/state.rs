@@ -66,6 +66,14 @@ impl NodeState for NodeCore {
             Word::Reconsidered => self.chain.reconsider_block(hash),
             Word::Preferred => self.chain.prefer_block(hash),
         };
+        if done.is_ok() {
+            let tree = self.chain.tree();
+            match (word, tree.find(hash)) {
+                (Word::Invalid, Some(id)) => self.warnings.note_taken_for_invalid(tree, id),
+                (Word::Reconsidered, _) => self.warnings.note_reconsidered(tree),
+                (Word::Invalid | Word::Preferred, _) => {}
+            }
+        }
         done.map_err(|error| match error {
             OverruleError::Unknown(_) => Overruled::Unknown,
             OverruleError::Genesis => Overruled::Genesis,

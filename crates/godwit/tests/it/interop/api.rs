@@ -23,6 +23,7 @@ mod sending;
 mod shared_chain;
 mod submissions;
 mod upkeep;
+mod warnings;
 mod zmq;
 
 use std::ffi::OsStr;

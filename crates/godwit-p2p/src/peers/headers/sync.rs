@@ -105,7 +105,11 @@ impl HeaderSync {
             let waited = peer.headers.getheaders_sent.map(|sent| now.saturating_sub(sent));
             peer.headers.answer_time.max(waited).unwrap_or(Duration::MAX)
         };
-        let rivals = cx.table.iter().filter(|peer| peer.headers.stage == SyncStage::Slow);
+        // One whose headers were refused would go on with no open question.
+        let rivals = cx
+            .table
+            .iter()
+            .filter(|peer| peer.headers.stage == SyncStage::Slow && peer.headers.fruitless == 0);
         let Some((rival, rivals_time)) =
             rivals.map(|peer| (peer.id, time(peer))).min_by_key(|(_, time)| *time)
         else {
@@ -315,9 +319,9 @@ fn answer_rate(fetch: &FetchStatus) -> f64 {
 fn ask_again(cx: &mut Context<'_>, id: PeerId, time: Duration) {
     let Some(peer) = cx.table.get(id) else { return };
     let waited = cx.line.time().saturating_sub(peer.headers.last_getheaders);
-    let fruitless = peer.headers.fruitless.min(MAX_FRUITLESS);
+    let rest = HEADERS_RESPONSE_TIME.saturating_mul(1 << peer.headers.fruitless.min(MAX_FRUITLESS));
     // The answer to a question that is asked twice comes twice.
-    if waited <= time.saturating_mul(1 << fruitless) || peer.headers.arriving > 0 {
+    if waited <= time.max(rest) || peer.headers.arriving > 0 {
         return;
     }
     let hashes = match &peer.headers.presync {

@@ -9,7 +9,8 @@ use super::harness::{Harness, chain, config};
 use super::headers::locators;
 use super::index::TestBlock;
 use crate::{
-    Command, ConnectionKind, DisconnectReason, MAX_HEADERS, Message, NetEvent, PeerId, PeersConfig,
+    Command, ConnectionKind, DisconnectReason, HeaderIndex, MAX_HEADERS, Message, NetEvent, PeerId,
+    PeersConfig,
 };
 
 #[test]
@@ -137,6 +138,26 @@ fn headers_ahead_of_a_wrong_clock_are_asked_for_ever_more_rarely() {
     node.index.latest_time = u32::MAX;
     asked(&mut node, 3_600);
     assert_eq!(node.index.headers(), 1 + blocks.len());
+}
+
+/// It is faster than the other, and has nothing to tell.
+#[test]
+fn a_peer_whose_headers_were_refused_wins_no_race() {
+    let mut node = Harness::new(config());
+    let (bad, good) = (chain(2 * MAX_HEADERS as u32, 400_000), chain(5_000, 4_000_000));
+    node.index.bad_headers.insert(bad[10].hash);
+    let (refused, other) = (node.peer(ConnectionKind::Manual), node.full_peer());
+    for _ in 0..60 {
+        for (id, blocks) in [(refused, &bad), (other, &good)] {
+            for locator in locators(&mut node, id) {
+                let told = answer(blocks, &locator).to_vec();
+                node.headers(id, &told);
+            }
+        }
+        node.advance(Duration::from_secs(1));
+    }
+    assert_eq!((node.is_gone(refused), node.is_gone(other)), (None, None));
+    assert_eq!(node.index.get(node.index.best_header()).hash, good.last().expect("some").hash);
 }
 
 /// They were asked for: the peer is not to be let go for them.

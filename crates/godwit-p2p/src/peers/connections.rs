@@ -355,6 +355,9 @@ impl Connections {
     }
 
     fn seed_answered(&mut self, cx: &mut Context<'_>, seed: String, addresses: &[NetAddress]) {
+        if addresses.is_empty() && !self.active {
+            return;
+        }
         if addresses.is_empty() {
             // Some seeds do not answer to the name with services in it, but are nodes themselves.
             return self.fetch_from_seed(cx, seed);
@@ -393,7 +396,6 @@ impl Connections {
         let ids: Vec<PeerId> =
             cx.table.ids().into_iter().chain(self.connecting.keys().copied()).collect();
         self.connecting.clear();
-        self.asked_seeds.clear();
         for id in ids {
             if cx.table.contains(id) {
                 cx.disconnect(id, DisconnectReason::NetworkInactive);
@@ -429,11 +431,16 @@ fn is_from_book(kind: ConnectionKind) -> bool {
     matches!(kind, OutboundFull | BlockRelay | Feeler)
 }
 
-/// Whether a peer of another network than the address's is connected: then the line is up.
+/// A peer that is connected answers a ping within this long.
+const HEARD_LATELY: Duration = Duration::from_secs(2 * 60);
+
+/// Whether a peer of another network than the address's was heard lately: then the line is up.
 fn reaches_another(cx: &Context<'_>, attempt: &Attempt) -> bool {
     let Some(network) = attempt.address.map(|address| address.network()) else { return false };
     let is_of_another = |peer: &Peer| {
-        peer.established() && peer.address.is_some_and(|address| address.network() != network)
+        line::watch::is_outside(peer)
+            && cx.now.monotonic.saturating_sub(peer.last_received) < HEARD_LATELY
+            && peer.address.is_some_and(|address| address.network() != network)
     };
     cx.table.iter().any(is_of_another)
 }

@@ -19,7 +19,7 @@ const ASK_AT_ONCE: usize = 2;
 
 /// Whether the peer's bytes have passed our line to the outside. Who connects from this machine or a
 /// network of ours may not have; who comes from Tor there has.
-fn is_outside(peer: &Peer) -> bool {
+pub(in crate::peers) fn is_outside(peer: &Peer) -> bool {
     !peer.inbound()
         || peer.standing.through_onion
         || peer.address.is_none_or(|address| address.is_routable())

@@ -33,7 +33,8 @@ pub const KEEP: i64 = 14 * 24 * 60 * 60;
 const FORGET_DEPTH: u32 = 100;
 
 /// Once a peer has asked for a transaction, and until a block has it, all are told anew after this long, and
-/// up to half as long more. An outbox that was saved waits as long at the start.
+/// up to half as long more. An outbox that was saved waits as long at the start, as Core's wallets do
+/// (`CWallet::SetNextResend`).
 pub(crate) const AGAIN_WHEN_FETCHED: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Added to the length of a transaction in `outbox.dat`, if a peer has asked for it.
@@ -503,7 +504,9 @@ impl TxOutbox {
             {
                 let entry = entry.get_mut();
                 entry.was_fetched = true;
-                entry.due = AGAIN_WHEN_FETCHED;
+                let [first, second, ..] = entry.tx.txid.to_bytes();
+                let part = f64::from(u16::from_le_bytes([first, second])) / f64::from(u16::MAX);
+                entry.due = AGAIN_WHEN_FETCHED.mul_f64(1.0 + part / 2.0);
             }
         }
         match reader.is_empty() {

@@ -193,7 +193,8 @@ pub(super) fn give(cx: &mut Context<'_>, id: PeerId, wanted: &Inventory) -> bool
     };
     // Once: the next announcement makes it available again.
     peer.serving.transactions.told.swap_remove(place);
-    if !entry.was_fetched {
+    // A round that is to begin does.
+    if !entry.was_fetched && !entry.due.is_zero() {
         entry.due = cx.now.monotonic + until_again(AGAIN_WHEN_FETCHED, cx.rng);
     }
     let tx = Arc::clone(&entry.tx);

@@ -265,7 +265,7 @@ fn what_a_peer_has_asked_for_is_not_announced_at_once_by_the_next_process() {
     let id = node.inbound_peer();
     node.advance_in(Duration::from_secs(11 * 3_600), Duration::from_secs(20));
     assert_eq!(told(&mut node, id), [by_wtxid(&all[1].0)]);
-    node.advance_in(Duration::from_secs(2 * 3_600), Duration::from_secs(20));
+    node.advance_in(Duration::from_secs(8 * 3_600), Duration::from_secs(20));
     assert_eq!(told(&mut node, id), [by_wtxid(&all[0].0)]);
 }
 

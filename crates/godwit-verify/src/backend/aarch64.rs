@@ -1,7 +1,8 @@
 //! Four lanes in two 128-bit registers: NEON.
 //!
 //! Every function here uses instructions that the processor may not have, though hardly an AArch64 lacks
-//! them. A [`Neon`] exists only inside the entry point of `backend.rs`, which runs where they were found.
+//! them. A [`Neon`] exists only inside the entry point of `backend.rs` and in tests, which run where they
+//! were found.
 //!
 //! Two registers rather than one, because the multiplication reads the low halves of the lanes side by side:
 //! those of four lanes fill one register, and eighteen factors leave room for the sums.

@@ -1,7 +1,7 @@
 //! Four lanes in 256-bit registers: AVX2, and the 256-bit form of AVX-512 IFMA.
 //!
 //! Every function here uses instructions that the processor may not have. A [`V256`] exists only inside the
-//! entry points of `backend.rs`, which run where these features were found.
+//! entry points of `backend.rs` and in tests, which run where these features were found.
 
 #![allow(unsafe_code)]
 

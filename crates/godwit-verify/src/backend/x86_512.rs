@@ -1,7 +1,7 @@
 //! Eight lanes in 512-bit registers: AVX-512F, with IFMA or without.
 //!
 //! Every function here uses instructions that the processor may not have. A [`V512`] exists only inside the
-//! entry points of `backend.rs`, which run where these features were found.
+//! entry points of `backend.rs` and in tests, which run where these features were found.
 
 #![allow(unsafe_code)]
 

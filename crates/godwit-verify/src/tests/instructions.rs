@@ -1,8 +1,8 @@
 //! Each instruction of the real vectors beside the model's, on words of every shape.
 //!
-//! The tests of the field run on the model alone, where limbs are as large as they can get. With signatures the
-//! highest bit of a sum of products is set once in a million products, and other bounds are never reached:
-//! an instruction that is right only below them would pass all tests of whole checks.
+//! The tests of the field run on the model alone, where limbs are as large as they can get. With signatures
+//! the highest bit of a sum of products is set once in a million products, and other bounds are never
+//! reached: an instruction that is right only below them would pass all tests of whole checks.
 
 use rand::Rng;
 
@@ -110,8 +110,14 @@ fn each_real_instruction_is_the_model_s_on_every_word() {
                 plain::<crate::backend::x86_256::V256>();
                 multiplies_52::<crate::backend::x86_256::V256>();
             }
-            BackendKind::Avx512 => multiplies_32::<crate::backend::x86_512::V512>(),
-            BackendKind::Avx2 => multiplies_32::<crate::backend::x86_256::V256>(),
+            BackendKind::Avx512 => {
+                plain::<crate::backend::x86_512::V512>();
+                multiplies_32::<crate::backend::x86_512::V512>();
+            }
+            BackendKind::Avx2 => {
+                plain::<crate::backend::x86_256::V256>();
+                multiplies_32::<crate::backend::x86_256::V256>();
+            }
             other => panic!("{other:?} is of another architecture"),
         }
         #[cfg(target_arch = "aarch64")]

@@ -14,9 +14,10 @@ use super::run::{BLOCK_MEMORY, Outcome, run_seed, run_undisturbed};
 /// (`GODWIT_SIM_RECORD=FILE cargo test --release -p godwit --test it all_undisturbed -- --ignored`).
 const DIGESTS: &str = include_str!("digests.txt");
 
-/// Memory that a peer makes the node hold in its receive buffer. A buffer is at most twice what has arrived
-/// of its message, which the driver checks; the longest that comes here are inventories of 50,000 entries,
-/// 1.8 MB. Among 5,000 seeds there is one in which all of nine peers together held 9.4 MB.
+/// Memory that a peer makes the node hold in its receive buffer, on average. A buffer is at most twice what
+/// has arrived of its message, which the driver checks of each; the longest that comes here are inventories
+/// of 50,000 entries, 1.8 MB. Among 5,000 seeds there is one in which all of nine peers together held 9.4
+/// MB.
 const RECEIVING_BOUND: usize = 2 << 20;
 
 pub(super) fn check(seed: u64, outcome: &Outcome) {

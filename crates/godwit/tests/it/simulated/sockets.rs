@@ -333,9 +333,11 @@ impl Driver {
         }
     }
 
-    /// Where others hold all places, and each for a reason (Core `SelectNodeToEvict`), that is fair.
+    /// Where others hold all places, that is fair, if there are so few that each is protected: four by their
+    /// networks, eight by their pings, four by transactions and four by blocks (Core `SelectNodeToEvict`).
     fn note_refused(&mut self, id: ConnectionId) {
-        let is_full = self.core().peers().connection_counts().0 >= self.plan.max_inbound;
+        let places = self.plan.max_inbound;
+        let is_full = places <= 20 && self.core().peers().connection_counts().0 >= places;
         if let Some(peer) = self.crowd.peer(id).filter(|_| !is_full) {
             self.refused.push(peer.clone());
         }

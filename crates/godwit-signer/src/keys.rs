@@ -254,7 +254,7 @@ fn for_core(entry: &Entry) -> Vec<Value> {
 
 /// The last index that Core is to look at, and the next one that it may give out, which it wants within.
 /// Where a wallet has given out more than a range has room for, Core goes on behind it by itself, as far as
-/// its keypool, each time that it finds a coin.
+/// its keypool, each time that it finds a coin; and it would give the last address of the range out again.
 fn range_for_core(next_index: u32) -> (u32, u32) {
     let last = next_index.saturating_add(CORE_KEYPOOL - 1).min(CORE_MAX_RANGE - 1);
     (last, next_index.min(last))

@@ -174,6 +174,10 @@ fn satisfy(
     scratch: &mut bitcoin::Psbt,
 ) -> Result<(), miniscript::psbt::Error> {
     scratch.inputs[index].bip32_derivation.clone_from(&input.bip32_derivation);
+    // A hash of a key is resolved by a signature of it as well: a combiner may have left the path out.
+    for key in input.partial_sigs.keys().filter(|key| key.compressed) {
+        scratch.inputs[index].bip32_derivation.entry(key.inner).or_default();
+    }
     scratch.inputs[index].tap_key_origins.clone_from(&input.tap_key_origins);
     if input.tap_key_sig.is_some() {
         let output = scratch.inputs[index].witness_utxo.as_ref();

@@ -73,6 +73,19 @@ fn the_finalizer_sees_the_keys_of_the_input_that_it_finishes() {
     verify(&psbt);
 }
 
+/// Whoever combined the copies may have left the paths of keys out.
+#[test]
+fn a_signature_tells_whose_hash_a_script_has() {
+    let mut psbt = received(&spend(&["wsh(pkh(A/0))", "sh(wsh(pkh(A/1)))", "wpkh(A/5)"]));
+    sign(&mut psbt, "A", &SignPolicy::default()).expect("it is ours");
+    let mut stripped = bitcoin::Psbt::deserialize(&psbt.encode()).expect("it is valid");
+    stripped.inputs.iter_mut().for_each(|input| input.bip32_derivation.clear());
+    let mut psbt = received(&stripped);
+    let results = psbt.finalize();
+    assert!(psbt.is_finished(), "{results:?}");
+    verify(&psbt);
+}
+
 /// A transaction with this many inputs.
 fn with_inputs(count: usize) -> Transaction {
     let input = |vout| TxIn {

@@ -16,7 +16,6 @@ pub(super) fn validate_address(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let address = match Address::parse(call.arg(0).as_text()?, call.network()) {
         Ok(address) => address,
         Err(NoAddress { why, at }) => {
-            // Of a text that is too long, each byte that it has too many.
             call.room.grow(at.len() * PER_LOCATION)?;
             return Ok(Json::object([
                 ("isvalid", false.into()),

@@ -8,6 +8,8 @@ const PLAIN: u32 = 1;
 const MODIFIED: u32 = 0x2bc8_30a3;
 /// Characters of a whole text at most.
 const MAX_LENGTH: usize = 90;
+/// Places that are told of a text that is too long, at most; Core tells all.
+const MAX_PLACES: usize = 1_000;
 /// Characters of the checksum.
 const CHECKSUM: usize = 6;
 
@@ -139,7 +141,8 @@ fn mistyped(sum: u32, start: usize, length: usize) -> Malformed {
 /// It is not of this code: why and where, in Core's words and order (`LocateErrors`).
 pub(super) fn decode(text: &str) -> Result<Decoded, Malformed> {
     if text.len() > MAX_LENGTH {
-        return Err(Malformed::new("Bech32 string too long", MAX_LENGTH..text.len()));
+        let told = MAX_LENGTH..text.len().min(MAX_LENGTH + MAX_PLACES);
+        return Err(Malformed::new("Bech32 string too long", told));
     }
     let unfit = unfit_characters(text);
     if !unfit.is_empty() {

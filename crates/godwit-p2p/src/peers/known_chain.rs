@@ -82,7 +82,9 @@ impl KnownChain {
         let from = index.get(common).height + 1;
         let above = (from..=end.height.min(from + STEPS - 1))
             .filter_map(|height| index.ancestor(best, height))
-            .take_while(|id| index.get(*id).stored);
+            .map(|id| index.get(id))
+            .take_while(|block| block.stored && !block.failed)
+            .map(|block| block.id);
         self.common = Some(above.last().unwrap_or(common));
     }
 

@@ -401,8 +401,19 @@ impl NodeCore {
         !self.initial_download || self.is_up_to_date(now)
     }
 
+    /// A block that was refused before it was stored may be known to be invalid from now on.
+    fn note_refused(&mut self, hash: &BlockHash) {
+        let tree = self.chain.tree();
+        if let Some(id) = tree.find(hash).filter(|id| tree.node(*id).failed) {
+            self.warnings.note_invalid(tree, self.chain.tip(), id);
+        }
+    }
+
     fn judged(&mut self, now: Now, source: Source, hash: Option<BlockHash>, verdict: Verdict) {
         let Source::Peer { ticket } = source else { unreachable!("blocks come from peers alone") };
+        if let (Verdict::Rejected(_), Some(hash)) = (verdict, hash) {
+            self.note_refused(&hash);
+        }
         match self.submissions.take(ticket) {
             Submitted::Engine(hash) => {
                 log::debug!("block {hash} from a peer: {verdict:?}");

@@ -97,6 +97,34 @@ fn an_invalid_chain_with_far_more_work_is_warned_of_as_by_bitcoind() {
     assert_same(godwit.port, theirs, &of_warnings());
 }
 
+/// It is never stored: a rule of its place is broken, its height in the coinbase.
+#[test]
+fn a_block_far_ahead_that_is_refused_at_once_is_warned_of_as_by_bitcoind() {
+    let chain = chain::recent();
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::with_chain(&node, chain, &[]);
+    wait_until("the chain is there", || {
+        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
+    });
+    let theirs = bitcoind.rpc.port();
+    let mut blocks = vec![chain.tip().to_vec()];
+    for n in 1..=7 {
+        let parent = blocks.last().expect("it has a block");
+        let told = chain.summary.height + n + u32::from(n == 7);
+        blocks.push(block::on(parent, told, 9, &[]));
+    }
+    for block in &blocks[1..] {
+        let header = hex::encode(&block[..80]);
+        assert_same(godwit.port, theirs, &[("submitheader", json!([header]))]);
+    }
+    assert!(!is_warned(&godwit, "Warning: Found invalid chain"));
+    let last = hex::encode(&blocks[7]);
+    assert_same(godwit.port, theirs, &[("submitblock", json!([last]))]);
+    assert!(is_warned(&godwit, "Warning: Found invalid chain"));
+    assert_same(godwit.port, theirs, &of_warnings());
+}
+
 #[test]
 fn rules_that_are_not_known_are_warned_of_as_by_bitcoind() {
     // A period of regtest, and the first of the bits that its blocks have. Of the others none can ask.

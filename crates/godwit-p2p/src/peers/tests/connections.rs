@@ -142,6 +142,18 @@ fn a_failed_attempt_frees_the_place() {
     assert!(attempts > 20 && node.peers.parts.connections.attempts().is_empty(), "{attempts}");
 }
 
+/// Without any connection failures never count: our line may be down.
+fn connect_three(node: &mut Harness) {
+    while node.peers.summary().outbound < 3 {
+        node.advance(Duration::from_secs(1));
+        let (id, target, _) = node.connects.remove(0);
+        let Target::Address(address) = target else { panic!("no names here") };
+        node.tell(NetEvent::Connected { peer: id, address: Some(address) });
+        node.pump();
+        node.greet(id);
+    }
+}
+
 #[test]
 fn a_dead_proxy_wears_no_address_out() {
     for (why, counted) in [
@@ -151,15 +163,7 @@ fn a_dead_proxy_wears_no_address_out() {
     ] {
         let mut node = with_addresses(config(), 40, 60);
         let saved = |node: &Harness| node.peers.address_book().to_bytes([0; 4]);
-        // Without any connection failures never count: our line may be down.
-        while node.peers.summary().outbound < 3 {
-            node.advance(Duration::from_secs(1));
-            let (id, target, _) = node.connects.remove(0);
-            let Target::Address(address) = target else { panic!("no names here") };
-            node.tell(NetEvent::Connected { peer: id, address: Some(address) });
-            node.pump();
-            node.greet(id);
-        }
+        connect_three(&mut node);
         let before = saved(&node);
         for _ in 0..30 {
             for (id, ..) in std::mem::take(&mut node.connects) {
@@ -176,14 +180,7 @@ fn a_dead_proxy_wears_no_address_out() {
 fn addresses_of_a_network_without_a_route_wear_out_where_another_is_reached() {
     for (host, counted) in [(Host::Ipv6([0x26; 16]), true), (Host::Ipv4([9, 9, 9, 9]), false)] {
         let mut node = with_addresses(config(), 40, 60);
-        while node.peers.summary().outbound < 3 {
-            node.advance(Duration::from_secs(1));
-            let (id, target, _) = node.connects.remove(0);
-            let Target::Address(address) = target else { panic!("no names here") };
-            node.tell(NetEvent::Connected { peer: id, address: Some(address) });
-            node.pump();
-            node.greet(id);
-        }
+        connect_three(&mut node);
         let address = NetAddress::new(host, 8333);
         let entry = AddressEntry { time: START as u32, services: FULL, address };
         let (mut book, from) = (AddressBook::new([9; 32]), Source::Host(host));

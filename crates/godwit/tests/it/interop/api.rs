@@ -45,11 +45,16 @@ pub(super) struct Answering<'a> {
 }
 
 impl<'a> Answering<'a> {
-    /// With the chain, and these options beside the usual ones.
+    /// With the chain, whose tip is there, and these options beside the usual ones.
+    #[track_caller]
     pub(super) fn with_chain(node: &'a Node, chain: &RecentChain, options: &[String]) -> Self {
         write_dat(&node.beside("blocks.dat"), &chain.blocks);
         node.import(&node.beside("blocks.dat"));
-        Self::start(node, options)
+        let answering = Self::start(node, options);
+        wait_until("the chain is there", || {
+            answering.call("getbestblockhash", &json!([])) == chain.summary.tip
+        });
+        answering
     }
 
     pub(super) fn start(node: &'a Node, options: &[String]) -> Self {

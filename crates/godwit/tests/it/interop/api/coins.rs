@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::rpc::Rpc;
-use super::super::{bitcoind, block, chain, wait_until};
+use super::super::{bitcoind, block, chain};
 use super::Answering;
 use super::arguments::{EXTENDED, KEY, OTHER, functions, keys, texts};
 use super::methods::assert_same;
@@ -143,9 +143,6 @@ fn the_coins_are_counted_as_bitcoind_counts_them() {
     let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
-    wait_until("the chain is there", || {
-        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
-    });
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
     let submit = |block: &[u8]| ("submitblock", json!([hex::encode(block)]));
     assert_same(ours, theirs, &of_the_set());

@@ -4,7 +4,7 @@ use godwit_primitives::{Block, OutPoint, Transaction, Txid};
 use serde_json::{Value, json};
 
 use super::super::chain::RecentChain;
-use super::super::{bitcoind, block, chain, wait_until};
+use super::super::{bitcoind, block, chain};
 use super::methods::assert_same;
 use super::{Answering, RpcError};
 use crate::node::Node;
@@ -62,9 +62,6 @@ fn blocks_with_invalid_transactions_are_refused_as_by_bitcoind() {
     let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
-    wait_until("the chain is there", || {
-        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
-    });
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
     let mut asked: Vec<(&str, Value)> = Vec::new();
     for txs in invalid(chain) {

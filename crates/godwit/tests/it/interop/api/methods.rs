@@ -31,9 +31,6 @@ fn godwit_answers_as_bitcoind_does() {
     let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
-    wait_until("the chain is there", || {
-        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
-    });
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
     // Of the log, it was started with more lines than usual.
     bitcoind.rpc.call("logging", &json!([[], ["all"]]));
@@ -85,9 +82,6 @@ fn blocks_come_in_and_go_by_rpc_as_they_do_at_bitcoind() {
     let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
-    wait_until("the chain is there", || {
-        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
-    });
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
     let after = || {
         vec![
@@ -145,9 +139,6 @@ fn a_reorganisation_shows_no_tip_with_less_work() {
     let chain = chain::recent();
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
-    wait_until("the chain is there", || {
-        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
-    });
     let mut branch = vec![chain.blocks[chain.blocks.len() - 1 - DEPTH].clone()];
     let first = chain.summary.height - DEPTH as u32 + 1;
     for height in first..=chain.summary.height + 1 {
@@ -243,9 +234,6 @@ fn a_node_that_prunes_says_so_as_bitcoind_does() {
     let Some(bitcoind) = bitcoind::start(&start) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &["-prune=550".to_owned()]);
-    wait_until("the chain is there", || {
-        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
-    });
     let asked = [("getblockchaininfo", json!([])), ("getblock", json!([chain.summary.tip, 3]))];
     assert_same(godwit.port, bitcoind.rpc.port(), &asked);
     assert_eq!(godwit.call("getblockchaininfo", &json!([]))["pruned"], true);

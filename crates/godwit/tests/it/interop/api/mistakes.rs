@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::chain::RecentChain;
-use super::super::{bitcoind, block, chain, wait_until};
+use super::super::{bitcoind, block, chain};
 use super::Answering;
 use super::methods::assert_same;
 use crate::node::Node;
@@ -52,9 +52,6 @@ fn of_two_mistakes_the_same_one_is_told_as_by_bitcoind() {
     let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
-    wait_until("the chain is there", || {
-        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
-    });
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
     let left = block::on(&chain.blocks[chain.blocks.len() - 2], chain.summary.height, 3, &[]);
     assert_same(ours, theirs, &[("submitblock", json!([hex::encode(&left)]))]);

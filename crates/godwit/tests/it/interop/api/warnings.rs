@@ -64,9 +64,6 @@ fn an_invalid_chain_with_far_more_work_is_warned_of_as_by_bitcoind() {
     let Some(mut bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let mut godwit = Answering::with_chain(&node, chain, &[]);
-    wait_until("the chain is there", || {
-        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
-    });
     let theirs = bitcoind.rpc.port();
     for (count, warned) in [(6, false), (7, true)] {
         let blocks = invalid(chain, count, count as u8);
@@ -104,9 +101,6 @@ fn a_block_far_ahead_that_is_refused_at_once_is_warned_of_as_by_bitcoind() {
     let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
-    wait_until("the chain is there", || {
-        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
-    });
     let theirs = bitcoind.rpc.port();
     let mut blocks = vec![chain.tip().to_vec()];
     for n in 1..=7 {

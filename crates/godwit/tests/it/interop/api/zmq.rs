@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::chain::RecentChain;
 use super::super::process::cached;
-use super::super::{block, chain, free_port, wait_until};
+use super::super::{block, chain, free_port};
 use super::Answering;
 use crate::node::Node;
 
@@ -213,11 +213,7 @@ fn publishing<'a>(
 ) -> Answering<'a> {
     let options: Vec<String> =
         addresses.iter().map(|(topic, address)| format!("-zmqpub{topic}={address}")).collect();
-    let godwit = Answering::with_chain(node, chain, &options);
-    wait_until("the chain is there", || {
-        godwit.call("getbestblockhash", &json!([])) == chain.summary.tip
-    });
-    godwit
+    Answering::with_chain(node, chain, &options)
 }
 
 #[test]

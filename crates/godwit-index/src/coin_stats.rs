@@ -25,7 +25,7 @@ use crate::position::Position;
 use crate::records::{Layout, Records};
 use crate::shared::{Shared, load_or_begin};
 use crate::status::Status;
-use block::{Moved, Place};
+use block::{BlockContext, Moved};
 pub use record::{BlockAmounts, SetTotals, Unspendables};
 use record::{RECORD_SIZE, Record};
 
@@ -209,7 +209,7 @@ impl Index for CoinStatsIndexWriter {
         if self.shared.state.read().pending.len() >= PENDING_BLOCKS {
             self.commit()?;
         }
-        let place = Place {
+        let context = BlockContext {
             height: point.height,
             subsidy: block_subsidy(point.height, &self.params),
             is_overwritten: is_bip30_unspendable(point.height, &point.hash),
@@ -218,7 +218,7 @@ impl Index for CoinStatsIndexWriter {
             let state = self.shared.state.read();
             (state.set.clone(), state.totals)
         };
-        let moved = Moved::by(place, block.view(), spent, set);
+        let moved = Moved::by(context, block.view(), spent, set);
         let totals = moved.totals(before);
         let mut state = self.shared.state.write();
         let pending = Pending { point, set: moved.set.clone(), totals, block: moved.amounts };

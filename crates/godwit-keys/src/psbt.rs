@@ -45,7 +45,7 @@ use bitcoin::{OutPoint, Transaction, TxOut};
 
 pub(crate) use cosigners::source_of;
 pub use cosigners::{KeyStanding, Standing, standings};
-pub use error::{CombineError, FinalizeError, FormatError, Place};
+pub use error::{CombineError, FinalizeError, FormatError, PsbtMap};
 pub use fee::{Fee, FeeLimits, FeeObjection};
 pub use finalize::{Finished, Unfinished};
 pub use keys_of_input::{KeyOfInput, SigningKey};
@@ -114,7 +114,7 @@ impl Psbt {
         let tap_trees = maps.outputs.iter().map(tap_tree).collect();
         let psbt = Psbt { fields, version2, tap_trees, uncompressed, spent };
         match psbt.to_maps().first_difference(&maps) {
-            Some((place, key)) => Err(FormatError::NotPreserved { place, key }),
+            Some((map, key)) => Err(FormatError::NotPreserved { map, key }),
             None => Ok(psbt),
         }
     }

@@ -24,7 +24,7 @@ const MAX_SIGOPS: u64 = MAX_BLOCK_SIGOPS_COST / 5;
 const BYTES_PER_SIGOP: u64 = 20;
 
 /// The block that the transaction would be in.
-pub struct Place<'a> {
+pub struct NextBlock<'a> {
     pub height: u32,
     /// Of the tip.
     pub median_time: u32,
@@ -176,20 +176,20 @@ pub(crate) fn check<'a>(
     tx: TxView<'a>,
     coins: &Coins,
     pool: &Pool<'_>,
-    place: &Place<'_>,
+    next_block: &NextBlock<'_>,
     replaces: bool,
     pay: Pay,
 ) -> Result<Checked<'a>, Refusal> {
     check_alone(tx)?;
-    if !is_final(tx, place.height, place.median_time) {
+    if !is_final(tx, next_block.height, next_block.median_time) {
         return Err(Refusal::NonFinal);
     }
     is_new(tx, pool)?;
     let conflicts = conflicts(tx, pool, replaces)?;
-    let spent = spent(tx, coins, pool, place.height)?;
+    let spent = spent(tx, coins, pool, next_block.height)?;
     let views: Vec<CoinView<'_>> = spent.iter().map(CoinView::from).collect();
     let facts = TxFacts::of(tx);
-    let Place { height, median_time, median_time_at } = *place;
+    let NextBlock { height, median_time, median_time_at } = *next_block;
     sequence_locks_met(tx, &facts, &views, height, median_time, median_time_at)
         .map_err(|_| Refusal::NonFinalSequence)?;
     let fee = check_tx_inputs(tx, &facts, &views, height)
@@ -238,10 +238,10 @@ pub fn judge<'a>(
     tx: TxView<'a>,
     coins: &HashMap<OutPoint, Coin>,
     pool: &Pool<'_>,
-    place: &Place<'_>,
+    next_block: &NextBlock<'_>,
     terms: Terms,
 ) -> Result<Judged<'a>, Refusal> {
-    let checked = check(tx, coins, pool, place, terms.replaces, Pay::Alone)?;
+    let checked = check(tx, coins, pool, next_block, terms.replaces, Pay::Alone)?;
     let Checked { tx: of_pool, conflicts, .. } = &checked;
     let (fee, vsize) = (of_pool.fee, of_pool.vsize);
     let replaced = replace::replaced(tx, fee, vsize, pool, conflicts)?;

@@ -21,7 +21,7 @@ mod truc;
 
 pub use fee_rate::{FeeRate, RELAY_FEE};
 pub use in_block::check_in_block;
-pub use judge::{Judged, Pay, Place, Terms, check_alone, judge};
+pub use judge::{Judged, NextBlock, Pay, Terms, check_alone, judge};
 pub use package::{
     MAX_PACKAGE, PackageRefusal, PackageVerdict, check_package, is_child_with_parents,
     judge_package,

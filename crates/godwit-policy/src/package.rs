@@ -7,7 +7,7 @@ use godwit_primitives::{Amount, Coin, OutPoint, TxView, Txid};
 
 use crate::dust::spends_parents_dust;
 use crate::fee_rate::FeeRate;
-use crate::judge::{Checked, Judged, Pay, Place, Terms, check, pays_for_relay, within_rate};
+use crate::judge::{Checked, Judged, NextBlock, Pay, Terms, check, pays_for_relay, within_rate};
 use crate::pool::Pool;
 use crate::refusal::Refusal;
 use crate::replace;
@@ -112,7 +112,7 @@ pub fn judge_package<'a>(
     txs: &[TxView<'a>],
     coins: &HashMap<OutPoint, Coin>,
     pool: &Pool<'a>,
-    place: &Place<'_>,
+    next_block: &NextBlock<'_>,
     terms: Terms,
     pay: Pay,
 ) -> PackageVerdict<'a> {
@@ -121,7 +121,7 @@ pub fn judge_package<'a>(
     }
     let (mut with, mut all) = (pool.clone(), Vec::<Checked<'a>>::new());
     for (n, tx) in txs.iter().enumerate() {
-        let checked = check(*tx, coins, &with, place, false, pay)
+        let checked = check(*tx, coins, &with, next_block, false, pay)
             .and_then(|checked| within_rate(&checked.tx, terms.max_rate).map(|()| checked));
         match checked {
             Ok(checked) => {

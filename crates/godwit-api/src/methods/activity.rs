@@ -18,17 +18,17 @@ const MAX_EVENTS: usize = 50_000;
 /// Memory of one in the answer, beside its script.
 const PER_EVENT: usize = 2_500;
 
-/// Where something happens.
-struct Place {
+/// The transaction whose event it is, and its block.
+struct EventSource {
     /// None of what waits for one.
     block: Option<ChainPoint>,
     txid: Txid,
 }
 
 /// What is told of every event.
-fn event(kind: &'static str, amount: Amount, place: &Place) -> Json {
+fn event(kind: &'static str, amount: Amount, source: &EventSource) -> Json {
     let mut json = Json::object([("type", kind.into()), ("amount", Json::amount(amount))]);
-    if let Some(block) = place.block {
+    if let Some(block) = source.block {
         json.push("blockhash", block.hash.to_string());
         json.push("height", block.height);
     }
@@ -36,13 +36,13 @@ fn event(kind: &'static str, amount: Amount, place: &Place) -> Json {
 }
 
 fn spend(
-    place: &Place,
+    source: &EventSource,
     amount: Amount,
     (vin, input): (usize, InputView<'_>),
     script: Json,
 ) -> Json {
-    let mut json = event("spend", amount, place);
-    json.push("spend_txid", place.txid.to_string());
+    let mut json = event("spend", amount, source);
+    json.push("spend_txid", source.txid.to_string());
     json.push("spend_vin", vin);
     json.push("prevout_txid", input.prevout.txid.to_string());
     json.push("prevout_vout", input.prevout.vout);
@@ -50,9 +50,9 @@ fn spend(
     json
 }
 
-fn receive(place: &Place, amount: Amount, vout: usize, script: Json) -> Json {
-    let mut json = event("receive", amount, place);
-    json.push("txid", place.txid.to_string());
+fn receive(source: &EventSource, amount: Amount, vout: usize, script: Json) -> Json {
+    let mut json = event("receive", amount, source);
+    json.push("txid", source.txid.to_string());
     json.push("vout", vout);
     json.push("output_spk", script);
     json
@@ -88,20 +88,20 @@ pub(super) fn of_block(
     let mut of_block = Vec::new();
     let mut spent = spent.transactions();
     for (n, tx) in block.view().txs().enumerate() {
-        let place = Place { block: Some(point), txid: tx.txid() };
+        let event_source = EventSource { block: Some(point), txid: tx.txid() };
         let coins = if n == 0 { &[][..] } else { spent.next().unwrap_or_default() };
         for (input, coin) in tx.inputs().enumerate().zip(coins) {
             if wanted.contains(&coin.script_pubkey[..]) {
                 kept.add(call, PER_EVENT + cost::locking(&coin.script_pubkey))?;
                 let script = script_json(&coin.script_pubkey, network, true);
-                of_block.push(spend(&place, coin.value, input, script));
+                of_block.push(spend(&event_source, coin.value, input, script));
             }
         }
         for (vout, output) in tx.outputs().enumerate() {
             if wanted.contains(output.script_pubkey) {
                 kept.add(call, PER_EVENT + cost::locking(output.script_pubkey))?;
                 let script = script_json(output.script_pubkey, network, true);
-                of_block.push(receive(&place, output.value, vout, script));
+                of_block.push(receive(&event_source, output.value, vout, script));
             }
         }
         check_count(events.len() + of_block.len())?;
@@ -122,7 +122,7 @@ pub(super) fn of_outbox(
     let network = call.network();
     let own: HashMap<Txid, _> = outbox.iter().map(|tx| (tx.txid, tx.view())).collect();
     for tx in &outbox {
-        let place = Place { block: None, txid: tx.txid };
+        let event_source = EventSource { block: None, txid: tx.txid };
         for (vin, input) in tx.view().inputs().enumerate() {
             let prevout = &input.prevout;
             let of_own = || own.get(&prevout.txid)?.output(prevout.vout as usize);
@@ -137,14 +137,14 @@ pub(super) fn of_outbox(
             if wanted.contains(script) {
                 kept.add(call, PER_EVENT + cost::locking(script))?;
                 let json = script_json(script, network, true);
-                events.push(spend(&place, amount, (vin, input), json));
+                events.push(spend(&event_source, amount, (vin, input), json));
             }
         }
         for (vout, output) in tx.view().outputs().enumerate() {
             if wanted.contains(output.script_pubkey) {
                 kept.add(call, PER_EVENT + cost::locking(output.script_pubkey))?;
                 let json = script_json(output.script_pubkey, network, true);
-                events.push(receive(&place, output.value, vout, json));
+                events.push(receive(&event_source, output.value, vout, json));
             }
         }
         check_count(events.len())?;

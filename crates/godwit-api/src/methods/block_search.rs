@@ -10,7 +10,7 @@ use godwit_rpc::{Json, RpcError, code};
 use godwit_store::ChainPoint;
 
 use super::indexes::{BASIC, check_kind, filters, unreadable};
-use super::search::{Kept, Place, busy, objects, scripts, too_large, unfit};
+use super::search::{Kept, ScriptId, busy, objects, scripts, too_large, unfit};
 use super::stored::{decoded, undo};
 use super::{BlockSource, Call, at_height, coins, cost, parse, source};
 use crate::coin_calls::Progress;
@@ -85,7 +85,7 @@ fn blocks(
 fn concerns(
     call: &mut Call<'_>,
     id: NodeId,
-    scripts: &HashMap<Vec<u8>, Place>,
+    scripts: &HashMap<Vec<u8>, ScriptId>,
 ) -> Result<bool, RpcError> {
     let found = call.node.ask(move |node| source(node.chain(), id))??;
     let before = call.room.bytes();
@@ -107,7 +107,7 @@ fn concerns(
 struct Search<'s> {
     index: &'s FilterIndex,
     range: Range,
-    scripts: &'s HashMap<Vec<u8>, Place>,
+    scripts: &'s HashMap<Vec<u8>, ScriptId>,
     /// Filters may be wrong by chance: whether the blocks that they name are looked at.
     looks: bool,
 }

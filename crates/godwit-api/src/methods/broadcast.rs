@@ -150,7 +150,7 @@ pub(super) fn send(call: &mut Call<'_>) -> Result<Json, RpcError> {
             return Ok(txid.to_string().into());
         }
         let terms = Terms { replaces: true, max_rate: None };
-        let judged = judge(tx, &ground.coins, &pool, &ground.place(), terms)
+        let judged = judge(tx, &ground.coins, &pool, &ground.next_block(), terms)
             .map_err(|refusal| rejected(&refusal))?;
         if most > 0 && judged.tx.fee > most {
             let text = "Fee exceeds maximum configured by user (e.g. -maxtxfee, maxfeerate)";
@@ -191,16 +191,16 @@ pub(super) fn test(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let all = transactions(list, None)?;
     let txs = views(&all);
     let ground = Ground::of(call, &txs)?;
-    let (pool, place) = (ground.pool(), ground.place());
+    let (pool, next_block) = (ground.pool(), ground.next_block());
     let terms = Terms { replaces: txs.len() == 1, max_rate: None };
     let (mut whole, mut refusals, mut accepted) = (None, None, Vec::new());
     if let [tx] = txs[..] {
-        match judge(tx, &ground.coins, &pool, &place, terms) {
+        match judge(tx, &ground.coins, &pool, &next_block, terms) {
             Ok(judged) => accepted.push(judged),
             Err(refusal) => refusals = Some((0, refusal)),
         }
     } else {
-        let verdict = judge_package(&txs, &ground.coins, &pool, &place, terms, Pay::Alone);
+        let verdict = judge_package(&txs, &ground.coins, &pool, &next_block, terms, Pay::Alone);
         (whole, refusals, accepted) = (verdict.whole, verdict.refused, verdict.judged);
     }
     let mut ends = false;

@@ -54,18 +54,18 @@ fn mode(argument: &Json) -> Result<Mode, RpcError> {
 /// The prices of the last blocks, the newest first, as far as these are stored. Who comes first after a start
 /// waits until all of them are read; from then on each new block is read once.
 fn recent_prices(call: &mut Call<'_>) -> Result<Vec<Price>, RpcError> {
-    type Place = (BlockHash, Result<BlockSource, Missing>);
-    let places: Vec<Place> = call.node.ask(|node| {
+    type Source = (BlockHash, Result<BlockSource, Missing>);
+    let sources: Vec<Source> = call.node.ask(|node| {
         let chain = node.chain();
         let ids = std::iter::successors(Some(chain.tip()), |id| chain.tree().node(*id).parent());
         let above_genesis = ids.take_while(|id| chain.tree().node(*id).height > 0);
-        let place = |id| (chain.tree().node(id).hash, block_source(chain, id));
-        above_genesis.take(DEPTH).map(place).collect()
+        let source = |id| (chain.tree().node(id).hash, block_source(chain, id));
+        above_genesis.take(DEPTH).map(source).collect()
     })?;
     let api = call.api;
-    let mut prices = Vec::with_capacity(places.len());
+    let mut prices = Vec::with_capacity(sources.len());
     let mut waiting = None;
-    for (hash, source) in places {
+    for (hash, source) in sources {
         let price = match (api.prices.find(&hash), source) {
             (Some(price), _) => price,
             (None, Err(_)) => break,

@@ -51,7 +51,7 @@ static MINING: Mutex<()> = Mutex::new(());
 const TIMES: usize = 11;
 
 /// What the next block has to fit.
-struct Place {
+struct BlockTemplate {
     prev: BlockHash,
     height: u32,
     now: u32,
@@ -60,19 +60,20 @@ struct Place {
     bits: u32,
 }
 
-fn place(node: &dyn NodeState) -> Place {
+fn block_template(node: &dyn NodeState) -> BlockTemplate {
     let chain: &Chain = node.chain();
     let (tip, tree) = (chain.tip_point(), chain.tree());
     let line = std::iter::successors(Some(chain.tip()), |id| tree.node(*id).parent());
     let mut times: Vec<u32> = line.take(TIMES).map(|id| tree.node(id).header.time).collect();
     times.reverse();
     let now = u32::try_from(node.now().unix).unwrap_or(u32::MAX);
-    let mut place = Place { prev: tip.hash, height: tip.height + 1, now, times, bits: 0 };
-    place.bits = next_bits(chain, chain.tip(), place.time());
-    place
+    let mut template =
+        BlockTemplate { prev: tip.hash, height: tip.height + 1, now, times, bits: 0 };
+    template.bits = next_bits(chain, chain.tip(), template.time());
+    template
 }
 
-impl Place {
+impl BlockTemplate {
     /// The time of the block, which is above the median of those before it.
     fn time(&self) -> u32 {
         self.now.max(self.median_time() + 1)
@@ -113,9 +114,14 @@ fn push_number(number: u32) -> Vec<u8> {
     }
 }
 
-fn coinbase(place: &Place, params: &Params, script: &[u8], witness_root: [u8; 32]) -> Transaction {
+fn coinbase(
+    template: &BlockTemplate,
+    params: &Params,
+    script: &[u8],
+    witness_root: [u8; 32],
+) -> Transaction {
     let nonce = [0; 32];
-    let mut script_sig = push_number(place.height);
+    let mut script_sig = push_number(template.height);
     script_sig.push(0);
     let commitment = sha256d(&[witness_root, nonce].concat());
     let committing = [&COMMITMENT[..], &commitment].concat();
@@ -129,33 +135,33 @@ fn coinbase(place: &Place, params: &Params, script: &[u8], witness_root: [u8; 32
         }],
         outputs: vec![
             TxOut {
-                value: connect::block_subsidy(place.height, params),
+                value: connect::block_subsidy(template.height, params),
                 script_pubkey: script.to_vec(),
             },
             TxOut { value: 0, script_pubkey: committing },
         ],
-        lock_time: place.height - 1,
+        lock_time: template.height - 1,
     }
 }
 
 /// A block without its proof of work.
 fn assemble(
-    place: &Place,
+    template: &BlockTemplate,
     params: &Params,
     script: &[u8],
     txs: &[TxView<'_>],
 ) -> (BlockHeader, Vec<u8>) {
     let wtxids = std::iter::once([0; 32]).chain(txs.iter().map(|tx| tx.wtxid().to_bytes()));
-    let coinbase = coinbase(place, params, script, merkle_root(wtxids).0);
+    let coinbase = coinbase(template, params, script, merkle_root(wtxids).0);
     let txids: Vec<Txid> =
         std::iter::once(coinbase.txid()).chain(txs.iter().map(TxView::txid)).collect();
     let root = merkle_root(txids.iter().map(|txid| txid.to_bytes())).0;
     let header = BlockHeader {
         version: VERSION,
-        prev_blockhash: place.prev,
+        prev_blockhash: template.prev,
         merkle_root: MerkleRoot::from_bytes(root),
-        time: place.time(),
-        bits: place.bits,
+        time: template.time(),
+        bits: template.bits,
         nonce: 0,
     };
     let mut body: DataStream = DataStream::new();
@@ -201,22 +207,22 @@ fn mining() -> MutexGuard<'static, ()> {
     MINING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Mines some blocks from this place on; fewer than are wanted when the tries are used up.
+/// Mines some blocks from this template on; fewer than are wanted when the tries are used up.
 fn mine_line(
     call: &Call<'_>,
-    mut place: Place,
+    mut template: BlockTemplate,
     wanted: usize,
     script: &[u8],
     tries: &mut u64,
 ) -> Vec<(BlockHeader, Vec<u8>)> {
     let mut mined = Vec::with_capacity(wanted);
     while mined.len() < wanted {
-        let (mut header, body) = assemble(&place, call.node.params(), script, &[]);
+        let (mut header, body) = assemble(&template, call.node.params(), script, &[]);
         if !mine(call, &mut header, tries) {
             break;
         }
         mined.push((header, [&header.to_bytes()[..], &body].concat()));
-        place = place.above(&header);
+        template = template.above(&header);
     }
     mined
 }
@@ -227,8 +233,8 @@ fn several(call: &Call<'_>, count: i32, script: &[u8], mut tries: u64) -> Result
     while hashes.len() < count {
         let wanted = at_once.min(count - hashes.len());
         let _mining = mining();
-        let place = call.node.ask(|node| place(node))?;
-        let mined = mine_line(call, place, wanted, script, &mut tries);
+        let template = call.node.ask(|node| block_template(node))?;
+        let mined = mine_line(call, template, wanted, script, &mut tries);
         let are_all = mined.len() == wanted;
         hashes.extend(mined.iter().map(|(header, _)| header.block_hash().to_string()));
         if !super::submit::extend_tip(&call.node, call.is_gone, mined)? {
@@ -316,7 +322,7 @@ fn invalid(why: impl fmt::Display) -> RpcError {
 fn spent_coins(
     call: &mut Call<'_>,
     txs: &[TxView<'_>],
-    place: &Place,
+    template: &BlockTemplate,
 ) -> Result<Option<HashMap<OutPoint, Coin>>, RpcError> {
     let outpoints: Vec<OutPoint> =
         txs.iter().flat_map(TxView::inputs).map(|input| input.prevout).collect();
@@ -324,7 +330,7 @@ fn spent_coins(
     for part in outpoints.chunks(COINS_AT_ONCE) {
         call.room.grow(part.len() * COIN_MEMORY)?;
         let (coins, tip) = output::coins(&call.node, part.to_vec())?;
-        if tip.hash != place.prev {
+        if tip.hash != template.prev {
             return Ok(None);
         }
         for (outpoint, coin) in part.iter().zip(coins) {
@@ -348,15 +354,15 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let txs: Vec<TxView<'_>> = raw.iter().filter_map(|bytes| in_block_form(bytes)).collect();
     let submit = parse::flag(call.arg(2), true)?;
     let _mining = mining();
-    let place = call.node.ask(|node| place(node))?;
-    if let Some(mut coins) = spent_coins(call, &txs, &place)? {
-        let cutoff = match call.node.params().is_active(Deployment::Csv, place.height) {
-            true => place.median_time(),
-            false => place.time(),
+    let template = call.node.ask(|node| block_template(node))?;
+    if let Some(mut coins) = spent_coins(call, &txs, &template)? {
+        let cutoff = match call.node.params().is_active(Deployment::Csv, template.height) {
+            true => template.median_time(),
+            false => template.time(),
         };
-        check_in_block(&txs, &mut coins, place.height, cutoff).map_err(invalid)?;
+        check_in_block(&txs, &mut coins, template.height, cutoff).map_err(invalid)?;
     }
-    let (mut header, body) = assemble(&place, call.node.params(), &script, &txs);
+    let (mut header, body) = assemble(&template, call.node.params(), &script, &txs);
     let mut tries = MAX_TRIES;
     if !mine(call, &mut header, &mut tries) {
         return Err(RpcError::new(code::MISC_ERROR, "Failed to make block."));
@@ -407,19 +413,20 @@ mod tests {
         let (now, genesis) = (1_000, 900);
         let mut times = vec![genesis];
         let prev = BlockHash::from_bytes([0; 32]);
-        let mut place = Place { prev, height: 1, now, times: times.clone(), bits: 0x207f_ffff };
+        let mut template =
+            BlockTemplate { prev, height: 1, now, times: times.clone(), bits: 0x207f_ffff };
         for height in 1..60u32 {
             let last = &times[times.len().saturating_sub(TIMES)..];
             let mut sorted = last.to_vec();
             sorted.sort_unstable();
             let expected = now.max(sorted[sorted.len() / 2] + 1);
-            assert_eq!((place.height, place.time()), (height, expected));
+            assert_eq!((template.height, template.time()), (height, expected));
             // Every third miner's clock is far ahead.
-            let time = if height % 3 == 0 { now + 500 + height } else { place.time() };
+            let time = if height % 3 == 0 { now + 500 + height } else { template.time() };
             times.push(time);
             let header = header(time);
-            place = place.above(&header);
-            assert_eq!(place.prev, header.block_hash());
+            template = template.above(&header);
+            assert_eq!(template.prev, header.block_hash());
         }
         assert!(times.iter().filter(|time| **time > now).count() > 20);
     }

@@ -58,7 +58,7 @@ impl Object {
 
 /// Which script it is: of which object, path and number, and which of those of `combo`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Place {
+pub(super) struct ScriptId {
     object: u32,
     path: u32,
     number: u32,
@@ -161,14 +161,14 @@ pub(super) fn objects(call: &mut Call<'_>, kept: &mut Kept) -> Result<Vec<Object
     Ok(objects)
 }
 
-/// The scripts that are looked for; of one that is named twice, the first place. Not all where the search is
+/// The scripts that are looked for; of one that is named twice, its first id. Not all where the search is
 /// aborted.
 pub(super) fn scripts(
     call: &mut Call<'_>,
     objects: &[Object],
     progress: &Progress,
     kept: &mut Kept,
-) -> Result<HashMap<Vec<u8>, Place>, RpcError> {
+) -> Result<HashMap<Vec<u8>, ScriptId>, RpcError> {
     let mut scripts = HashMap::new();
     for (n, object) in (0..).zip(objects) {
         for path in 0..object.descriptor.paths() {
@@ -182,8 +182,8 @@ pub(super) fn scripts(
                     of_number.map_err(|_| unfit("Cannot derive script without private keys"))?;
                 for (nth, script) in (0..).zip(of_number) {
                     kept.add(call, PER_SCRIPT + script.len())?;
-                    let place = Place { object: n, path: path as u32, number, nth };
-                    scripts.entry(script).or_insert(place);
+                    let id = ScriptId { object: n, path: path as u32, number, nth };
+                    scripts.entry(script).or_insert(id);
                 }
             }
         }
@@ -191,13 +191,13 @@ pub(super) fn scripts(
     Ok(scripts)
 }
 
-/// An output that was found: its script is that of its place.
+/// An output that was found: `script` says which one it has.
 struct FoundCoin {
     outpoint: OutPoint,
     value: Amount,
     height: u32,
     coinbase: bool,
-    place: Place,
+    script: ScriptId,
 }
 
 /// What a search has found.
@@ -211,7 +211,7 @@ struct Found {
 fn scan(
     call: &mut Call<'_>,
     view: &CoinsView,
-    scripts: &HashMap<Vec<u8>, Place>,
+    scripts: &HashMap<Vec<u8>, ScriptId>,
     progress: &Progress,
     kept: &mut Kept,
 ) -> Result<Found, RpcError> {
@@ -229,26 +229,26 @@ fn scan(
         }
         found.scanned += 1;
         let coin = entry.coin().map_err(|error| coins::unreadable(&error))?;
-        if let Some(place) = scripts.get(&coin.script_pubkey[..]) {
+        if let Some(id) = scripts.get(&coin.script_pubkey[..]) {
             if found.coins.len() == MAX_OUTPUTS {
                 return Err(too_large("Too many outputs: look for less at once"));
             }
             kept.add(call, PER_FOUND)?;
             let Coin { value, height, coinbase, .. } = coin;
             let outpoint = entry.outpoint;
-            found.coins.push(FoundCoin { outpoint, value, height, coinbase, place: *place });
+            found.coins.push(FoundCoin { outpoint, value, height, coinbase, script: *id });
         }
     }
     found.complete = true;
     Ok(found)
 }
 
-/// The texts of a place: its script in hex, and its descriptor.
-fn texts(call: &Call<'_>, objects: &[Object], place: Place) -> (String, String) {
-    let descriptor = &objects[place.object as usize].descriptor;
-    let (path, nth) = (place.path as usize, place.nth as usize);
-    let script = descriptor.scripts(path, place.number).map(|mut all| all.swap_remove(nth));
-    let specific = descriptor.specific(path, place.number, call.network());
+/// The texts of a script: itself in hex, and its descriptor.
+fn texts(call: &Call<'_>, objects: &[Object], id: ScriptId) -> (String, String) {
+    let descriptor = &objects[id.object as usize].descriptor;
+    let (path, nth) = (id.path as usize, id.nth as usize);
+    let script = descriptor.scripts(path, id.number).map(|mut all| all.swap_remove(nth));
+    let specific = descriptor.specific(path, id.number, call.network());
     let text = specific.map(|mut all| all.swap_remove(nth));
     let was_derived = "its script was derived";
     (HEXLOWER.encode(&script.expect(was_derived)), text.expect(was_derived))
@@ -302,17 +302,17 @@ fn start(call: &mut Call<'_>) -> Result<Json, RpcError> {
     found.coins.sort_unstable_by_key(|coin| coin.outpoint);
     let blocks = blocks(call, tip.hash, found.coins.iter().map(|coin| coin.height).collect())?;
     let (mut unspents, mut total) = (Vec::with_capacity(found.coins.len()), 0);
-    let mut of_places = HashMap::new();
+    let mut of_scripts = HashMap::new();
     for coin in found.coins {
         coins::check(call)?;
         if progress.is_aborted() {
             found.complete = false;
             break;
         }
-        let (script, text) = match of_places.entry(coin.place) {
+        let (script, text) = match of_scripts.entry(coin.script) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let texts = texts(call, &objects, coin.place);
+                let texts = texts(call, &objects, coin.script);
                 kept.add(call, PER_SCRIPT + texts.0.len() + texts.1.len())?;
                 new.insert(texts)
             }

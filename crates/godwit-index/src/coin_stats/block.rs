@@ -7,9 +7,9 @@ use godwit_store::BlockUndo;
 
 use super::record::{BlockAmounts, SetTotals};
 
-/// What of a block's place the amounts depend on.
+/// What the amounts depend on beside the block itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct BlockContext {
     pub(super) height: u32,
     pub(super) subsidy: Amount,
     /// Its coinbase was repeated before it was spent: its coins count as those of the later one.
@@ -29,23 +29,23 @@ pub(super) struct Moved {
 impl Moved {
     /// `set` are the coins before the block, `spent` those that it spent.
     pub(super) fn by(
-        place: Place,
+        context: BlockContext,
         block: BlockView<'_>,
         spent: &BlockUndo,
         set: MuHash3072,
     ) -> Self {
         let mut moved = Self { set, txouts: 0, bogosize: 0, amounts: BlockAmounts::default() };
         // The outputs of the first block never became coins.
-        if place.height == 0 {
-            moved.amounts.unspendables.genesis_block = place.subsidy;
+        if context.height == 0 {
+            moved.amounts.unspendables.genesis_block = context.subsidy;
             return moved;
         }
-        if place.is_overwritten {
-            moved.amounts.unspendables.bip30 = place.subsidy;
+        if context.is_overwritten {
+            moved.amounts.unspendables.bip30 = context.subsidy;
         }
         for (number, (tx, txid)) in block.txs().zip(block.txids()).enumerate() {
             let is_coinbase = number == 0;
-            if is_coinbase && place.is_overwritten {
+            if is_coinbase && context.is_overwritten {
                 continue;
             }
             for (vout, output) in (0..).zip(tx.outputs()) {
@@ -54,7 +54,7 @@ impl Moved {
                     add(&mut moved.amounts.unspendables.scripts, value);
                     continue;
                 }
-                let (height, script_pubkey) = (place.height, script.into());
+                let (height, script_pubkey) = (context.height, script.into());
                 let coin = Coin { value, script_pubkey, height, coinbase: is_coinbase };
                 moved.create(&OutPoint { txid: *txid, vout }, &coin);
             }
@@ -62,7 +62,7 @@ impl Moved {
         for (tx, coins) in block.txs().skip(1).zip(spent.transactions()) {
             moved.spend(tx, coins);
         }
-        moved.amounts.unspendables.unclaimed_rewards = moved.left_over(place.subsidy);
+        moved.amounts.unspendables.unclaimed_rewards = moved.left_over(context.subsidy);
         moved
     }
 
@@ -120,17 +120,18 @@ mod tests {
     use super::super::record::Unspendables;
     use super::*;
 
-    fn of_genesis(place: Place) -> Moved {
+    fn of_genesis(context: BlockContext) -> Moved {
         let genesis = Params::new(Network::Main).genesis_block();
         let block = Block::from_bytes(&genesis).expect("it is compiled in");
-        Moved::by(place, block.view(), &BlockUndo::default(), MuHash3072::new())
+        Moved::by(context, block.view(), &BlockUndo::default(), MuHash3072::new())
     }
 
     #[test]
     fn a_coinbase_that_is_not_one_of_coins_leaves_the_set_as_it_is() {
         const SUBSIDY: Amount = 50 * 100_000_000;
-        let of =
-            |height, is_overwritten| of_genesis(Place { height, subsidy: SUBSIDY, is_overwritten });
+        let of = |height, is_overwritten| {
+            of_genesis(BlockContext { height, subsidy: SUBSIDY, is_overwritten })
+        };
         let genesis = Unspendables { genesis_block: SUBSIDY, ..Unspendables::default() };
         let bip30 = Unspendables { bip30: SUBSIDY, ..Unspendables::default() };
         for (moved, unspendables) in [(of(0, false), genesis), (of(91_722, true), bip30)] {
@@ -143,7 +144,8 @@ mod tests {
         assert_eq!((usual.txouts, usual.bogosize), (1, 50 + 67));
         assert_eq!(usual.amounts, BlockAmounts { coinbase: SUBSIDY, ..BlockAmounts::default() });
         // It takes less than it might.
-        let more = of_genesis(Place { height: 5, subsidy: SUBSIDY + 3, is_overwritten: false });
+        let more =
+            of_genesis(BlockContext { height: 5, subsidy: SUBSIDY + 3, is_overwritten: false });
         assert_eq!(more.amounts.unspendables.unclaimed_rewards, 3);
     }
 }

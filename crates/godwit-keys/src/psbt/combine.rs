@@ -10,7 +10,7 @@ use bitcoin::hashes::Hash;
 use bitcoin::{Sequence, Transaction, Txid};
 
 use super::Psbt;
-use super::error::{CombineError, FormatError, Place};
+use super::error::{CombineError, FormatError, PsbtMap};
 use super::keys_of_input::SigningKey;
 use super::limits::MAX_PSBT_BYTES;
 use super::pairs::{Maps, Pairs, global};
@@ -149,7 +149,7 @@ fn join(
         }
         join_map(ours, theirs, &INPUT_MUST_AGREE).map_err(|key| CombineError::Conflict {
             psbt,
-            place: Place::Input(index),
+            map: PsbtMap::Input(index),
             key,
         })?;
     }
@@ -157,7 +157,7 @@ fn join(
         drop_other_forms(ours, &mut theirs, false);
         join_map(ours, theirs, &OUTPUT_MUST_AGREE).map_err(|key| CombineError::Conflict {
             psbt,
-            place: Place::Output(index),
+            map: PsbtMap::Output(index),
             key,
         })?;
     }

@@ -30,7 +30,7 @@ fn hex(key: &[u8]) -> String {
 
 /// One of a PSBT's maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PsbtMap {
     /// The map of the whole transaction.
     Global,
     /// The map of the input with this index.
@@ -39,7 +39,7 @@ pub enum Place {
     Output(usize),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PsbtMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Global => f.write_str("the global map"),
@@ -65,40 +65,40 @@ pub enum FormatError {
     /// More than [`MAX_OUTPUTS`].
     TooManyOutputs(usize),
     /// More pairs in a map, or of one kind, than a script has use for.
-    TooManyPairs(Place),
+    TooManyPairs(PsbtMap),
     /// A key or a value is cut off, or its length is not written in the shortest form.
     Pair {
-        place: Place,
+        map: PsbtMap,
         /// What is wrong with it.
         error: DecodeError,
     },
     /// A key occurs twice in a map.
     DuplicateKey {
-        place: Place,
+        map: PsbtMap,
         /// The key with its type.
         key: Vec<u8>,
     },
     /// The key's data has the wrong form or should not be there.
     InvalidKey {
-        place: Place,
+        map: PsbtMap,
         /// The key with its type.
         key: Vec<u8>,
     },
     /// A value has the wrong form or is out of its range.
     InvalidValue {
-        place: Place,
+        map: PsbtMap,
         /// The type of the key.
         key: u8,
     },
     /// A required field is missing.
     Missing {
-        place: Place,
+        map: PsbtMap,
         /// The type of the key.
         key: u8,
     },
     /// A field that this version does not have.
     NotInVersion {
-        place: Place,
+        map: PsbtMap,
         /// The type of the key.
         key: u8,
         /// The version of the PSBT.
@@ -119,7 +119,7 @@ pub enum FormatError {
     /// A field whose form would change by being read and written; keeping it silently changed is
     /// worse than refusing it.
     NotPreserved {
-        place: Place,
+        map: PsbtMap,
         /// The key with its type.
         key: Vec<u8>,
     },
@@ -137,21 +137,21 @@ impl fmt::Display for FormatError {
                 write!(f, "the transaction has {bytes} bytes, more than {MAX_UNSIGNED_TX_BYTES}")
             }
             Self::TooManyInputs(count) => write!(f, "{count} inputs, more than {MAX_INPUTS}"),
-            Self::TooManyPairs(place) => {
-                write!(f, "{place}: too many fields, signatures or derivation paths")
+            Self::TooManyPairs(map) => {
+                write!(f, "{map}: too many fields, signatures or derivation paths")
             }
             Self::TooManyOutputs(count) => write!(f, "{count} outputs, more than {MAX_OUTPUTS}"),
-            Self::Pair { place, error } => write!(f, "{place}: {error}"),
-            Self::DuplicateKey { place, key } => {
-                write!(f, "{place}: duplicate key {}", hex(key))
+            Self::Pair { map, error } => write!(f, "{map}: {error}"),
+            Self::DuplicateKey { map, key } => {
+                write!(f, "{map}: duplicate key {}", hex(key))
             }
-            Self::InvalidKey { place, key } => write!(f, "{place}: invalid key {}", hex(key)),
-            Self::InvalidValue { place, key } => {
-                write!(f, "{place}: the value of type {key:#04x} is invalid")
+            Self::InvalidKey { map, key } => write!(f, "{map}: invalid key {}", hex(key)),
+            Self::InvalidValue { map, key } => {
+                write!(f, "{map}: the value of type {key:#04x} is invalid")
             }
-            Self::Missing { place, key } => write!(f, "{place}: type {key:#04x} is missing"),
-            Self::NotInVersion { place, key, version } => {
-                write!(f, "{place}: type {key:#04x} is not allowed in version {version}")
+            Self::Missing { map, key } => write!(f, "{map}: type {key:#04x} is missing"),
+            Self::NotInVersion { map, key, version } => {
+                write!(f, "{map}: type {key:#04x} is not allowed in version {version}")
             }
             Self::UnknownVersion(version) => write!(f, "unknown version {version}"),
             Self::TrailingBytes(count) => write!(f, "{count} bytes behind the last map"),
@@ -163,8 +163,8 @@ impl fmt::Display for FormatError {
             }
             Self::Field(error) => f.write_str(&cut(error)),
             Self::Contradiction(index, objection) => write!(f, "input {index}: {objection}"),
-            Self::NotPreserved { place, key } => {
-                write!(f, "{place}: the field {} has an unsupported form", hex(key))
+            Self::NotPreserved { map, key } => {
+                write!(f, "{map}: the field {} has an unsupported form", hex(key))
             }
         }
     }
@@ -191,7 +191,7 @@ pub enum CombineError {
     Conflict {
         /// Index of the PSBT.
         psbt: usize,
-        place: Place,
+        map: PsbtMap,
         /// The key with its type.
         key: Vec<u8>,
     },
@@ -209,12 +209,9 @@ impl fmt::Display for CombineError {
             Self::OtherTransaction(index) => {
                 write!(f, "PSBT {} is about another transaction than the first", index + 1)
             }
-            Self::Conflict { psbt, place, key } => write!(
-                f,
-                "PSBT {} contradicts one before it: {place}, field {}",
-                psbt + 1,
-                hex(key)
-            ),
+            Self::Conflict { psbt, map, key } => {
+                write!(f, "PSBT {} contradicts one before it: {map}, field {}", psbt + 1, hex(key))
+            }
             Self::Format(error) => write!(f, "the combination is invalid: {error}"),
         }
     }

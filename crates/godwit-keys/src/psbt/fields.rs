@@ -3,7 +3,7 @@
 
 use bitcoin::secp256k1::PublicKey;
 
-use super::error::{FormatError, Place};
+use super::error::{FormatError, PsbtMap};
 use super::limits::{MAX_DERIVATIONS, MAX_PAIRS, MAX_SIGNATURES};
 use super::pairs::{Maps, Pairs};
 
@@ -26,42 +26,42 @@ const NONCE_BYTES: usize = 66;
 const SIGNATURE_BYTES: usize = 32;
 
 /// Keys are looked for in scripts and signatures verified one by one: neither may be many.
-fn check_counts(place: Place, pairs: &Pairs) -> Result<(), FormatError> {
+fn check_counts(map: PsbtMap, pairs: &Pairs) -> Result<(), FormatError> {
     let count = |types: [u8; 2]| pairs.keys().filter(|key| types.contains(&key[0])).count();
     let too_many = pairs.len() > MAX_PAIRS
-        || match place {
-            Place::Global => false,
-            Place::Input(_) => {
+        || match map {
+            PsbtMap::Global => false,
+            PsbtMap::Input(_) => {
                 count(INPUT_SIGNATURES) > MAX_SIGNATURES
                     || count(INPUT_DERIVATIONS) > MAX_DERIVATIONS
             }
-            Place::Output(_) => count(OUTPUT_DERIVATIONS) > MAX_DERIVATIONS,
+            PsbtMap::Output(_) => count(OUTPUT_DERIVATIONS) > MAX_DERIVATIONS,
         };
-    if too_many { Err(FormatError::TooManyPairs(place)) } else { Ok(()) }
+    if too_many { Err(FormatError::TooManyPairs(map)) } else { Ok(()) }
 }
 
 /// Checks the fields of all maps.
 pub(super) fn check(maps: &Maps) -> Result<(), FormatError> {
-    for (place, pairs) in maps.places() {
-        check_counts(place, pairs)?;
-        let participants = match place {
-            Place::Global => continue,
-            Place::Input(_) => INPUT_MUSIG2_PARTICIPANTS,
-            Place::Output(_) => OUTPUT_MUSIG2_PARTICIPANTS,
+    for (map, pairs) in maps.named() {
+        check_counts(map, pairs)?;
+        let participants = match map {
+            PsbtMap::Global => continue,
+            PsbtMap::Input(_) => INPUT_MUSIG2_PARTICIPANTS,
+            PsbtMap::Output(_) => OUTPUT_MUSIG2_PARTICIPANTS,
         };
         for (key, value) in of_type(pairs, participants) {
-            check_key(place, key, key.len() == 1 + KEY_BYTES)?;
+            check_key(map, key, key.len() == 1 + KEY_BYTES)?;
             let whole = value.len().is_multiple_of(KEY_BYTES) && are_public_keys(value);
-            check_value(place, key, whole)?;
+            check_value(map, key, whole)?;
         }
-        if let Place::Input(_) = place {
+        if let PsbtMap::Input(_) = map {
             for (kind, bytes) in
                 [(INPUT_MUSIG2_NONCE, NONCE_BYTES), (INPUT_MUSIG2_SIGNATURE, SIGNATURE_BYTES)]
             {
                 for (key, value) in of_type(pairs, kind) {
                     let short = 1 + 2 * KEY_BYTES;
-                    check_key(place, key, [short, short + LEAF_HASH_BYTES].contains(&key.len()))?;
-                    check_value(place, key, value.len() == bytes)?;
+                    check_key(map, key, [short, short + LEAF_HASH_BYTES].contains(&key.len()))?;
+                    check_value(map, key, value.len() == bytes)?;
                 }
             }
         }
@@ -74,18 +74,18 @@ fn of_type(pairs: &Pairs, kind: u8) -> impl Iterator<Item = (&Vec<u8>, &Vec<u8>)
 }
 
 /// All keys of these types begin with public keys.
-fn check_key(place: Place, key: &[u8], has_length: bool) -> Result<(), FormatError> {
+fn check_key(map: PsbtMap, key: &[u8], has_length: bool) -> Result<(), FormatError> {
     let keys = &key[1..key.len() - (key.len() - 1) % KEY_BYTES];
     match has_length && are_public_keys(keys) {
         true => Ok(()),
-        false => Err(FormatError::InvalidKey { place, key: key.to_vec() }),
+        false => Err(FormatError::InvalidKey { map, key: key.to_vec() }),
     }
 }
 
-fn check_value(place: Place, key: &[u8], valid: bool) -> Result<(), FormatError> {
+fn check_value(map: PsbtMap, key: &[u8], valid: bool) -> Result<(), FormatError> {
     match valid {
         true => Ok(()),
-        false => Err(FormatError::InvalidValue { place, key: key[0] }),
+        false => Err(FormatError::InvalidValue { map, key: key[0] }),
     }
 }
 

@@ -10,7 +10,7 @@ use bitcoin::consensus::Decodable;
 use bitcoin::{Transaction, TxIn, TxOut};
 use godwit_stream::{DataStream, SpanReader};
 
-use super::error::{FormatError, Place};
+use super::error::{FormatError, PsbtMap};
 use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_UNSIGNED_TX_BYTES};
 
 /// `psbt` and the separator.
@@ -53,14 +53,14 @@ impl Maps {
         if reader.array().map_err(|_| FormatError::NoPsbt)? != MAGIC {
             return Err(FormatError::NoPsbt);
         }
-        let global = read_map(&mut reader, Place::Global, most)?;
+        let global = read_map(&mut reader, PsbtMap::Global, most)?;
         let (inputs, outputs) = counts(&global)?;
         let mut maps = Maps { global, inputs: Vec::new(), outputs: Vec::new() };
         for index in 0..inputs {
-            maps.inputs.push(read_map(&mut reader, Place::Input(index), most)?);
+            maps.inputs.push(read_map(&mut reader, PsbtMap::Input(index), most)?);
         }
         for index in 0..outputs {
-            maps.outputs.push(read_map(&mut reader, Place::Output(index), most)?);
+            maps.outputs.push(read_map(&mut reader, PsbtMap::Output(index), most)?);
         }
         match reader.remaining() {
             0 => Ok(maps),
@@ -89,49 +89,49 @@ impl Maps {
         out.as_slice().to_vec()
     }
 
-    /// Each map with its place, in order.
-    pub(super) fn places(&self) -> impl Iterator<Item = (Place, &Pairs)> {
-        let inputs = self.inputs.iter().enumerate().map(|(i, map)| (Place::Input(i), map));
-        let outputs = self.outputs.iter().enumerate().map(|(i, map)| (Place::Output(i), map));
-        std::iter::once((Place::Global, &self.global)).chain(inputs).chain(outputs)
+    /// Each map with its name, in order.
+    pub(super) fn named(&self) -> impl Iterator<Item = (PsbtMap, &Pairs)> {
+        let inputs = self.inputs.iter().enumerate().map(|(i, map)| (PsbtMap::Input(i), map));
+        let outputs = self.outputs.iter().enumerate().map(|(i, map)| (PsbtMap::Output(i), map));
+        std::iter::once((PsbtMap::Global, &self.global)).chain(inputs).chain(outputs)
     }
 
     /// Where `other`, of as many maps, has a pair that this does not have, or the other way round.
-    pub(super) fn first_difference(&self, other: &Self) -> Option<(Place, Vec<u8>)> {
-        self.places().zip(other.places()).find_map(|((place, ours), (_, theirs))| {
-            let differs = |(key, value): &(&Vec<u8>, &Vec<u8>), map: &Pairs| {
-                !(map.get(*key) == Some(*value)
+    pub(super) fn first_difference(&self, other: &Self) -> Option<(PsbtMap, Vec<u8>)> {
+        self.named().zip(other.named()).find_map(|((map, ours), (_, theirs))| {
+            let differs = |(key, value): &(&Vec<u8>, &Vec<u8>), pairs: &Pairs| {
+                !(pairs.get(*key) == Some(*value)
                     // A version that is not written is 0.
-                    || (place == Place::Global && **key == [global::VERSION]))
+                    || (map == PsbtMap::Global && **key == [global::VERSION]))
             };
             let missing = theirs.iter().find(|pair| differs(pair, ours));
             let added = ours.iter().find(|pair| differs(pair, theirs));
-            missing.or(added).map(|(key, _)| (place, key.clone()))
+            missing.or(added).map(|(key, _)| (map, key.clone()))
         })
     }
 }
 
 /// Pairs are counted as they come: many small ones take far more memory than bytes.
-fn read_map(reader: &mut SpanReader<'_>, place: Place, most: usize) -> Result<Pairs, FormatError> {
+fn read_map(reader: &mut SpanReader<'_>, map: PsbtMap, most: usize) -> Result<Pairs, FormatError> {
     let mut pairs = Pairs::new();
     loop {
-        let key = read_bytes(reader, place)?;
+        let key = read_bytes(reader, map)?;
         if key.is_empty() {
             return Ok(pairs);
         }
         if pairs.len() == most {
-            return Err(FormatError::TooManyPairs(place));
+            return Err(FormatError::TooManyPairs(map));
         }
-        let value = read_bytes(reader, place)?;
+        let value = read_bytes(reader, map)?;
         if pairs.insert(key.to_vec(), value.to_vec()).is_some() {
-            return Err(FormatError::DuplicateKey { place, key: key.to_vec() });
+            return Err(FormatError::DuplicateKey { map, key: key.to_vec() });
         }
     }
 }
 
-fn read_bytes<'a>(reader: &mut SpanReader<'a>, place: Place) -> Result<&'a [u8], FormatError> {
+fn read_bytes<'a>(reader: &mut SpanReader<'a>, map: PsbtMap) -> Result<&'a [u8], FormatError> {
     let bytes = reader.compact_size().and_then(|len| reader.bytes(len as usize));
-    bytes.map_err(|error| FormatError::Pair { place, error })
+    bytes.map_err(|error| FormatError::Pair { map, error })
 }
 
 /// How many inputs and outputs follow.
@@ -153,14 +153,14 @@ fn counts(pairs: &Pairs) -> Result<(usize, usize), FormatError> {
 }
 
 fn count(pairs: &Pairs, key: u8) -> Result<usize, FormatError> {
-    let missing = FormatError::Missing { place: Place::Global, key };
+    let missing = FormatError::Missing { map: PsbtMap::Global, key };
     // Without a version there should have been a transaction.
     if !pairs.contains_key(&[global::VERSION][..]) {
-        return Err(FormatError::Missing { place: Place::Global, key: global::UNSIGNED_TX });
+        return Err(FormatError::Missing { map: PsbtMap::Global, key: global::UNSIGNED_TX });
     }
     let value = pairs.get(&[key][..]).ok_or(missing)?;
     let mut reader = SpanReader::new(value);
-    let invalid = FormatError::InvalidValue { place: Place::Global, key };
+    let invalid = FormatError::InvalidValue { map: PsbtMap::Global, key };
     match (reader.compact_size(), reader.is_empty()) {
         (Ok(count), true) => Ok(count as usize),
         _ => Err(invalid),
@@ -173,7 +173,7 @@ pub(super) fn unsigned_transaction(bytes: &[u8]) -> Result<Transaction, FormatEr
     if bytes.len() > MAX_UNSIGNED_TX_BYTES {
         return Err(FormatError::TransactionTooLong(bytes.len()));
     }
-    let invalid = || FormatError::InvalidValue { place: Place::Global, key: global::UNSIGNED_TX };
+    let invalid = || FormatError::InvalidValue { map: PsbtMap::Global, key: global::UNSIGNED_TX };
     let mut rest = bytes;
     let transaction = Transaction {
         version: Decodable::consensus_decode(&mut rest).map_err(|_| invalid())?,

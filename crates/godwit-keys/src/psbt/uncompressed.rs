@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use bitcoin::secp256k1::PublicKey;
 
-use super::error::{FormatError, Place};
+use super::error::{FormatError, PsbtMap};
 use super::pairs::{Maps, Pairs};
 
 /// `PSBT_IN_BIP32_DERIVATION`.
@@ -40,10 +40,10 @@ impl Uncompressed {
     pub(super) fn take(maps: &mut Maps) -> Result<Self, FormatError> {
         let mut taken = Self::default();
         for (index, pairs) in maps.inputs.iter_mut().enumerate() {
-            taken.inputs.push(compress(pairs, INPUT_DERIVATION, Place::Input(index))?);
+            taken.inputs.push(compress(pairs, INPUT_DERIVATION, PsbtMap::Input(index))?);
         }
         for (index, pairs) in maps.outputs.iter_mut().enumerate() {
-            taken.outputs.push(compress(pairs, OUTPUT_DERIVATION, Place::Output(index))?);
+            taken.outputs.push(compress(pairs, OUTPUT_DERIVATION, PsbtMap::Output(index))?);
         }
         Ok(taken)
     }
@@ -86,7 +86,7 @@ fn derivations(pairs: &Pairs, kind: u8) -> impl Iterator<Item = &Vec<u8>> {
     pairs.range(vec![kind]..vec![kind + 1]).map(|(key, _)| key)
 }
 
-fn compress(pairs: &mut Pairs, kind: u8, place: Place) -> Result<BTreeSet<Vec<u8>>, FormatError> {
+fn compress(pairs: &mut Pairs, kind: u8, map: PsbtMap) -> Result<BTreeSet<Vec<u8>>, FormatError> {
     let long = derivations(pairs, kind).filter(|key| key.len() == LONG && key[1] == UNCOMPRESSED);
     let long: Vec<Vec<u8>> = long.cloned().collect();
     let mut compressed = BTreeSet::new();
@@ -95,7 +95,7 @@ fn compress(pairs: &mut Pairs, kind: u8, place: Place) -> Result<BTreeSet<Vec<u8
         let Some(short) = other_form(&key) else { continue };
         let value = pairs.remove(&key).expect("it was found there");
         if pairs.insert(short.clone(), value).is_some() {
-            return Err(FormatError::DuplicateKey { place, key });
+            return Err(FormatError::DuplicateKey { map, key });
         }
         compressed.insert(short);
     }

@@ -8,7 +8,7 @@ use bitcoin::{
     transaction,
 };
 
-use super::error::{FormatError, Place};
+use super::error::{FormatError, PsbtMap};
 use super::limits::MAX_UNSIGNED_TX_BYTES;
 use super::pairs::{Maps, Pairs, global};
 use super::sighash::Sighash;
@@ -64,7 +64,7 @@ struct InputLocks {
 /// Takes the fields of version 2 out of a PSBT's pairs; what is left, with the transaction that they
 /// amount to, is a PSBT of version 0.
 pub(super) fn split(mut maps: Maps) -> Result<(Maps, Option<Version2>), FormatError> {
-    let version = take_u32(&mut maps.global, Place::Global, global::VERSION)?.unwrap_or(0);
+    let version = take_u32(&mut maps.global, PsbtMap::Global, global::VERSION)?.unwrap_or(0);
     match version {
         0 => {
             forbid(&maps)?;
@@ -73,7 +73,7 @@ pub(super) fn split(mut maps: Maps) -> Result<(Maps, Option<Version2>), FormatEr
         2 => {
             if maps.global.contains_key(&[global::UNSIGNED_TX][..]) {
                 return Err(FormatError::NotInVersion {
-                    place: Place::Global,
+                    map: PsbtMap::Global,
                     key: global::UNSIGNED_TX,
                     version,
                 });
@@ -92,30 +92,30 @@ pub(super) fn split(mut maps: Maps) -> Result<(Maps, Option<Version2>), FormatEr
 
 /// Version 0 has none of the keys.
 fn forbid(maps: &Maps) -> Result<(), FormatError> {
-    for (place, pairs) in maps.places() {
-        let found = pairs.keys().find(|key| keys_of(place).contains(&key[0]));
+    for (map, pairs) in maps.named() {
+        let found = pairs.keys().find(|key| keys_of(map).contains(&key[0]));
         if let Some(key) = found {
-            return Err(FormatError::NotInVersion { place, key: key[0], version: 0 });
+            return Err(FormatError::NotInVersion { map, key: key[0], version: 0 });
         }
     }
     Ok(())
 }
 
-fn keys_of(place: Place) -> &'static [u8] {
-    match place {
-        Place::Global => &GLOBAL_KEYS,
-        Place::Input(_) => &INPUT_KEYS,
-        Place::Output(_) => &OUTPUT_KEYS,
+fn keys_of(map: PsbtMap) -> &'static [u8] {
+    match map {
+        PsbtMap::Global => &GLOBAL_KEYS,
+        PsbtMap::Input(_) => &INPUT_KEYS,
+        PsbtMap::Output(_) => &OUTPUT_KEYS,
     }
 }
 
 fn take(maps: &mut Maps) -> Result<(Transaction, Version2), FormatError> {
-    let place = Place::Global;
-    let required = |key| FormatError::Missing { place, key };
-    let version = take_u32(&mut maps.global, place, global::TX_VERSION)?
-        .ok_or(required(global::TX_VERSION))?;
-    let fallback_lock_time = take_u32(&mut maps.global, place, global::FALLBACK_LOCK_TIME)?;
-    let modifiable = take_array::<1>(&mut maps.global, place, global::TX_MODIFIABLE)?;
+    let map = PsbtMap::Global;
+    let required = |key| FormatError::Missing { map, key };
+    let version =
+        take_u32(&mut maps.global, map, global::TX_VERSION)?.ok_or(required(global::TX_VERSION))?;
+    let fallback_lock_time = take_u32(&mut maps.global, map, global::FALLBACK_LOCK_TIME)?;
+    let modifiable = take_array::<1>(&mut maps.global, map, global::TX_MODIFIABLE)?;
     for key in [global::INPUT_COUNT, global::OUTPUT_COUNT] {
         maps.global.remove(&[key][..]).ok_or(required(key))?;
     }
@@ -126,18 +126,18 @@ fn take(maps: &mut Maps) -> Result<(Transaction, Version2), FormatError> {
     };
     let mut input = Vec::with_capacity(maps.inputs.len());
     for (index, pairs) in maps.inputs.iter_mut().enumerate() {
-        let (tx_in, locks) = take_input(pairs, Place::Input(index))?;
+        let (tx_in, locks) = take_input(pairs, PsbtMap::Input(index))?;
         input.push(tx_in);
         version2.inputs.push(locks);
     }
     let mut output = Vec::with_capacity(maps.outputs.len());
     for (index, pairs) in maps.outputs.iter_mut().enumerate() {
-        output.push(take_output(pairs, Place::Output(index))?);
+        output.push(take_output(pairs, PsbtMap::Output(index))?);
     }
     // What is left of these types has data behind the type.
-    for (place, pairs) in maps.places() {
-        if let Some(key) = pairs.keys().find(|key| keys_of(place).contains(&key[0])) {
-            return Err(FormatError::InvalidKey { place, key: key.clone() });
+    for (map, pairs) in maps.named() {
+        if let Some(key) = pairs.keys().find(|key| keys_of(map).contains(&key[0])) {
+            return Err(FormatError::InvalidKey { map, key: key.clone() });
         }
     }
     let transaction = Transaction {
@@ -149,20 +149,20 @@ fn take(maps: &mut Maps) -> Result<(Transaction, Version2), FormatError> {
     Ok((transaction, version2))
 }
 
-fn take_input(pairs: &mut Pairs, place: Place) -> Result<(TxIn, InputLocks), FormatError> {
-    let required = |key| FormatError::Missing { place, key };
-    let txid = take_array(pairs, place, INPUT_PREVIOUS_TXID)?;
+fn take_input(pairs: &mut Pairs, map: PsbtMap) -> Result<(TxIn, InputLocks), FormatError> {
+    let required = |key| FormatError::Missing { map, key };
+    let txid = take_array(pairs, map, INPUT_PREVIOUS_TXID)?;
     let txid = txid.ok_or(required(INPUT_PREVIOUS_TXID))?;
-    let vout = take_u32(pairs, place, INPUT_OUTPUT_INDEX)?;
+    let vout = take_u32(pairs, map, INPUT_OUTPUT_INDEX)?;
     let vout = vout.ok_or(required(INPUT_OUTPUT_INDEX))?;
-    let sequence = take_u32(pairs, place, INPUT_SEQUENCE)?;
-    let required_time = take_u32(pairs, place, INPUT_REQUIRED_TIME)?;
-    let required_height = take_u32(pairs, place, INPUT_REQUIRED_HEIGHT)?;
+    let sequence = take_u32(pairs, map, INPUT_SEQUENCE)?;
+    let required_time = take_u32(pairs, map, INPUT_REQUIRED_TIME)?;
+    let required_height = take_u32(pairs, map, INPUT_REQUIRED_HEIGHT)?;
     if required_time.is_some_and(|time| time < LOCK_TIME_THRESHOLD) {
-        return Err(FormatError::InvalidValue { place, key: INPUT_REQUIRED_TIME });
+        return Err(FormatError::InvalidValue { map, key: INPUT_REQUIRED_TIME });
     }
     if required_height.is_some_and(|height| height == 0 || height >= LOCK_TIME_THRESHOLD) {
-        return Err(FormatError::InvalidValue { place, key: INPUT_REQUIRED_HEIGHT });
+        return Err(FormatError::InvalidValue { map, key: INPUT_REQUIRED_HEIGHT });
     }
     let tx_in = TxIn {
         previous_output: OutPoint { txid: Txid::from_byte_array(txid), vout },
@@ -174,9 +174,9 @@ fn take_input(pairs: &mut Pairs, place: Place) -> Result<(TxIn, InputLocks), For
     Ok((tx_in, locks))
 }
 
-fn take_output(pairs: &mut Pairs, place: Place) -> Result<TxOut, FormatError> {
-    let required = |key| FormatError::Missing { place, key };
-    let amount = take_array(pairs, place, OUTPUT_AMOUNT)?.ok_or(required(OUTPUT_AMOUNT))?;
+fn take_output(pairs: &mut Pairs, map: PsbtMap) -> Result<TxOut, FormatError> {
+    let required = |key| FormatError::Missing { map, key };
+    let amount = take_array(pairs, map, OUTPUT_AMOUNT)?.ok_or(required(OUTPUT_AMOUNT))?;
     let script = pairs.remove(&[OUTPUT_SCRIPT][..]).ok_or(required(OUTPUT_SCRIPT))?;
     Ok(TxOut {
         value: Amount::from_sat(u64::from_le_bytes(amount)),
@@ -186,15 +186,15 @@ fn take_output(pairs: &mut Pairs, place: Place) -> Result<TxOut, FormatError> {
 
 fn take_array<const N: usize>(
     pairs: &mut Pairs,
-    place: Place,
+    map: PsbtMap,
     key: u8,
 ) -> Result<Option<[u8; N]>, FormatError> {
     let value = pairs.remove(&[key][..]).map(<[u8; N]>::try_from).transpose();
-    value.map_err(|_| FormatError::InvalidValue { place, key })
+    value.map_err(|_| FormatError::InvalidValue { map, key })
 }
 
-fn take_u32(pairs: &mut Pairs, place: Place, key: u8) -> Result<Option<u32>, FormatError> {
-    Ok(take_array(pairs, place, key)?.map(u32::from_le_bytes))
+fn take_u32(pairs: &mut Pairs, map: PsbtMap, key: u8) -> Result<Option<u32>, FormatError> {
+    Ok(take_array(pairs, map, key)?.map(u32::from_le_bytes))
 }
 
 /// The form without witnesses also where there are no inputs.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use godwit_chain::{CoinAtTip, Places};
 use godwit_consensus::{check_transaction, is_time_locked};
 use godwit_p2p::OutboxTx;
-use godwit_policy::{Place, Pool, PoolTx};
+use godwit_policy::{NextBlock, Pool, PoolTx};
 use godwit_primitives::{Coin, OutPoint, TxView, Txid};
 use godwit_rpc::{RpcError, code};
 use godwit_store::ChainPoint;
@@ -131,8 +131,8 @@ impl Ground {
         pool
     }
 
-    pub(super) fn place(&self) -> Place<'_> {
-        Place {
+    pub(super) fn next_block(&self) -> NextBlock<'_> {
+        NextBlock {
             height: self.tip.height + 1,
             median_time: self.median_time,
             median_time_at: &*self.median_time_at,

@@ -38,7 +38,7 @@ fn outcomes<'a>(txs: &[TxView<'a>], ground: &'a Ground, most: Option<FeeRate>) -
     if let Err(refusal) = check_package(txs) {
         return Outcomes { of, message: Some(refusal.reason()) };
     }
-    let (mut pool, place) = (ground.pool(), ground.place());
+    let (mut pool, next_block) = (ground.pool(), ground.next_block());
     let (mut open, mut message) = (Vec::new(), None);
     for (n, tx) in txs.iter().enumerate() {
         let there = pool.get(&tx.txid()).map(|there| (there.wtxid, there.vsize, there.fee));
@@ -50,7 +50,7 @@ fn outcomes<'a>(txs: &[TxView<'a>], ground: &'a Ground, most: Option<FeeRate>) -
             continue;
         }
         let terms = Terms { replaces: true, max_rate: most };
-        match judge(*tx, &ground.coins, &pool, &place, terms) {
+        match judge(*tx, &ground.coins, &pool, &next_block, terms) {
             Ok(mut judged) => {
                 judged.replaced.iter().for_each(|txid| pool.remove(txid));
                 refuse_replaced(&mut of, &mut judged);
@@ -73,7 +73,7 @@ fn outcomes<'a>(txs: &[TxView<'a>], ground: &'a Ground, most: Option<FeeRate>) -
     let alone = together.len() == 1;
     let pay = if alone { Pay::Alone } else { Pay::Together };
     let terms = Terms { replaces: false, max_rate: most };
-    let verdict = judge_package(&together, &ground.coins, &pool, &place, terms, pay);
+    let verdict = judge_package(&together, &ground.coins, &pool, &next_block, terms, pay);
     if let Some((n, refusal)) = verdict.refused {
         let is_dust = matches!(refusal, Refusal::UnspentDust { .. });
         of.insert(open[n], Outcome::Refused(refusal));

@@ -18,7 +18,7 @@ const EXTENDED: usize = 78;
 
 /// Where a key may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum KeyContext {
     Top,
     ScriptHash,
     /// Behind a hash of a witness: keys are compressed.
@@ -171,7 +171,7 @@ fn is_hex(text: &str) -> bool {
 
 impl Key {
     /// Reads a key with or without its origin (Core `ParsePubkey`).
-    pub(super) fn parse(text: &str, place: Place, network: Network) -> Result<Self, String> {
+    pub(super) fn parse(text: &str, context: KeyContext, network: Network) -> Result<Self, String> {
         if text.starts_with("musig(") {
             return Err("musig() is not read here".to_owned());
         }
@@ -183,7 +183,7 @@ impl Key {
         };
         let mut apostrophe = false;
         let origin = origin.map(|text| Origin::parse(text, &mut apostrophe)).transpose()?;
-        let source = Source::parse(inner, place, network, &mut apostrophe)?;
+        let source = Source::parse(inner, context, network, &mut apostrophe)?;
         Ok(Self { origin, source, apostrophe })
     }
 
@@ -362,7 +362,7 @@ impl Origin {
 impl Source {
     fn parse(
         text: &str,
-        place: Place,
+        context: KeyContext,
         network: Network,
         apostrophe: &mut bool,
     ) -> Result<Self, String> {
@@ -375,7 +375,7 @@ impl Source {
             return Err(format!("Key '{name}' is invalid due to whitespace"));
         }
         if parts.len() == 1 && is_hex(name) {
-            return Self::parse_plain(name, place);
+            return Self::parse_plain(name, context);
         }
         if is_private(name) {
             return Err("Private keys are not read here".to_owned());
@@ -402,19 +402,19 @@ impl Source {
         Ok(Self::Extended { bytes, key, paths, wildcard })
     }
 
-    fn parse_plain(text: &str, place: Place) -> Result<Self, String> {
+    fn parse_plain(text: &str, context: KeyContext) -> Result<Self, String> {
         let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).unwrap_or_default();
         if bytes.len() == 65 && matches!(bytes[0], 6 | 7) {
             return Err("Hybrid public keys are not allowed".to_owned());
         }
         if let (33 | 65, Ok(key)) = (bytes.len(), PublicKey::from_slice(&bytes)) {
             let compressed = bytes.len() == 33;
-            if !compressed && !matches!(place, Place::Top | Place::ScriptHash) {
+            if !compressed && !matches!(context, KeyContext::Top | KeyContext::ScriptHash) {
                 return Err("Uncompressed keys are not allowed".to_owned());
             }
             return Ok(Self::Plain { key, compressed, x_only: false });
         }
-        if bytes.len() == 32 && place == Place::Taproot {
+        if bytes.len() == 32 && context == KeyContext::Taproot {
             let full = [&[2], &bytes[..]].concat();
             if let Ok(key) = PublicKey::from_slice(&full) {
                 return Ok(Self::Plain { key, compressed: true, x_only: true });

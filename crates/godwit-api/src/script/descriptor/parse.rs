@@ -4,7 +4,7 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use godwit_primitives::Network;
 
 use super::super::address::Address;
-use super::key::{Key, Place};
+use super::key::{Key, KeyContext};
 use super::{Descriptor, Tree, checksum};
 
 /// Keys of a multisig script, of one in taproot, and of one without a hash before it.
@@ -26,12 +26,12 @@ enum Context {
 }
 
 impl Context {
-    fn place(self) -> Place {
+    fn key_context(self) -> KeyContext {
         match self {
-            Self::Top => Place::Top,
-            Self::ScriptHash => Place::ScriptHash,
-            Self::WitnessScriptHash => Place::Witness,
-            Self::Leaf => Place::Taproot,
+            Self::Top => KeyContext::Top,
+            Self::ScriptHash => KeyContext::ScriptHash,
+            Self::WitnessScriptHash => KeyContext::Witness,
+            Self::Leaf => KeyContext::Taproot,
         }
     }
 }
@@ -128,8 +128,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn key(&self, name: &str, text: &str, place: Place) -> Result<Key, String> {
-        Key::parse(text, place, self.network).map_err(|error| format!("{name}(): {error}"))
+    fn key(&self, name: &str, text: &str, context: KeyContext) -> Result<Key, String> {
+        Key::parse(text, context, self.network).map_err(|error| format!("{name}(): {error}"))
     }
 
     fn script(&self, text: &str, context: Context) -> Result<Descriptor, String> {
@@ -137,14 +137,14 @@ impl Reader {
         let outer = matches!(context, Context::Top | Context::ScriptHash);
         let only = |text: &str| Err(text.to_owned());
         if let Some(key) = inside("pk", text) {
-            return self.key("pk", key, context.place()).map(Descriptor::PublicKey);
+            return self.key("pk", key, context.key_context()).map(Descriptor::PublicKey);
         }
         if let Some(key) = inside("pkh", text).filter(|_| context != Context::Leaf) {
-            return self.key("pkh", key, context.place()).map(Descriptor::PublicKeyHash);
+            return self.key("pkh", key, context.key_context()).map(Descriptor::PublicKeyHash);
         }
         if let Some(key) = inside("combo", text) {
             return match top {
-                true => self.key("combo", key, Place::Top).map(Descriptor::Combo),
+                true => self.key("combo", key, KeyContext::Top).map(Descriptor::Combo),
                 false => only("Can only have combo() at top level"),
             };
         }
@@ -165,7 +165,7 @@ impl Reader {
         }
         if let Some(key) = inside("wpkh", text) {
             return match outer {
-                true => self.key("wpkh", key, Place::Witness).map(Descriptor::WitnessKeyHash),
+                true => self.key("wpkh", key, KeyContext::Witness).map(Descriptor::WitnessKeyHash),
                 false => only("Can only have wpkh() at top level or inside sh()"),
             };
         }
@@ -221,7 +221,7 @@ impl Reader {
     fn raw_taproot(&self, mut key: &str) -> Result<Descriptor, String> {
         let first = take(&mut key);
         match key.is_empty() {
-            true => self.key("rawtr", first, Place::Taproot).map(Descriptor::RawTaproot),
+            true => self.key("rawtr", first, KeyContext::Taproot).map(Descriptor::RawTaproot),
             false => Err("rawtr(): only one key expected.".to_owned()),
         }
     }
@@ -255,7 +255,7 @@ impl Reader {
                 let got = text.chars().next().unwrap_or_default();
                 return Err(format!("Multi: expected ',', got '{got}'"));
             }
-            let key = Key::parse(take(&mut text), context.place(), self.network);
+            let key = Key::parse(take(&mut text), context.key_context(), self.network);
             keys.push(key.map_err(|error| format!("Multi: {error}"))?);
         }
         let count = keys.len();
@@ -293,7 +293,7 @@ impl Reader {
     }
 
     fn taproot(&self, mut text: &str) -> Result<Descriptor, String> {
-        let internal = self.key("tr", take(&mut text), Place::Taproot)?;
+        let internal = self.key("tr", take(&mut text), KeyContext::Taproot)?;
         if text.is_empty() {
             return Ok(Descriptor::Taproot { internal, tree: None });
         }

@@ -6,7 +6,7 @@ use super::coins::{KINDS, keys, received, sign, spend};
 use super::*;
 use crate::psbt::pairs::{Maps, global};
 use crate::psbt::{
-    CombineError, MAX_DERIVATIONS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_SIGNATURES, Place,
+    CombineError, MAX_DERIVATIONS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_SIGNATURES, PsbtMap,
 };
 
 /// Everything that is done with a PSBT, for the one purpose of not panicking.
@@ -178,9 +178,9 @@ fn pairs_are_counted_as_they_are_read() {
         Psbt::decode(&bytes).map(|psbt| psbt.encode().len())
     };
     let below = broken_behind(MAX_PAIRS);
-    assert!(matches!(below, Err(FormatError::Pair { place: Place::Input(0), .. })), "{below:?}");
+    assert!(matches!(below, Err(FormatError::Pair { map: PsbtMap::Input(0), .. })), "{below:?}");
     let above = broken_behind(MAX_PAIRS + 1);
-    assert!(matches!(above, Err(FormatError::TooManyPairs(Place::Input(0)))), "{above:?}");
+    assert!(matches!(above, Err(FormatError::TooManyPairs(PsbtMap::Input(0)))), "{above:?}");
 }
 
 /// What was read within the limit is written with the signature that it gets here.

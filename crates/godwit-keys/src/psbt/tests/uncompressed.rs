@@ -9,7 +9,7 @@ use bitcoin::{NetworkKind, PrivateKey, ScriptBuf};
 use super::coins::{received, spend};
 use super::*;
 use crate::psbt::pairs::{Maps, Pairs};
-use crate::psbt::{CombineError, Place};
+use crate::psbt::{CombineError, PsbtMap};
 
 /// `PSBT_IN_BIP32_DERIVATION`, `PSBT_OUT_BIP32_DERIVATION`.
 const INPUT_DERIVATION: u8 = 0x06;
@@ -169,12 +169,12 @@ fn a_key_is_named_in_one_form() {
     };
     let read = both(|maps| &mut maps.inputs[0], INPUT_DERIVATION);
     assert!(
-        matches!(read, Err(FormatError::DuplicateKey { place: Place::Input(0), .. })),
+        matches!(read, Err(FormatError::DuplicateKey { map: PsbtMap::Input(0), .. })),
         "{read:?}"
     );
     let read = both(|maps| &mut maps.outputs[0], OUTPUT_DERIVATION);
     assert!(
-        matches!(read, Err(FormatError::DuplicateKey { place: Place::Output(0), .. })),
+        matches!(read, Err(FormatError::DuplicateKey { map: PsbtMap::Output(0), .. })),
         "{read:?}"
     );
     // Of two copies the first one's form is taken; two that disagree about a script still do not fit.

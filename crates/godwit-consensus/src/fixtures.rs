@@ -76,7 +76,7 @@ pub(crate) fn commitment(txs: &[Transaction]) -> TxOut {
     TxOut { value: 0, script_pubkey }
 }
 
-/// The header of a block of `txs` with a nonce that proves regtest's work.
+/// Raises the nonce until the hash meets the header's target. Only for regtest.
 pub(crate) fn mine(header: &mut BlockHeader, params: &Params) {
     while !check_proof_of_work(&header.block_hash(), header.bits, params) {
         header.nonce += 1;

@@ -107,7 +107,7 @@ impl PackageVerdict<'_> {
 }
 
 /// Judges transactions together: each may spend from those before it, and none replaces any of the pool.
-/// Where `pay_together`, their fees together are for all of them.
+/// With [`Pay::Together`], their fees together pay for all of them.
 pub fn judge_package<'a>(
     txs: &[TxView<'a>],
     coins: &HashMap<OutPoint, Coin>,

@@ -34,7 +34,7 @@ fn sources(input: &mut Input) -> impl Iterator<Item = &mut KeySource> {
     input.bip32_derivation.values_mut().chain(taproot)
 }
 
-/// Pays the change to a coin of `kind` of ours, with the fields of `described`.
+/// Pays the change to a coin of `script` of ours, with the fields of `described`.
 fn pay_to(psbt: &mut bitcoin::Psbt, described: &str, script: &str) -> bool {
     let descriptor = public_descriptor(described);
     psbt.outputs[0] = Output::default();

@@ -44,8 +44,9 @@ pub use cookie::{CookieError, CookieFile, CookiePermissions};
 pub use godwit_consensus::Reject;
 pub use log_categories::LogCategories;
 pub use seam::{
-    BlockOutcome, HistoryFacts, MAX_QUESTIONS, NodeState, NotSent, OtherLoad, Overruled, Proxies,
-    Pruning, Publisher, Question, Questions, Seam, Sending, Snapshot, TipFacts, Word, seam,
+    BlockOutcome, HistoryFacts, JudgedTxs, LoadPending, MAX_QUESTIONS, NodeState, Overrule,
+    OverruleRefusal, Proxies, Pruning, Publisher, Question, Questions, Seam, SendRefusal, Snapshot,
+    TipFacts, seam,
 };
 pub use server::{
     BODY_BYTES, Interfaces, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, PageOptions, Server,

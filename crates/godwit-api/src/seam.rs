@@ -45,12 +45,12 @@ pub trait NodeState {
     fn command(&mut self, command: NodeCommand);
     /// Whether the chain has nothing to do.
     fn is_idle(&self) -> bool;
-    /// Has the chain take the operator's word on a block.
+    /// Has the chain take the operator's verdict on a block, instead of its own.
     ///
     /// # Errors
     ///
     /// Nothing has changed.
-    fn overrule(&mut self, hash: &BlockHash, word: Word) -> Result<(), Overruled>;
+    fn overrule(&mut self, hash: &BlockHash, overrule: Overrule) -> Result<(), OverruleRefusal>;
     /// Asks a peer for a block, which is stored when it comes, also where it was pruned.
     fn fetch_block(&mut self, peer: PeerId, id: NodeId);
     /// Keeps the blocks above a height from pruning, until an index has read them.
@@ -64,7 +64,7 @@ pub trait NodeState {
     /// # Errors
     ///
     /// Nothing has changed.
-    fn send_transactions(&mut self, sending: Sending) -> Result<(), NotSent>;
+    fn send_transactions(&mut self, judged: JudgedTxs) -> Result<(), SendRefusal>;
     /// Has a transaction of the outbox announced again.
     fn announce_again(&mut self, txid: &Txid);
     /// Has the coins of the tip sent once they are on disk; nothing, once nobody holds the sender.
@@ -74,24 +74,25 @@ pub trait NodeState {
     /// # Errors
     ///
     /// Another one is to be loaded.
-    fn load_snapshot(&mut self, load: SnapshotLoad) -> Result<(), OtherLoad>;
+    fn load_snapshot(&mut self, load: SnapshotLoad) -> Result<(), LoadPending>;
     /// Hands in a block; what becomes of it is sent to `outcome`. An answer that nobody takes is dropped.
     fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>);
 }
 
-/// What the operator says of a block.
+/// What the operator does with the verdict on a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
-    Invalid,
+pub enum Overrule {
+    /// It is taken for invalid.
+    Invalidate,
     /// It may be valid again.
-    Reconsidered,
-    /// It came before the others of its work.
-    Preferred,
+    Reconsider,
+    /// It is taken to have come before the others of its work.
+    Prefer,
 }
 
 /// Transactions that were judged, and over what.
 #[derive(Debug)]
-pub struct Sending {
+pub struct JudgedTxs {
     /// The tip.
     pub tip: BlockHash,
     /// The version of the outbox.
@@ -104,7 +105,7 @@ pub struct Sending {
 
 /// Why transactions were not put into the outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotSent {
+pub enum SendRefusal {
     /// The tip or the outbox is not the one that they were judged over.
     Moved,
     /// The outbox has no room.
@@ -113,14 +114,14 @@ pub enum NotSent {
 
 /// A snapshot is about to be loaded already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OtherLoad;
+pub struct LoadPending;
 
 /// Why the verdict on a block stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Overruled {
+pub enum OverruleRefusal {
     /// No header has this hash.
-    Unknown,
-    /// Of the first block there is none.
+    UnknownBlock,
+    /// The genesis block has no verdict.
     Genesis,
     /// The chain cannot go where it would have to.
     Refused(String),

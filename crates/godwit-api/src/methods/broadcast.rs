@@ -17,7 +17,7 @@ use godwit_rpc::{Json, RpcError, code};
 
 use super::transaction::{TxForm, has_valid_operations, parse_transaction};
 use super::{Call, parse};
-use crate::seam::{NotSent, Sending};
+use crate::seam::{JudgedTxs, SendRefusal};
 use amount::amount;
 use ground::Ground;
 
@@ -112,7 +112,7 @@ fn put(
     call: &Call<'_>,
     ground: &Ground,
     judged: &[Judged<'_>],
-) -> Result<Result<(), NotSent>, RpcError> {
+) -> Result<Result<(), SendRefusal>, RpcError> {
     let kept = |judged: &Judged<'_>| {
         let tx = &judged.tx;
         OutboxTx::new(tx.tx, tx.fee, tx.vsize, 0, ground.tip.height)
@@ -123,7 +123,7 @@ fn put(
     call.node.ask(move |node| {
         let now = node.now().unix;
         txs.iter_mut().for_each(|tx| tx.time = now);
-        node.send_transactions(Sending { tip, outbox, txs, replaced })
+        node.send_transactions(JudgedTxs { tip, outbox, txs, replaced })
     })
 }
 
@@ -158,8 +158,8 @@ pub(super) fn send(call: &mut Call<'_>) -> Result<Json, RpcError> {
         }
         match put(call, &ground, &[judged])? {
             Ok(()) => return Ok(txid.to_string().into()),
-            Err(NotSent::Full) => return Err(rejected(&Refusal::Full)),
-            Err(NotSent::Moved) => {}
+            Err(SendRefusal::Full) => return Err(rejected(&Refusal::Full)),
+            Err(SendRefusal::Moved) => {}
         }
     }
     Err(moved())

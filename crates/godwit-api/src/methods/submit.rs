@@ -1,4 +1,4 @@
-//! Blocks and headers from outside, and the operator's word about them.
+//! Blocks and headers from outside, and the operator's verdict about them.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use godwit_rpc::{Json, RpcError, code};
 use godwit_stream::{DataStream, Encode, SpanReader};
 
 use super::{Call, block_not_found, is_active, parse};
-use crate::seam::{BlockOutcome, Overruled, Seam, Word};
+use crate::seam::{BlockOutcome, Overrule, OverruleRefusal, Seam};
 
 fn header_of(bytes: &[u8]) -> Option<BlockHeader> {
     let bytes = bytes.get(..HEADER_SIZE)?;
@@ -154,14 +154,16 @@ const POLL: Duration = Duration::from_millis(5);
 /// How long the chain may go on to connect other blocks before the caller is answered.
 const SETTLING: Duration = Duration::from_secs(10);
 
-fn overrule(call: &mut Call<'_>, word: Word) -> Result<Json, RpcError> {
+fn overrule(call: &mut Call<'_>, overrule: Overrule) -> Result<Json, RpcError> {
     let hash: BlockHash = parse::hash(call.arg(0), "blockhash")?;
-    match call.node.ask(move |node| node.overrule(&hash, word))? {
+    match call.node.ask(move |node| node.overrule(&hash, overrule))? {
         Ok(()) => {}
         // As Core: nothing happens.
-        Err(Overruled::Genesis) => return Ok(Json::Null),
-        Err(Overruled::Unknown) => return Err(block_not_found()),
-        Err(Overruled::Refused(text)) => return Err(RpcError::new(code::DATABASE_ERROR, text)),
+        Err(OverruleRefusal::Genesis) => return Ok(Json::Null),
+        Err(OverruleRefusal::UnknownBlock) => return Err(block_not_found()),
+        Err(OverruleRefusal::Refused(text)) => {
+            return Err(RpcError::new(code::DATABASE_ERROR, text));
+        }
     }
     let started = Instant::now();
     loop {
@@ -176,15 +178,15 @@ fn overrule(call: &mut Call<'_>, word: Word) -> Result<Json, RpcError> {
 }
 
 pub(super) fn invalidate(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    overrule(call, Word::Invalid)
+    overrule(call, Overrule::Invalidate)
 }
 
 pub(super) fn reconsider(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    overrule(call, Word::Reconsidered)
+    overrule(call, Overrule::Reconsider)
 }
 
 pub(super) fn prefer(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    overrule(call, Word::Preferred)
+    overrule(call, Overrule::Prefer)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use godwit_rpc::{Json, RpcError, code};
 
 use super::ground::Ground;
 use super::{
-    ATTEMPTS, Call, NotSent, fees, max_burn, max_rate, moved, package, put, transactions, views,
+    ATTEMPTS, Call, SendRefusal, fees, max_burn, max_rate, moved, package, put, transactions, views,
 };
 
 /// What comes of a transaction.
@@ -146,8 +146,8 @@ pub(in crate::methods) fn submit(call: &mut Call<'_>) -> Result<Json, RpcError> 
         if !accepted.is_empty() {
             match put(call, &ground, &accepted)? {
                 Ok(()) => {}
-                Err(NotSent::Moved) => continue,
-                Err(NotSent::Full) => {
+                Err(SendRefusal::Moved) => continue,
+                Err(SendRefusal::Full) => {
                     return Err(RpcError::new(code::VERIFY_REJECTED, Refusal::Full.to_string()));
                 }
             }

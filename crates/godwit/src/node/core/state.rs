@@ -4,7 +4,8 @@ use std::sync::Weak;
 
 use crossbeam_channel::Sender;
 use godwit_api::{
-    BlockOutcome, NodeState, NotSent, OtherLoad, Overruled, Reject, Sending, SnapshotLoad, Word,
+    BlockOutcome, JudgedTxs, LoadPending, NodeState, Overrule, OverruleRefusal, Reject,
+    SendRefusal, SnapshotLoad,
 };
 use godwit_chain::{
     Chain, CoinsView, NodeId, OverruleError, keep_above, note_damaged, prune_to, view_coins,
@@ -59,30 +60,30 @@ impl NodeState for NodeCore {
         self.operator.idle
     }
 
-    fn overrule(&mut self, hash: &BlockHash, word: Word) -> Result<(), Overruled> {
+    fn overrule(&mut self, hash: &BlockHash, overrule: Overrule) -> Result<(), OverruleRefusal> {
         self.operator.idle = false;
-        let done = match word {
-            Word::Invalid => self.chain.invalidate_block(hash),
-            Word::Reconsidered => self.chain.reconsider_block(hash),
-            Word::Preferred => self.chain.prefer_block(hash),
+        let done = match overrule {
+            Overrule::Invalidate => self.chain.invalidate_block(hash),
+            Overrule::Reconsider => self.chain.reconsider_block(hash),
+            Overrule::Prefer => self.chain.prefer_block(hash),
         };
         if done.is_ok() {
             let tree = self.chain.tree();
-            match (word, tree.find(hash)) {
-                (Word::Invalid, Some(id)) => self.warnings.note_taken_for_invalid(tree, id),
-                (Word::Reconsidered, _) => self.warnings.note_reconsidered(tree),
-                (Word::Invalid | Word::Preferred, _) => {}
+            match (overrule, tree.find(hash)) {
+                (Overrule::Invalidate, Some(id)) => self.warnings.note_taken_for_invalid(tree, id),
+                (Overrule::Reconsider, _) => self.warnings.note_reconsidered(tree),
+                (Overrule::Invalidate | Overrule::Prefer, _) => {}
             }
         }
         done.map_err(|error| match error {
-            OverruleError::Unknown(_) => Overruled::Unknown,
-            OverruleError::Genesis => Overruled::Genesis,
+            OverruleError::Unknown(_) => OverruleRefusal::UnknownBlock,
+            OverruleError::Genesis => OverruleRefusal::Genesis,
             OverruleError::Chain(error) => {
                 let text = error.to_string();
                 self.operator.fault = Some(error);
-                Overruled::Refused(text)
+                OverruleRefusal::Refused(text)
             }
-            refused => Overruled::Refused(refused.to_string()),
+            refused => OverruleRefusal::Refused(refused.to_string()),
         })
     }
 
@@ -106,14 +107,14 @@ impl NodeState for NodeCore {
         self.apply_actions(now);
     }
 
-    fn send_transactions(&mut self, sending: Sending) -> Result<(), NotSent> {
+    fn send_transactions(&mut self, judged: JudgedTxs) -> Result<(), SendRefusal> {
         let outbox = self.peers.outbox();
-        if sending.tip != self.chain.tip_point().hash || sending.outbox != outbox.version() {
-            return Err(NotSent::Moved);
+        if judged.tip != self.chain.tip_point().hash || judged.outbox != outbox.version() {
+            return Err(SendRefusal::Moved);
         }
         self.peers
-            .send_transactions(sending.txs, &sending.replaced)
-            .map_err(|OutboxFull| NotSent::Full)?;
+            .send_transactions(judged.txs, &judged.replaced)
+            .map_err(|OutboxFull| SendRefusal::Full)?;
         self.apply_actions(self.operator.now);
         Ok(())
     }
@@ -126,9 +127,9 @@ impl NodeState for NodeCore {
         view_coins(&mut self.chain, to);
     }
 
-    fn load_snapshot(&mut self, load: SnapshotLoad) -> Result<(), OtherLoad> {
+    fn load_snapshot(&mut self, load: SnapshotLoad) -> Result<(), LoadPending> {
         match &mut self.operator.load {
-            Some(_) => Err(OtherLoad),
+            Some(_) => Err(LoadPending),
             none => {
                 *none = Some(load);
                 Ok(())

@@ -72,7 +72,7 @@ struct State {
     totals: SetTotals,
 }
 
-/// The index as whoever asks sees it.
+/// The index, for readers on any thread.
 pub struct CoinStatsIndex {
     state: Shared<State>,
     disk: StoreDisk,
@@ -151,8 +151,8 @@ impl CoinStatsIndexWriter {
         Ok(Self { shared: Arc::new(shared), layout, params: Arc::clone(params) })
     }
 
-    /// For whoever asks.
-    pub fn shared(&self) -> Arc<CoinStatsIndex> {
+    /// The reading half, for other threads.
+    pub fn reader(&self) -> Arc<CoinStatsIndex> {
         Arc::clone(&self.shared)
     }
 }
@@ -191,7 +191,7 @@ impl Index for CoinStatsIndexWriter {
         self.shared.state.read().records.durable().saturating_sub(1)
     }
 
-    fn go_back(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
+    fn rewind(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
         self.commit()?;
         let mut state = self.shared.state.write();
         state.records.cut(to.map_or(0, |to| to.height + 1))?;
@@ -228,11 +228,7 @@ impl Index for CoinStatsIndexWriter {
         Ok(())
     }
 
-    fn lags(&self) -> bool {
-        false
-    }
-
-    fn tend(&mut self) -> Result<bool, IndexError> {
+    fn maintain(&mut self) -> Result<bool, IndexError> {
         // With -prune the blocks are kept until then.
         if self.shared.state.read().pending.len() >= PENDING_BLOCKS {
             self.commit()?;
@@ -255,7 +251,7 @@ impl Index for CoinStatsIndexWriter {
                 *set = MuHash3072::from(last);
             }
         }
-        // Held across I/O: nobody but this thread changes the state.
+        // Held across I/O: only this thread changes the state.
         self.shared.state.read().records.write()?;
         self.shared.state.write().records.note_written();
         Ok(())

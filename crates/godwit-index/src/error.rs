@@ -1,4 +1,4 @@
-//! Faults of an index. They end or rebuild the index; the chain never hears of them.
+//! Errors of an index. They stop it or have it rebuilt, and never reach the chain.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

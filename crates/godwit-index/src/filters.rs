@@ -107,7 +107,7 @@ struct State {
     header: [u8; 32],
 }
 
-/// The index as whoever asks sees it.
+/// The index, for readers on any thread.
 pub struct FilterIndex {
     state: Shared<State>,
     disk: StoreDisk,
@@ -215,8 +215,8 @@ impl FilterIndexWriter {
         Ok(Self { shared: Arc::new(shared), layout, open: None })
     }
 
-    /// For whoever asks.
-    pub fn shared(&self) -> Arc<FilterIndex> {
+    /// The reading half, for other threads.
+    pub fn reader(&self) -> Arc<FilterIndex> {
         Arc::clone(&self.shared)
     }
 
@@ -284,7 +284,7 @@ impl Index for FilterIndexWriter {
         self.shared.state.read().records.durable().saturating_sub(1)
     }
 
-    fn go_back(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
+    fn rewind(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
         self.commit()?;
         let mut state = self.shared.state.write();
         state.records.cut(to.map_or(0, |to| to.height + 1))?;
@@ -321,11 +321,7 @@ impl Index for FilterIndexWriter {
         Ok(())
     }
 
-    fn lags(&self) -> bool {
-        false
-    }
-
-    fn tend(&mut self) -> Result<bool, IndexError> {
+    fn maintain(&mut self) -> Result<bool, IndexError> {
         // With -prune the blocks are kept until then.
         if self.shared.state.read().records.pending_len() >= PENDING_BLOCKS {
             self.commit()?;
@@ -335,7 +331,7 @@ impl Index for FilterIndexWriter {
 
     fn commit(&mut self) -> Result<(), IndexError> {
         self.sync()?;
-        // Held across I/O: nobody but this thread changes the state.
+        // Held across I/O: only this thread changes the state.
         self.shared.state.read().records.write()?;
         self.shared.state.write().records.note_written();
         Ok(())

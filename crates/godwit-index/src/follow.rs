@@ -19,7 +19,7 @@ const BLOCKS_AT_ONCE: u32 = 64;
 
 /// What decides where an index has to go.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct IndexState {
     position: Position,
     wants_spent: bool,
     is_damaged: bool,
@@ -64,8 +64,8 @@ impl Step {
 }
 
 /// Tells an index where to go. Only arithmetic in memory.
-pub fn next(chain: &Chain, standing: &Standing) -> Step {
-    let Standing { position, wants_spent, is_damaged } = standing;
+pub fn next(chain: &Chain, state: &IndexState) -> Step {
+    let IndexState { position, wants_spent, is_damaged } = state;
     let (tree, tip) = (chain.tree(), chain.tip());
     let tip_height = tree.node(tip).height;
     let can_rebuild = lowest_for_indexes(chain) == 0;
@@ -141,7 +141,7 @@ pub trait Index {
     /// # Errors
     ///
     /// As for all calls here: its files fail, or are damaged.
-    fn go_back(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError>;
+    fn rewind(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError>;
 
     /// Takes in the block after its last one. `spent` is empty where it is not wanted.
     fn connect(
@@ -152,10 +152,12 @@ pub trait Index {
     ) -> Result<(), IndexError>;
 
     /// Does a part of what may be done later; whether there may be more.
-    fn tend(&mut self) -> Result<bool, IndexError>;
+    fn maintain(&mut self) -> Result<bool, IndexError>;
 
     /// Whether so much of that is left that it comes before the next block.
-    fn lags(&self) -> bool;
+    fn is_behind(&self) -> bool {
+        false
+    }
 
     /// Makes all that it has durable.
     fn commit(&mut self) -> Result<(), IndexError>;
@@ -214,9 +216,9 @@ impl<I: Index> Follower<I> {
     }
 
     /// What [`next`] has to know of it.
-    pub fn standing(&self) -> Standing {
+    pub fn state(&self) -> IndexState {
         let is_on_the_way = matches!(self.damage, Damage::OnTheWay(_));
-        Standing {
+        IndexState {
             position: self.index.position(),
             wants_spent: I::WANTS_SPENT,
             is_damaged: is_on_the_way || self.index.is_damaged(),
@@ -300,7 +302,7 @@ impl<I: Index> Follower<I> {
                     let height = self.index.position().best().map_or(0, |best| best.height);
                     log::info!("{} is enabled at height {height}", I::NAME);
                 }
-                let more = self.index.tend()?;
+                let more = self.index.maintain()?;
                 Ok(if more { Outcome::GoesOn } else { Outcome::Waits })
             }
             Step::Rebuild => self.rebuild(&Damage::Unknown),
@@ -327,11 +329,11 @@ impl<I: Index> Follower<I> {
 
     fn go(&mut self, next: &NextBlocks, ends: &dyn Fn() -> bool) -> Result<Outcome, IndexError> {
         if self.index.position().best() != next.from {
-            self.index.go_back(next.from)?;
+            self.index.rewind(next.from)?;
         }
         let mut outcome = Outcome::GoesOn;
         for (point, stored) in &next.blocks {
-            while !ends() && self.index.lags() && self.index.tend()? {}
+            while !ends() && self.index.is_behind() && self.index.maintain()? {}
             if ends() {
                 break;
             }
@@ -358,7 +360,7 @@ impl<I: Index> Follower<I> {
         // for a merge of gigabytes: a part for each block is more than they bring.
         let parts = if next.are_last { next.blocks.len() } else { usize::MAX };
         for _ in 0..parts {
-            if ends() || !self.index.tend()? {
+            if ends() || !self.index.maintain()? {
                 break;
             }
         }

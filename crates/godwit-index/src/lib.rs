@@ -33,12 +33,12 @@ pub use filters::{
     BlockFilter, FILTER_INDEX_FILES, FILTER_INDEX_MEMORY, FilterHashes, FilterIndex,
     FilterIndexWriter,
 };
-pub use follow::{Follower, Index, Outcome, Standing, Step, next};
+pub use follow::{Follower, Index, IndexState, Outcome, Step, next};
 pub use position::Position;
 pub use status::Status;
 pub use txindex::{TX_INDEX_FILES, TX_INDEX_MEMORY, TxIndex, TxIndexWriter, TxPlace};
 
-/// The indexes that a node keeps, for whoever asks.
+/// The indexes that a node keeps, for readers on any thread.
 #[derive(Clone, Default)]
 pub struct Indexes {
     /// `-txindex`

@@ -44,7 +44,7 @@ impl Position {
 
     /// The index goes back to `to`, an ancestor of its last block; to before genesis, if that is `None`.
     /// Gives the blocks that are remembered above it, the newest first.
-    pub(crate) fn go_back(&mut self, to: Option<ChainPoint>) -> Vec<ChainPoint> {
+    pub(crate) fn rewind(&mut self, to: Option<ChainPoint>) -> Vec<ChainPoint> {
         let is_above = |point: &ChainPoint| to.is_none_or(|to| point.height > to.height);
         let count = self.points.iter().take_while(|point| is_above(point)).count();
         let left = self.points.drain(..count).collect();
@@ -69,10 +69,10 @@ mod tests {
         (0..10).for_each(|height| position.push(point(height)));
         assert_eq!(position.best(), Some(point(9)));
         assert_eq!(position.hash_at(0), Some(point(0).hash));
-        assert_eq!(position.go_back(Some(point(7))), [point(9), point(8)]);
+        assert_eq!(position.rewind(Some(point(7))), [point(9), point(8)]);
         assert_eq!((position.best(), position.hash_at(8)), (Some(point(7)), None));
-        assert_eq!(position.go_back(Some(point(7))), []);
-        assert_eq!(position.go_back(None).len(), 8);
+        assert_eq!(position.rewind(Some(point(7))), []);
+        assert_eq!(position.rewind(None).len(), 8);
         assert_eq!(position.best(), None);
     }
 
@@ -81,7 +81,7 @@ mod tests {
         let mut position = Position::default();
         (0..400).for_each(|height| position.push(point(height)));
         assert_eq!(position.points().len(), REMEMBERED);
-        assert_eq!(position.go_back(Some(point(5))).len(), REMEMBERED);
+        assert_eq!(position.rewind(Some(point(5))).len(), REMEMBERED);
         assert_eq!(position.best(), Some(point(5)));
     }
 }

@@ -1,4 +1,4 @@
-//! What the thread of an index shares with whoever asks: its state, how far it is, and whether somebody has
+//! What the thread of an index shares with its readers: its state, how far it is, and whether one of them has
 //! read damage.
 
 use std::path::Path;

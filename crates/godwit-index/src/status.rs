@@ -1,4 +1,4 @@
-//! How far an index is, for whoever asks or waits.
+//! How far an index is, for readers that ask or wait.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! Main has 1.3 billion transactions, and a tree with their ids as keys would be written at random. What is
 //! kept of a txid is 48 bits of its keyed hash, in sorted runs that are merged when there are four of a size:
 //! written in one piece, 12 bytes a transaction. Two transactions may share a key, and blocks are left in
-//! reorganisations: so it names candidates, and whoever asks reads the transaction and compares its txid.
+//! reorganisations: so it names candidates, and the reader reads the transaction and compares its txid.
 //!
 //! What came after the last run is in memory, and is indexed again after a kill.
 
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-/// The index as whoever asks sees it.
+/// The index, for readers on any thread.
 pub struct TxIndex {
     state: Shared<State>,
 }
@@ -106,7 +106,7 @@ impl TxIndex {
         self.state.status()
     }
 
-    /// Where a transaction may be, the highest block first: whoever asks compares the txid, and takes the
+    /// Where a transaction may be, the highest block first: the caller compares the txid, and takes the
     /// next one where it is another.
     ///
     /// # Errors
@@ -211,8 +211,8 @@ impl TxIndexWriter {
         Ok(writer)
     }
 
-    /// For whoever asks.
-    pub fn shared(&self) -> Arc<TxIndex> {
+    /// The reading half, for other threads.
+    pub fn reader(&self) -> Arc<TxIndex> {
         Arc::clone(&self.shared)
     }
 
@@ -233,7 +233,7 @@ impl TxIndexWriter {
         }
         let id = self.take_id();
         let mut writer = RunWriter::create(&self.disk, &self.dir, id)?;
-        // Held across I/O: nobody but this thread changes the state.
+        // Held across I/O: only this thread changes the state.
         for entry in &self.shared.state.read().pending {
             writer.add(*entry)?;
         }
@@ -303,9 +303,9 @@ impl Index for TxIndexWriter {
         self.written.best().map_or(0, |best| best.height)
     }
 
-    fn go_back(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
+    fn rewind(&mut self, to: Option<ChainPoint>) -> Result<(), IndexError> {
         let mut state = self.shared.state.write();
-        let mut left = state.position.go_back(to);
+        let mut left = state.position.rewind(to);
         left.reverse();
         state.stale.retain(|block| !left.contains(block));
         state.stale.extend(left);
@@ -343,11 +343,11 @@ impl Index for TxIndexWriter {
         Ok(())
     }
 
-    fn lags(&self) -> bool {
+    fn is_behind(&self) -> bool {
         self.shared.state.read().runs.len() >= MAX_RUNS
     }
 
-    fn tend(&mut self) -> Result<bool, IndexError> {
+    fn maintain(&mut self) -> Result<bool, IndexError> {
         let runs = self.shared.state.read().runs.clone();
         if self.merge.is_none() {
             let sizes: Vec<u64> = runs.iter().map(|run| run.facts.entries).collect();

@@ -174,7 +174,7 @@ pub(crate) fn follow<I: Index>(
     follower: &mut Follower<I>,
 ) -> Result<(), IndexError> {
     loop {
-        let step = next(chain, &follower.standing());
+        let step = next(chain, &follower.state());
         if follower.take(step, &|| false)? != Outcome::GoesOn {
             return Ok(());
         }

@@ -30,8 +30,8 @@ fn follower(
     chain: &Chain,
 ) -> (Follower<CoinStatsIndexWriter>, Arc<CoinStatsIndex>) {
     let writer = index(disk, chain).expect("it opens");
-    let shared = writer.shared();
-    (Follower::new(writer), shared)
+    let reader = writer.reader();
+    (Follower::new(writer), reader)
 }
 
 /// What the index has of blocks from a height on, all there.
@@ -43,9 +43,9 @@ pub(crate) fn stats(index: &CoinStatsIndex, first: u32, blocks: &[Vec<u8>]) -> V
 /// That of an index that nothing has disturbed.
 pub(crate) fn expected(blocks: &[Vec<u8>]) -> Vec<CoinStats> {
     let chain = chain_of(&FaultDisk::new(), blocks);
-    let (mut fresh, shared) = follower(&FaultDisk::new(), &chain);
+    let (mut fresh, reader) = follower(&FaultDisk::new(), &chain);
     follow(&chain, &mut fresh).expect("no fault");
-    let found = stats(&shared, 1, blocks);
+    let found = stats(&reader, 1, blocks);
     chain.close().expect("no fault");
     found
 }
@@ -64,7 +64,7 @@ fn statistics_of_real_chains_are_bitcoin_core_s() {
             submit(&mut chain, block);
         }
         settle(&mut chain);
-        let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
+        let (mut follower, reader) = follower(&FaultDisk::new(), &chain);
         follow(&chain, &mut follower).expect("no fault");
         let golden = String::from_utf8(read(data.join("chains").join(golden))).expect("UTF-8");
         let mut count = 0;
@@ -72,7 +72,7 @@ fn statistics_of_real_chains_are_bitcoin_core_s() {
             let said: Value = serde_json::from_str(line).expect("JSON");
             let hash: BlockHash = said["hash"].as_str().expect("a text").parse().expect("a hash");
             let height = said["height"].as_u64().expect("a number") as u32;
-            let found = shared.stats(ChainPoint { hash, height }).expect("it can be read");
+            let found = reader.stats(ChainPoint { hash, height }).expect("it can be read");
             let CoinStats { muhash, totals, .. } = found.expect("it is there");
             assert_eq!(BlockHash::from_bytes(muhash).to_string(), said["muhash"], "{height}");
             assert_eq!(totals.txouts, said["txouts"], "{height}");
@@ -88,8 +88,8 @@ fn statistics_of_real_chains_are_bitcoin_core_s() {
 
 /// The coins that the store counts and hashes at the tip, and those of the index.
 #[track_caller]
-fn is_of_the_tip(chain: &mut Chain, shared: &CoinStatsIndex) {
-    let found = shared.stats(chain.tip_point()).expect("it can be read").expect("it is there");
+fn is_of_the_tip(chain: &mut Chain, reader: &CoinStatsIndex) {
+    let found = reader.stats(chain.tip_point()).expect("it can be read").expect("it is there");
     let (totals, muhash) = chain.coins_muhash().expect("no fault");
     assert_eq!(found.muhash, muhash);
     let there = (found.totals.txouts, found.totals.bogosize, found.totals.amount);
@@ -103,17 +103,17 @@ fn statistics_of_blocks_that_a_reorganisation_leaves_stay() {
     let disk = FaultDisk::new();
     let mut chain = chain_of(&disk, &BLOCKS);
     let index_disk = FaultDisk::new();
-    let (mut follower, shared) = follower(&index_disk, &chain);
+    let (mut follower, reader) = follower(&index_disk, &chain);
     follow(&chain, &mut follower).expect("no fault");
-    is_of_the_tip(&mut chain, &shared);
-    assert_eq!(stats(&shared, 1, &BLOCKS), before);
+    is_of_the_tip(&mut chain, &reader);
+    assert_eq!(stats(&reader, 1, &BLOCKS), before);
     let left = branch(&BLOCKS, fork, 13, 0);
     left.iter().for_each(|block| _ = submit(&mut chain, block));
     settle(&mut chain);
     follow(&chain, &mut follower).expect("no fault");
-    is_of_the_tip(&mut chain, &shared);
+    is_of_the_tip(&mut chain, &reader);
     // The miner of the branch takes nothing, and its coinbases have no scripts that cannot succeed.
-    let others = stats(&shared, fork as u32 + 1, &left);
+    let others = stats(&reader, fork as u32 + 1, &left);
     for (height, found) in (fork as u32 + 1..).zip(&others) {
         let block = found.block;
         let nothing = [block.coinbase, block.prevout_spent, block.new_outputs_ex_coinbase];
@@ -122,18 +122,18 @@ fn statistics_of_blocks_that_a_reorganisation_leaves_stay() {
         assert!(block.unspendables.unclaimed_rewards > 0, "{height}");
     }
     let other = expected(&[&BLOCKS[..fork], &left[..]].concat());
-    let check = |shared: &CoinStatsIndex| {
-        assert_eq!(stats(shared, 1, &BLOCKS), before);
-        assert_eq!(stats(shared, fork as u32 + 1, &left), other[fork..]);
+    let check = |reader: &CoinStatsIndex| {
+        assert_eq!(stats(reader, 1, &BLOCKS), before);
+        assert_eq!(stats(reader, fork as u32 + 1, &left), other[fork..]);
         let unknown = ChainPoint { hash: hash(&left[0]), height: fork as u32 };
-        assert_eq!(shared.stats(unknown).expect("it can be read"), None);
+        assert_eq!(reader.stats(unknown).expect("it can be read"), None);
     };
-    check(&shared);
+    check(&reader);
     follower.close().expect("no fault");
-    let shared = index(&index_disk, &chain).expect("it opens").shared();
-    assert_eq!(shared.status().best(), Some(chain.tip_point()));
-    check(&shared);
-    is_of_the_tip(&mut chain, &shared);
+    let reader = index(&index_disk, &chain).expect("it opens").reader();
+    assert_eq!(reader.status().best(), Some(chain.tip_point()));
+    check(&reader);
+    is_of_the_tip(&mut chain, &reader);
     chain.close().expect("no fault");
 }
 
@@ -151,10 +151,10 @@ fn a_statistics_index_that_was_killed_at_any_operation_is_as_a_fresh_one() {
     let blocks = [&BLOCKS[..140], &end[..]].concat();
     let fresh = expected(&blocks);
     let is_whole = |disk: &FaultDisk, moment: &str| {
-        let (mut again, shared) = follower(disk, &chain);
+        let (mut again, reader) = follower(disk, &chain);
         follow(&chain, &mut again).expect("no fault any more");
-        assert_eq!(stats(&shared, 1, &blocks), fresh, "{moment}");
-        assert_eq!(shared.status().best(), Some(chain.tip_point()));
+        assert_eq!(stats(&reader, 1, &blocks), fresh, "{moment}");
+        assert_eq!(reader.status().best(), Some(chain.tip_point()));
     };
     let failed = kill_at_any_operation(&start, &chain, |disk| index(disk, &chain), is_whole);
     assert!(failed >= 6, "{failed}");
@@ -170,17 +170,17 @@ fn a_damaged_statistics_index_is_built_again() {
     follow(&chain, &mut first).expect("no fault");
     first.close().expect("no fault");
     flip_in_each_file(&start, 2, |disk, place| {
-        let (mut again, shared) = follower(disk, &chain);
+        let (mut again, reader) = follower(disk, &chain);
         for (height, block) in (1..).zip(BLOCKS.iter()) {
             // Never other figures than there were.
-            match shared.stats(ChainPoint { hash: hash(block), height }) {
+            match reader.stats(ChainPoint { hash: hash(block), height }) {
                 Ok(Some(found)) => assert_eq!(found, fresh[height as usize - 1]),
                 Ok(None) => {}
                 Err(error) => assert!(error.is_damage(), "{error}"),
             }
         }
         follow(&chain, &mut again).expect("it is built again");
-        assert_eq!(stats(&shared, 1, &BLOCKS), fresh, "{place}");
+        assert_eq!(stats(&reader, 1, &BLOCKS), fresh, "{place}");
     });
     chain.close().expect("no fault");
 }

@@ -27,8 +27,8 @@ pub(crate) fn index(disk: &FaultDisk, chain: &Chain) -> Result<FilterIndexWriter
 
 fn follower(disk: &FaultDisk, chain: &Chain) -> (Follower<FilterIndexWriter>, Arc<FilterIndex>) {
     let writer = index(disk, chain).expect("it opens");
-    let shared = writer.shared();
-    (Follower::new(writer), shared)
+    let reader = writer.reader();
+    (Follower::new(writer), reader)
 }
 
 /// The filters of blocks from a height on, all there.
@@ -40,9 +40,9 @@ pub(crate) fn filters(index: &FilterIndex, first: u32, blocks: &[Vec<u8>]) -> Ve
 /// Those of an index that nothing has disturbed.
 pub(crate) fn expected(blocks: &[Vec<u8>]) -> Vec<BlockFilter> {
     let chain = chain_of(&FaultDisk::new(), blocks);
-    let (mut fresh, shared) = follower(&FaultDisk::new(), &chain);
+    let (mut fresh, reader) = follower(&FaultDisk::new(), &chain);
     follow(&chain, &mut fresh).expect("no fault");
-    let filters = filters(&shared, 1, blocks);
+    let filters = filters(&reader, 1, blocks);
     chain.close().expect("no fault");
     filters
 }
@@ -63,18 +63,18 @@ fn an_index_waits_for_an_undo_record_that_cannot_be_read() {
     for (path, bytes) in undo.iter().zip(&sound) {
         disk.overwrite(path, vec![0; bytes.len()]);
     }
-    let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
+    let (mut follower, reader) = follower(&FaultDisk::new(), &chain);
     for _ in 0..2 {
-        let step = next(&chain, &follower.standing());
+        let step = next(&chain, &follower.state());
         let outcome = follower.take(step, &|| false).expect("no fault of its own");
         assert_eq!(outcome, Outcome::LacksUndo);
-        assert!(!shared.status().is_synced());
+        assert!(!reader.status().is_synced());
     }
     for (path, bytes) in undo.iter().zip(sound) {
         disk.overwrite(path, bytes);
     }
     follow(&chain, &mut follower).expect("no fault");
-    assert_eq!(filters(&shared, 1, &BLOCKS), expected(&BLOCKS));
+    assert_eq!(filters(&reader, 1, &BLOCKS), expected(&BLOCKS));
     settle(&mut chain);
     chain.close().expect("no fault");
 }
@@ -91,7 +91,7 @@ fn filters_and_headers_of_real_chains_are_bitcoin_core_s() {
             submit(&mut chain, block);
         }
         settle(&mut chain);
-        let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
+        let (mut follower, reader) = follower(&FaultDisk::new(), &chain);
         follow(&chain, &mut follower).expect("no fault");
         let golden = String::from_utf8(read(data.join("chains").join(golden))).expect("UTF-8");
         let mut count = 0;
@@ -100,12 +100,12 @@ fn filters_and_headers_of_real_chains_are_bitcoin_core_s() {
             let hash: BlockHash = said["hash"].as_str().expect("a text").parse().expect("a hash");
             let height = said["height"].as_u64().expect("a number") as u32;
             let point = ChainPoint { hash, height };
-            let filter = shared.filter(point).expect("it can be read").expect("it is there");
+            let filter = reader.filter(point).expect("it can be read").expect("it is there");
             assert_eq!(hex::encode(&filter.bytes), said["filter"], "{height}");
             let mut header = filter.header;
             header.reverse();
             assert_eq!(hex::encode(header), said["filter_header"], "{height}");
-            let hashes = shared.hashes(point).expect("it can be read").expect("it is there");
+            let hashes = reader.hashes(point).expect("it can be read").expect("it is there");
             assert_eq!(hashes.header, filter.header);
             count += 1;
         }
@@ -121,25 +121,25 @@ fn filters_of_blocks_that_a_reorganisation_leaves_stay() {
     let disk = FaultDisk::new();
     let mut chain = chain_of(&disk, &BLOCKS);
     let index_disk = FaultDisk::new();
-    let (mut follower, shared) = follower(&index_disk, &chain);
+    let (mut follower, reader) = follower(&index_disk, &chain);
     follow(&chain, &mut follower).expect("no fault");
-    assert_eq!(filters(&shared, 1, &BLOCKS), before);
+    assert_eq!(filters(&reader, 1, &BLOCKS), before);
     let left = branch(&BLOCKS, fork, 13, 0);
     left.iter().for_each(|block| _ = submit(&mut chain, block));
     settle(&mut chain);
     follow(&chain, &mut follower).expect("no fault");
     let other = expected(&[&BLOCKS[..fork], &left[..]].concat());
-    let check = |shared: &FilterIndex| {
-        assert_eq!(filters(shared, 1, &BLOCKS), before);
-        assert_eq!(filters(shared, fork as u32 + 1, &left), other[fork..]);
+    let check = |reader: &FilterIndex| {
+        assert_eq!(filters(reader, 1, &BLOCKS), before);
+        assert_eq!(filters(reader, fork as u32 + 1, &left), other[fork..]);
         let unknown = ChainPoint { hash: hash(&left[0]), height: fork as u32 };
-        assert_eq!(shared.filter(unknown).expect("it can be read"), None);
+        assert_eq!(reader.filter(unknown).expect("it can be read"), None);
     };
-    check(&shared);
+    check(&reader);
     follower.close().expect("no fault");
-    let shared = index(&index_disk, &chain).expect("it opens").shared();
-    assert_eq!(shared.status().best(), Some(chain.tip_point()));
-    check(&shared);
+    let reader = index(&index_disk, &chain).expect("it opens").reader();
+    assert_eq!(reader.status().best(), Some(chain.tip_point()));
+    check(&reader);
     chain.close().expect("no fault");
 }
 
@@ -157,10 +157,10 @@ fn a_filter_index_that_was_killed_at_any_operation_is_as_a_fresh_one() {
     let blocks = [&BLOCKS[..140], &end[..]].concat();
     let fresh = expected(&blocks);
     let is_whole = |disk: &FaultDisk, moment: &str| {
-        let (mut again, shared) = follower(disk, &chain);
+        let (mut again, reader) = follower(disk, &chain);
         follow(&chain, &mut again).expect("no fault any more");
-        assert_eq!(filters(&shared, 1, &blocks), fresh, "{moment}");
-        assert_eq!(shared.status().best(), Some(chain.tip_point()));
+        assert_eq!(filters(&reader, 1, &blocks), fresh, "{moment}");
+        assert_eq!(reader.status().best(), Some(chain.tip_point()));
     };
     let failed = kill_at_any_operation(&start, &chain, |disk| index(disk, &chain), is_whole);
     assert!(failed > 15, "{failed}");
@@ -176,17 +176,17 @@ fn a_damaged_filter_index_is_built_again() {
     follow(&chain, &mut first).expect("no fault");
     first.close().expect("no fault");
     flip_in_each_file(&start, 3, |disk, place| {
-        let (mut again, shared) = follower(disk, &chain);
+        let (mut again, reader) = follower(disk, &chain);
         for (height, block) in (1..).zip(BLOCKS.iter()) {
             // Never another filter than there was.
-            match shared.filter(ChainPoint { hash: hash(block), height }) {
+            match reader.filter(ChainPoint { hash: hash(block), height }) {
                 Ok(Some(filter)) => assert_eq!(filter, fresh[height as usize - 1]),
                 Ok(None) => {}
                 Err(error) => assert!(error.is_damage(), "{error}"),
             }
         }
         follow(&chain, &mut again).expect("it is built again");
-        assert_eq!(filters(&shared, 1, &BLOCKS), fresh, "{place}");
+        assert_eq!(filters(&reader, 1, &BLOCKS), fresh, "{place}");
     });
     chain.close().expect("no fault");
 }

@@ -136,9 +136,9 @@ fn a_damaged_filter_index_of_a_pruned_node_loses_what_is_damaged_alone() {
                 (1, 0)
             }
             Ok(writer) => {
-                let shared = writer.shared();
+                let reader = writer.reader();
                 harm(disk);
-                let read = |block| shared.filter(block);
+                let read = |block| reader.filter(block);
                 (0, goes_on(&chain, disk, writer, &read, (&blocks, &expected)))
             }
         }
@@ -178,9 +178,9 @@ fn a_damaged_statistics_index_of_a_pruned_node_loses_what_is_damaged_alone() {
     assert_eq!(refused.get(), 5, "all but the last record, which a crash may leave so");
     let disk = start.copy();
     let writer = coin_stats::index(&disk, &chain).expect("it is sound");
-    let shared = writer.shared();
+    let reader = writer.reader();
     flip(&disk, "records.dat", 64 + 5 * 508 + 40);
-    let read = |block| shared.stats(block);
+    let read = |block| reader.stats(block);
     assert_eq!(goes_on(&chain, &disk, writer, &read, (&blocks, &expected)), 1);
     chain.close().expect("no fault");
 }
@@ -191,10 +191,10 @@ fn damage_in_the_way_of_an_index_of_a_pruned_node_stops_it() {
     let blocks = long_chain();
     let (mut chain, disk) = pruned(&blocks, filters::index);
     let writer = filters::index(&disk, &chain).expect("it is sound");
-    let shared = writer.shared();
+    let reader = writer.reader();
     let mut follower = Follower::new(writer);
     follow(&chain, &mut follower).expect("no fault");
-    let best = shared.status().best();
+    let best = reader.status().best();
     let fork = blocks.len() - NEW - 6;
     flip(&disk, "records.dat", 64 + (fork + 2) * 112 + 40);
     let before = files(&disk);
@@ -203,7 +203,7 @@ fn damage_in_the_way_of_an_index_of_a_pruned_node_stops_it() {
     settle(&mut chain);
     let error = follow(&chain, &mut follower).expect_err("a record that it goes back over");
     assert!(error.is_damage(), "{error}");
-    assert_eq!((shared.status().best(), shared.status().is_synced()), (best, false));
+    assert_eq!((reader.status().best(), reader.status().is_synced()), (best, false));
     for (path, bytes) in before {
         let now = disk.contents(&path).expect("it is there");
         assert!(now.starts_with(&bytes), "{}", path.display());
@@ -245,16 +245,16 @@ fn an_index_of_what_blocks_spend_waits_for_the_history_to_be_validated() {
     let (filter_disk, stats_disk) = (FaultDisk::new(), FaultDisk::new());
     let first = filters::index(&filter_disk, &chain).expect("it opens");
     let mut first = Follower::new(first);
-    assert_eq!(first.take(next(&chain, &first.standing()), &|| false).ok(), Some(Outcome::GoesOn));
+    assert_eq!(first.take(next(&chain, &first.state()), &|| false).ok(), Some(Outcome::GoesOn));
     for _ in 0..2 {
-        let step = next(&chain, &first.standing());
+        let step = next(&chain, &first.state());
         assert!(matches!(step, Step::Unvalidated));
         assert_eq!(first.take(step, &|| false).expect("no fault"), Outcome::Waits);
         assert_eq!(first.position().best().map(|best| best.height), Some(0));
     }
     let mut second = Follower::new(coin_stats::index(&stats_disk, &chain).expect("it opens"));
     follow(&chain, &mut second).expect("no fault");
-    assert!(matches!(next(&chain, &second.standing()), Step::Unvalidated));
+    assert!(matches!(next(&chain, &second.state()), Step::Unvalidated));
     first.close().expect("no fault");
     second.close().expect("no fault");
     chain.close().expect("no fault");
@@ -264,7 +264,7 @@ fn an_index_of_what_blocks_spend_waits_for_the_history_to_be_validated() {
     let mut chain = open_with(&disk, options, MAX_BLOCK_FILE_SIZE);
     let filter_index = filters::index(&filter_disk, &chain).expect("it opens");
     let stats_index = coin_stats::index(&stats_disk, &chain).expect("it opens");
-    let (of_filters, of_stats) = (filter_index.shared(), stats_index.shared());
+    let (of_filters, of_stats) = (filter_index.reader(), stats_index.reader());
     let (mut first, mut second) = (Follower::new(filter_index), Follower::new(stats_index));
     let mut rest = BLOCKS[60..].iter();
     while chain.assumed().is_some() || rest.len() > 0 {
@@ -273,8 +273,8 @@ fn an_index_of_what_blocks_spend_waits_for_the_history_to_be_validated() {
         }
         settle(&mut chain);
         for outcome in [
-            first.take(next(&chain, &first.standing()), &|| false),
-            second.take(next(&chain, &second.standing()), &|| false),
+            first.take(next(&chain, &first.state()), &|| false),
+            second.take(next(&chain, &second.state()), &|| false),
         ] {
             let outcome = outcome.expect("no fault");
             assert!(matches!(outcome, Outcome::GoesOn | Outcome::Waits), "{outcome:?}");

@@ -45,8 +45,8 @@ fn follower_of_runs(
     chain: &Chain,
 ) -> (Follower<TxIndexWriter>, Arc<TxIndex>) {
     let writer = index_of_runs(entries, disk, chain).expect("it opens");
-    let shared = writer.shared();
-    (Follower::new(writer), shared)
+    let reader = writer.reader();
+    (Follower::new(writer), reader)
 }
 
 /// Block and bytes of each transaction of blocks: of the one of the active chain that has it, otherwise of
@@ -100,28 +100,28 @@ fn is_as(chain: &Chain, index: &TxIndex, blocks: &[Vec<u8>], moment: &str) {
 fn an_index_that_is_built_later_has_what_one_has_that_was_there_from_the_start() {
     let disk = FaultDisk::new();
     let mut chain = open(&disk);
-    let (mut early, shared) = follower(&FaultDisk::new(), &chain);
+    let (mut early, reader) = follower(&FaultDisk::new(), &chain);
     follow(&chain, &mut early).expect("no fault");
-    assert!(shared.status().is_synced());
+    assert!(reader.status().is_synced());
     for block in BLOCKS.iter() {
         submit(&mut chain, block);
         follow(&chain, &mut early).expect("no fault");
     }
-    is_as(&chain, &shared, &BLOCKS, "from the start");
-    assert_eq!(shared.status().best(), Some(chain.tip_point()));
+    is_as(&chain, &reader, &BLOCKS, "from the start");
+    assert_eq!(reader.status().best(), Some(chain.tip_point()));
 
     let late_disk = FaultDisk::new();
-    let (mut late, shared) = follower(&late_disk, &chain);
-    assert!(!shared.status().is_synced());
+    let (mut late, reader) = follower(&late_disk, &chain);
+    assert!(!reader.status().is_synced());
     follow(&chain, &mut late).expect("no fault");
-    assert!(shared.status().is_synced());
-    is_as(&chain, &shared, &BLOCKS, "later");
+    assert!(reader.status().is_synced());
+    is_as(&chain, &reader, &BLOCKS, "later");
     late.close().expect("no fault");
 
     // After a clean end nothing is read again.
     let opened = index(&late_disk, &chain).expect("it opens");
-    assert_eq!(opened.shared().status().best(), Some(chain.tip_point()));
-    is_as(&chain, &opened.shared(), &BLOCKS, "opened again");
+    assert_eq!(opened.reader().status().best(), Some(chain.tip_point()));
+    is_as(&chain, &opened.reader(), &BLOCKS, "opened again");
     chain.close().expect("no fault");
 }
 
@@ -131,16 +131,16 @@ fn what_a_reorganisation_leaves_is_found_and_what_it_brings_is_found_first() {
     let fork = BLOCKS.len() - 12;
     let mut chain = chain_of(&disk, &BLOCKS);
     let index_disk = FaultDisk::new();
-    let (mut follower, shared) = follower(&index_disk, &chain);
+    let (mut follower, reader) = follower(&index_disk, &chain);
     follow(&chain, &mut follower).expect("no fault");
     let left = branch(&BLOCKS, fork, 13, 0);
     left.iter().for_each(|block| _ = submit(&mut chain, block));
     settle(&mut chain);
     assert_eq!(chain.tip_point().hash, hash(&left[12]));
     // The index is behind, on a branch that was left: what it has is found there.
-    is_as(&chain, &shared, &BLOCKS, "before it follows");
+    is_as(&chain, &reader, &BLOCKS, "before it follows");
     follow(&chain, &mut follower).expect("no fault");
-    is_as(&chain, &shared, &[&BLOCKS[..], &left[..]].concat(), "there");
+    is_as(&chain, &reader, &[&BLOCKS[..], &left[..]].concat(), "there");
     // And back, and away once more.
     let end = branch(&BLOCKS, BLOCKS.len(), 2, 7);
     end.iter().for_each(|block| _ = submit(&mut chain, block));
@@ -148,10 +148,10 @@ fn what_a_reorganisation_leaves_is_found_and_what_it_brings_is_found_first() {
     follow(&chain, &mut follower).expect("no fault");
     assert_eq!(chain.tip_point().hash, hash(&end[1]));
     let all = [&left[..], &BLOCKS[..], &end[..]].concat();
-    is_as(&chain, &shared, &all, "back");
+    is_as(&chain, &reader, &all, "back");
     follower.close().expect("no fault");
-    let shared = index(&index_disk, &chain).expect("it opens").shared();
-    is_as(&chain, &shared, &all, "opened again");
+    let reader = index(&index_disk, &chain).expect("it opens").reader();
+    is_as(&chain, &reader, &all, "opened again");
     chain.close().expect("no fault");
 }
 
@@ -177,11 +177,11 @@ fn a_transaction_of_two_branches_is_found_in_the_active_one() {
         }
         let other = &other[1..];
         let mut chain = chain_of(&FaultDisk::new(), &BLOCKS);
-        let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
+        let (mut follower, reader) = follower(&FaultDisk::new(), &chain);
         let txid = tx.txid();
         let mut is_found_in = |chain: &Chain, block: &[u8], moment: &str| {
             follow(chain, &mut follower).expect("no fault");
-            let found = look_up(chain, &shared, &txid).expect("it is there");
+            let found = look_up(chain, &reader, &txid).expect("it is there");
             assert_eq!(found.0, hash(block), "{moment}, {delay}");
         };
         is_found_in(&chain, &BLOCKS[fork], "first");
@@ -195,7 +195,7 @@ fn a_transaction_of_two_branches_is_found_in_the_active_one() {
         assert_eq!(chain.tip_point().hash, hash(&back[1]));
         is_found_in(&chain, &BLOCKS[fork], "back");
         let all = [other, &BLOCKS[..], &back[..]].concat();
-        is_as(&chain, &shared, &all, "all");
+        is_as(&chain, &reader, &all, "all");
         chain.close().expect("no fault");
     }
 }
@@ -206,22 +206,22 @@ fn a_transaction_of_two_branches_is_found_in_the_active_one() {
 fn an_index_waits_above_a_tip_that_goes_down() {
     let disk = FaultDisk::new();
     let mut chain = chain_of(&disk, &BLOCKS);
-    let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
+    let (mut follower, reader) = follower(&FaultDisk::new(), &chain);
     follow(&chain, &mut follower).expect("no fault");
     let best = chain.tip_point();
     chain.invalidate_block(&hash(&BLOCKS[BLOCKS.len() - 4])).expect("it may be");
     settle(&mut chain);
     assert_eq!(chain.tip_point().height, best.height - 4);
     follow(&chain, &mut follower).expect("no fault");
-    assert_eq!(shared.status().best(), Some(best));
-    assert!(shared.status().is_synced());
-    is_as(&chain, &shared, &BLOCKS, "above the tip");
+    assert_eq!(reader.status().best(), Some(best));
+    assert!(reader.status().is_synced());
+    is_as(&chain, &reader, &BLOCKS, "above the tip");
     let end = branch(&BLOCKS, BLOCKS.len() - 4, 1, 3);
     submit(&mut chain, &end[0]);
     settle(&mut chain);
     follow(&chain, &mut follower).expect("no fault");
-    assert_eq!(shared.status().best(), Some(chain.tip_point()));
-    is_as(&chain, &shared, &[&BLOCKS[..], &end[..]].concat(), "on another branch");
+    assert_eq!(reader.status().best(), Some(chain.tip_point()));
+    is_as(&chain, &reader, &[&BLOCKS[..], &end[..]].concat(), "on another branch");
     chain.close().expect("no fault");
 }
 
@@ -229,19 +229,19 @@ fn an_index_waits_above_a_tip_that_goes_down() {
 #[test]
 fn a_block_at_the_tip_does_not_wait_for_a_merge() {
     let mut chain = chain_of(&FaultDisk::new(), &BLOCKS[..130]);
-    let (mut follower, shared) = follower(&FaultDisk::new(), &chain);
+    let (mut follower, reader) = follower(&FaultDisk::new(), &chain);
     follow(&chain, &mut follower).expect("no fault");
     let mut went_on = 0;
     for block in &BLOCKS[130..] {
         submit(&mut chain, block);
         settle(&mut chain);
-        let mut take = || follower.take(next(&chain, &follower.standing()), &|| false);
+        let mut take = || follower.take(next(&chain, &follower.state()), &|| false);
         assert_eq!(take().expect("no fault"), Outcome::GoesOn);
-        assert_eq!(shared.status().best(), Some(chain.tip_point()));
+        assert_eq!(reader.status().best(), Some(chain.tip_point()));
         went_on += usize::from(take().expect("no fault") == Outcome::GoesOn);
     }
     assert!(went_on > 0, "a merge was under way when a block had been taken in");
-    is_as(&chain, &shared, &BLOCKS, "with a merge under way");
+    is_as(&chain, &reader, &BLOCKS, "with a merge under way");
     chain.close().expect("no fault");
 }
 
@@ -251,13 +251,13 @@ fn a_merge_is_given_up_where_the_disk_fills_meanwhile() {
     let mut chain = chain_of(&FaultDisk::new(), &BLOCKS[..130]);
     let disk = FaultDisk::new();
     let runs = || disk.paths().iter().filter(|path| path.extension().is_some()).count();
-    let (mut follower, shared) = follower(&disk, &chain);
+    let (mut follower, reader) = follower(&disk, &chain);
     follow(&chain, &mut follower).expect("no fault");
     let mut given_up = 0;
     for block in &BLOCKS[130..] {
         submit(&mut chain, block);
         settle(&mut chain);
-        let mut take = || follower.take(next(&chain, &follower.standing()), &|| false);
+        let mut take = || follower.take(next(&chain, &follower.state()), &|| false);
         assert_eq!(take().expect("no fault"), Outcome::GoesOn);
         let before = runs();
         if given_up == 0 && take().expect("no fault") == Outcome::GoesOn && runs() >= before {
@@ -271,7 +271,7 @@ fn a_merge_is_given_up_where_the_disk_fills_meanwhile() {
     }
     assert_eq!(given_up, 1, "no merge was under way");
     follow(&chain, &mut follower).expect("there is room");
-    is_as(&chain, &shared, &BLOCKS, "with room again");
+    is_as(&chain, &reader, &BLOCKS, "with room again");
     chain.close().expect("no fault");
 }
 
@@ -285,24 +285,24 @@ fn merges_without_room_are_put_off_and_stop_the_index_where_its_runs_are_too_man
     let disk = FaultDisk::new();
     disk.set_capacity(Some(64 << 20));
     let runs = || disk.paths().iter().filter(|path| path.extension().is_some()).count();
-    let (mut full, shared) = follower_of_runs(SMALL, &disk, &chain);
+    let (mut full, reader) = follower_of_runs(SMALL, &disk, &chain);
     let error = follow(&chain, &mut full).expect_err("there is no room for a merge");
     assert!(matches!(error, IndexError::LacksRoom { needed, free } if needed > free), "{error}");
     assert_eq!(runs(), MAX_RUNS, "the manifest has no extension");
     let best = full.position().best().expect("it has come far");
-    assert!(!shared.status().is_synced() && best.height < chain.tip_point().height);
+    assert!(!reader.status().is_synced() && best.height < chain.tip_point().height);
     let height = best.height as usize;
     for txid in naive(&chain, &BLOCKS[..height]).keys() {
-        assert!(look_up(&chain, &shared, txid).is_some(), "it is asked all the same");
+        assert!(look_up(&chain, &reader, txid).is_some(), "it is asked all the same");
     }
     full.close().expect("what is in memory has room");
 
-    let (mut again, shared) = follower_of_runs(SMALL, &disk, &chain);
-    assert_eq!(shared.status().best(), Some(best));
+    let (mut again, reader) = follower_of_runs(SMALL, &disk, &chain);
+    assert_eq!(reader.status().best(), Some(best));
     disk.set_capacity(None);
     follow(&chain, &mut again).expect("there is room");
     assert!(runs() < MAX_RUNS / 2, "{}", runs());
-    is_as(&chain, &shared, &BLOCKS, "with room again");
+    is_as(&chain, &reader, &BLOCKS, "with room again");
     chain.close().expect("no fault");
 }
 
@@ -319,10 +319,10 @@ fn an_index_that_was_killed_at_any_operation_is_as_a_fresh_one() {
     BLOCKS[130..].iter().for_each(|block| _ = submit(&mut chain, block));
     settle(&mut chain);
     let is_whole = |disk: &FaultDisk, moment: &str| {
-        let (mut again, shared) = follower(disk, &chain);
+        let (mut again, reader) = follower(disk, &chain);
         follow(&chain, &mut again).expect("no fault any more");
-        is_as(&chain, &shared, &BLOCKS, moment);
-        assert_eq!(shared.status().best(), Some(chain.tip_point()), "{moment}");
+        is_as(&chain, &reader, &BLOCKS, moment);
+        assert_eq!(reader.status().best(), Some(chain.tip_point()), "{moment}");
     };
     let failed = kill_at_any_operation(&start, &chain, |disk| index(disk, &chain), is_whole);
     assert!(failed > 30, "{failed}");
@@ -350,8 +350,8 @@ fn an_index_that_is_ahead_of_what_the_chain_made_durable_finds_back_to_it() {
         let mut chain = open(&disk);
         settle(&mut chain);
         assert!(chain.tip_point().height < lost.height, "the chain has lost blocks");
-        let (mut again, shared) = follower(&disk, &chain);
-        assert_eq!(shared.status().best(), Some(lost));
+        let (mut again, reader) = follower(&disk, &chain);
+        assert_eq!(reader.status().best(), Some(lost));
         follow(&chain, &mut again).expect("no fault");
         let end = match other {
             true => branch(&BLOCKS, 150, 12, 1),
@@ -360,8 +360,8 @@ fn an_index_that_is_ahead_of_what_the_chain_made_durable_finds_back_to_it() {
         end.iter().for_each(|block| _ = submit(&mut chain, block));
         settle(&mut chain);
         follow(&chain, &mut again).expect("no fault");
-        assert_eq!(shared.status().best(), Some(chain.tip_point()));
-        is_as(&chain, &shared, &[&BLOCKS[..150], &end[..]].concat(), "after the power cut");
+        assert_eq!(reader.status().best(), Some(chain.tip_point()));
+        is_as(&chain, &reader, &[&BLOCKS[..150], &end[..]].concat(), "after the power cut");
         chain.close().expect("no fault");
     }
 }
@@ -392,15 +392,15 @@ fn a_damaged_index_is_built_again() {
                 }
                 None => disk.overwrite(path, bytes[..bytes.len() / 2].to_vec()),
             }
-            let (mut again, shared) = follower(&disk, &chain);
+            let (mut again, reader) = follower(&disk, &chain);
             let all = naive(&chain, &BLOCKS);
-            let damage = all.keys().find_map(|txid| shared.find(txid).err());
+            let damage = all.keys().find_map(|txid| reader.find(txid).err());
             found += usize::from(damage.is_some());
             assert!(damage.is_none_or(|error| error.is_damage()));
             let reads = disk.count(Counted::Reads);
             follow(&chain, &mut again).expect("it is built again");
             assert!(disk.count(Counted::Reads) >= reads);
-            is_as(&chain, &shared, &BLOCKS, &format!("{} at {place:?}", path.display()));
+            is_as(&chain, &reader, &BLOCKS, &format!("{} at {place:?}", path.display()));
         }
     }
     assert!(found > 0, "no damage showed in a search");
@@ -421,19 +421,19 @@ fn an_index_waits_for_blocks_that_the_chain_may_come_to_and_is_built_again_where
     chain.close().expect("no fault");
 
     let mut chain = chain_of(&FaultDisk::new(), &BLOCKS);
-    let (mut again, shared) = follower(&index_disk, &chain);
+    let (mut again, reader) = follower(&index_disk, &chain);
     follow(&chain, &mut again).expect("no fault");
-    assert_eq!((shared.status().best(), shared.status().is_synced()), (Some(best), false));
+    assert_eq!((reader.status().best(), reader.status().is_synced()), (Some(best), false));
     let other = branch(&BLOCKS, BLOCKS.len(), 301, 1);
     other[..5].iter().for_each(|block| _ = submit(&mut chain, block));
     settle(&mut chain);
     follow(&chain, &mut again).expect("no fault");
-    assert_eq!(shared.status().best(), Some(best));
+    assert_eq!(reader.status().best(), Some(best));
     other[5..].iter().for_each(|block| _ = submit(&mut chain, block));
     settle(&mut chain);
     follow(&chain, &mut again).expect("no fault");
-    assert_eq!(shared.status().best(), Some(chain.tip_point()));
-    assert!(shared.status().is_synced());
-    is_as(&chain, &shared, &[&BLOCKS[..], &other[..]].concat(), "on the other chain");
+    assert_eq!(reader.status().best(), Some(chain.tip_point()));
+    assert!(reader.status().is_synced());
+    is_as(&chain, &reader, &[&BLOCKS[..], &other[..]].concat(), "on the other chain");
     chain.close().expect("no fault");
 }

@@ -344,9 +344,9 @@ impl<'a> Node<'a> {
         let (zmq, announcer) = notices::start(config, core.chain())?.unzip();
         core.tell_of_blocks(announcer.unwrap_or_default());
         let (overview, target) = (Overview::new(config, options, &core, now), config.prune_bytes);
-        let (shared, report) = (indexes.shared(), overview.report());
-        let served = shared.filters.clone().filter(|_| config.indexes.served);
-        let rpc = Rpc::new(server, &core, now, options, target, shared, report);
+        let (readers, report) = (indexes.readers(), overview.report());
+        let served = readers.filters.clone().filter(|_| config.indexes.served);
+        let rpc = Rpc::new(server, &core, now, options, target, readers, report);
         let (reads, filters) = filters::start(served, rpc.seam()).unzip();
         core.read_filters(reads);
         Ok(Self {

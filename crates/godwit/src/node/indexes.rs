@@ -205,12 +205,12 @@ impl Opened {
         Ok(opened)
     }
 
-    /// For whoever asks.
-    pub(super) fn shared(&self) -> Indexes {
+    /// Their reading halves, for other threads.
+    pub(super) fn readers(&self) -> Indexes {
         Indexes {
-            transactions: self.transactions.as_ref().map(TxIndexWriter::shared),
-            filters: self.filters.as_ref().map(FilterIndexWriter::shared),
-            coin_stats: self.coin_stats.as_ref().map(CoinStatsIndexWriter::shared),
+            transactions: self.transactions.as_ref().map(TxIndexWriter::reader),
+            filters: self.filters.as_ref().map(FilterIndexWriter::reader),
+            coin_stats: self.coin_stats.as_ref().map(CoinStatsIndexWriter::reader),
         }
     }
 
@@ -254,9 +254,9 @@ fn give_up<I: Index>(seam: &Seam) {
 fn follow<I: Index>(follower: &mut Follower<I>, seam: &Seam) -> Result<(), IndexError> {
     let mut lacked_undo = false;
     loop {
-        let (standing, durable) = (follower.standing(), follower.durable_height());
+        let (state, durable) = (follower.state(), follower.durable_height());
         let asked = seam.ask(move |node| {
-            let step = next(node.chain(), &standing);
+            let step = next(node.chain(), &state);
             // Before the index forgets what it has.
             let height = if step.is_rebuild() { 0 } else { durable };
             if step.is_rebuild() || !lacked_undo {

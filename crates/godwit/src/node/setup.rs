@@ -83,7 +83,7 @@ pub(crate) fn peers_config(
 pub(super) fn offered(config: &Config, indexes: &Opened, all: Services) -> Services {
     // What is not stored although it should be is left out as long as that is so.
     let is_pruned = config.prune_bytes.is_some();
-    let filters = match config.indexes.served && indexes.shared().filters.is_some() {
+    let filters = match config.indexes.served && indexes.readers().filters.is_some() {
         true => Services::COMPACT_FILTERS,
         false => Services::NONE,
     };

@@ -1,4 +1,4 @@
-//! What every method can reach.
+//! What every method can reach beside the node: memory of answers, calls that wait, bans, log, notifiers.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

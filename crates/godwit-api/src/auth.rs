@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Authentication of RPC clients: users, cookie, permitted methods.
 //!
 //! Only hashes of passwords are kept. What arrives with a request is compared in constant time.
 

@@ -1,4 +1,4 @@
-//! The methods.
+//! The RPC methods: what each call is given, how it finds blocks, and which function runs it.
 
 mod activity;
 mod bans;

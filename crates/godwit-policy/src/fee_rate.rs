@@ -1,4 +1,4 @@
-//! Fee rates.
+//! Fee rates, exact and in the units of Core.
 
 use std::cmp::Ordering;
 

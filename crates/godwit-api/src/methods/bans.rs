@@ -1,4 +1,4 @@
-//! Bans of the operator.
+//! `setban`, `listbanned`, `clearbanned`.
 
 use godwit_p2p::{Ban, Bans, Host, HostRange, MAX_BANS, NodeCommand};
 use godwit_rpc::{Json, RpcError, code, find, help_of};

@@ -1,4 +1,4 @@
-//! Whole blocks.
+//! `getblock`, and a block as JSON.
 
 use godwit_primitives::{Block, BlockHash};
 use godwit_rpc::{Json, RpcError};

@@ -1,4 +1,4 @@
-//! The chain as a whole.
+//! `getblockchaininfo`, `getblockcount`, `getblockhash`, `getchaintips` and others about the whole chain.
 
 use godwit_chain::{Chain, NodeId, Validity};
 use godwit_primitives::BlockHash;

@@ -1,4 +1,4 @@
-//! All coins of the running node.
+//! `gettxoutsetinfo`, and the view of all coins that long calls read.
 
 use std::cell::Cell;
 use std::fmt;

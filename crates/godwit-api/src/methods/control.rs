@@ -1,4 +1,4 @@
-//! The program itself.
+//! `help`, `stop`, `uptime`, `logging`, `echo`, and what the program tells of itself.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

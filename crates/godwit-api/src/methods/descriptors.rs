@@ -1,4 +1,4 @@
-//! Descriptors by themselves.
+//! `getdescriptorinfo` and `deriveaddresses`.
 
 use godwit_rpc::{Json, RpcError, code};
 

@@ -1,4 +1,4 @@
-//! What a transaction has to pay.
+//! `estimatesmartfee`: what a transaction has to pay.
 
 use godwit_primitives::BlockHash;
 use godwit_rpc::{Json, RpcError, code};

@@ -1,4 +1,4 @@
-//! Mining, for tests.
+//! `generateblock`, `generatetoaddress`, `generatetodescriptor`: mining, for tests.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Headers.
+//! `getblockheader`, and a block header as JSON.
 
 use godwit_chain::{Chain, NodeId};
 use godwit_primitives::{BlockHash, BlockHeader, Work};

@@ -1,4 +1,4 @@
-//! This node on the network.
+//! `getnetworkinfo`, `getnettotals`, `getconnectioncount`, `setnetworkactive`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

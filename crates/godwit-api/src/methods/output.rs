@@ -1,4 +1,4 @@
-//! One unspent output.
+//! `gettxout`, and coins of the tip by their outpoints.
 
 use godwit_chain::{CoinAtTip, Places};
 use godwit_primitives::{Coin, OutPoint, Txid};

@@ -1,4 +1,4 @@
-//! Reading arguments.
+//! Hashes, hex, ranges, verbosities and flags in arguments, refused in Core's words.
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use godwit_primitives::BlockHash;

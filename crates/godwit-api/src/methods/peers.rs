@@ -1,4 +1,4 @@
-//! Peers.
+//! `getpeerinfo`, `ping`, `addnode`, `disconnectnode`, and what the address book holds.
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;

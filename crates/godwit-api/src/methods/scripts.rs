@@ -1,4 +1,4 @@
-//! Addresses and scripts by themselves.
+//! `validateaddress` and `decodescript`.
 
 use godwit_primitives::sha256::sha256;
 use godwit_rpc::{Json, RpcError};

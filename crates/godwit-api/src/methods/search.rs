@@ -1,4 +1,4 @@
-//! The unspent outputs of descriptors.
+//! `scantxoutset`: the unspent outputs of descriptors.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

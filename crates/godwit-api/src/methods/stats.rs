@@ -1,4 +1,4 @@
-//! Statistics of one block.
+//! `getblockstats`.
 
 use std::collections::BTreeSet;
 

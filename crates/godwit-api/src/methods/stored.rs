@@ -1,4 +1,4 @@
-//! What is read of stored blocks.
+//! Stored blocks and undo records, read and decoded for methods.
 
 use godwit_primitives::Block;
 use godwit_rpc::{RpcError, code};

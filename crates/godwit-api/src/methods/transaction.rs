@@ -1,4 +1,4 @@
-//! Transactions.
+//! `getrawtransaction` and `decoderawtransaction`, and a transaction as JSON.
 
 use godwit_primitives::{BlockHash, Coin, Network, TxView, Txid, money_range};
 use godwit_rpc::{Json, RpcError, code};

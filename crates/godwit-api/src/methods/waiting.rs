@@ -1,4 +1,4 @@
-//! Waiting for blocks.
+//! `waitforblock`, `waitforblockheight`, `waitfornewblock`, `syncwithvalidationinterfacequeue`.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Addresses.
+//! Addresses, of texts and of scripts, with Core's errors.
 
 use godwit_primitives::Network;
 use godwit_primitives::sha256::sha256;

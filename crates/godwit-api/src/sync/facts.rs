@@ -1,4 +1,4 @@
-//! What the node's thread hands in.
+//! What the node's thread hands in for a sync report: the node at one moment.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is told.
+//! The sync report: what page, metrics and `getsyncstatus` show.
 
 use godwit_chain::{BytesWritten, ScriptTotals};
 use godwit_rpc::Json;

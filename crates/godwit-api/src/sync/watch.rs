@@ -1,4 +1,4 @@
-//! From facts to a report.
+//! Makes sync reports of the facts that the node's thread hands in: rates, shares, what is left.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The reader.
+//! Reads JSON from text, as UniValue does, to a bounded depth.
 
 use std::borrow::Cow;
 

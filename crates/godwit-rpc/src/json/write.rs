@@ -1,4 +1,4 @@
-//! The writer.
+//! Writes JSON as text, with UniValue's layout and digits.
 
 use std::fmt::Write;
 

@@ -44,7 +44,7 @@ pub(crate) fn check_and_sum_up(
     tx: TxView<'_>,
     fingerprints: &mut Vec<u64>,
 ) -> Result<TxFacts, Reject> {
-    has_inputs_and_outputs(tx)?;
+    check_not_empty(tx)?;
     fits_a_block(tx)?;
     let mut facts = TxFacts { value_out: 0, own_sigops: 0, is_locked: false };
     output_amounts_in_range(tx, &mut facts)?;
@@ -59,7 +59,7 @@ pub(crate) fn check_and_sum_up(
 }
 
 /// A transaction has inputs (`bad-txns-vin-empty`) and outputs (`bad-txns-vout-empty`).
-fn has_inputs_and_outputs(tx: TxView<'_>) -> Result<(), Reject> {
+fn check_not_empty(tx: TxView<'_>) -> Result<(), Reject> {
     ensure(tx.input_count() != 0, RejectReason::VinEmpty)?;
     ensure(tx.output_count() != 0, RejectReason::VoutEmpty)
 }
@@ -187,7 +187,7 @@ pub fn check_tx_inputs(
     inputs_exist(tx, coins)?;
     let mut value_in: Amount = 0;
     for coin in coins {
-        is_mature(coin, height)?;
+        check_maturity(coin, height)?;
         value_in = add_input_value(value_in, coin.value)?;
     }
     covers_outputs(value_in, facts.value_out)?;
@@ -201,7 +201,7 @@ fn inputs_exist(tx: TxView<'_>, coins: &[CoinView<'_>]) -> Result<(), Reject> {
 
 /// An output of a coinbase is spent 100 blocks later at the earliest
 /// (`bad-txns-premature-spend-of-coinbase`).
-fn is_mature(coin: &CoinView<'_>, height: u32) -> Result<(), Reject> {
+fn check_maturity(coin: &CoinView<'_>, height: u32) -> Result<(), Reject> {
     let depth = i64::from(height) - i64::from(coin.height);
     let mature = !coin.coinbase || depth >= i64::from(COINBASE_MATURITY);
     ensure(mature, RejectReason::PrematureSpendOfCoinbase)

@@ -108,9 +108,9 @@ pub fn check_alone(tx: TxView<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn is_new(tx: TxView<'_>, pool: &Pool<'_>) -> Result<(), Refusal> {
+fn check_not_in_pool(tx: TxView<'_>, pool: &Pool<'_>) -> Result<(), Refusal> {
     match pool.get(&tx.txid()) {
-        Some(same) if same.wtxid == tx.wtxid() => Err(Refusal::AlreadyThere),
+        Some(same) if same.wtxid == tx.wtxid() => Err(Refusal::AlreadyInPool),
         Some(_) => Err(Refusal::OtherWitness),
         None => Ok(()),
     }
@@ -146,7 +146,7 @@ fn spent(
     spent.ok_or_else(|| {
         let own = (0..tx.output_count() as u32).map(|vout| OutPoint { txid: tx.txid(), vout });
         match own.into_iter().any(|outpoint| coins.contains_key(&outpoint)) {
-            true => Refusal::AlreadyKnown,
+            true => Refusal::AlreadyInBlock,
             false => Refusal::Rule(missing, String::new()),
         }
     })
@@ -184,7 +184,7 @@ pub(crate) fn check<'a>(
     if !is_final(tx, next_block.height, next_block.median_time) {
         return Err(Refusal::NonFinal);
     }
-    is_new(tx, pool)?;
+    check_not_in_pool(tx, pool)?;
     let conflicts = conflicts(tx, pool, replaces)?;
     let spent = spent(tx, coins, pool, next_block.height)?;
     let views: Vec<CoinView<'_>> = spent.iter().map(CoinView::from).collect();

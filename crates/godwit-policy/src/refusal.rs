@@ -28,11 +28,11 @@ pub enum Refusal {
     NonFinal,
     NonFinalSequence,
     /// It is in the pool.
-    AlreadyThere,
+    AlreadyInPool,
     /// It is there with another witness.
     OtherWitness,
     /// It is in a block.
-    AlreadyKnown,
+    AlreadyInBlock,
     /// It spends what one of the pool spends, and may not replace that.
     Conflict,
     TooManySigops(u64),
@@ -79,9 +79,9 @@ impl Refusal {
             Self::TooSmall => "tx-size-small",
             Self::NonFinal => "non-final",
             Self::NonFinalSequence => "non-BIP68-final",
-            Self::AlreadyThere => "txn-already-in-mempool",
+            Self::AlreadyInPool => "txn-already-in-mempool",
             Self::OtherWitness => "txn-same-nonwitness-data-in-mempool",
-            Self::AlreadyKnown => "txn-already-known",
+            Self::AlreadyInBlock => "txn-already-known",
             Self::Conflict => "bip125-replacement-disallowed",
             Self::TooManySigops(_) => "bad-txns-too-many-sigops",
             Self::Dust => "dust",

@@ -266,7 +266,7 @@ impl Path<'_> {
             ));
         };
         let named = named(name)?;
-        is_basic(kind).map(|()| Asked::Filter(named))
+        check_filter_type(kind).map(|()| Asked::Filter(named))
     }
 
     fn filter_headers(&self) -> Result<Asked, Refusal> {
@@ -281,7 +281,7 @@ impl Path<'_> {
             }
         };
         let (count, hash) = (in_range(&count)?, hash(name)?);
-        is_basic(kind).map(|()| Asked::FilterHeaders(hash, count))
+        check_filter_type(kind).map(|()| Asked::FilterHeaders(hash, count))
     }
 
     fn deployments(&self) -> Result<Asked, Refusal> {
@@ -391,7 +391,7 @@ impl Path<'_> {
 /// Of a name, between slashes.
 const MOST_PIECES: usize = 3;
 
-fn is_basic(kind: &str) -> Result<(), Refusal> {
+fn check_filter_type(kind: &str) -> Result<(), Refusal> {
     match kind {
         "basic" => Ok(()),
         _ => Err(Refusal::bad(format!("Unknown filtertype {kind}"))),

@@ -183,6 +183,7 @@ pub struct Snapshot {
     /// Estimated share of the network's transactions, from 0 to 1.
     pub progress: f64,
     pub initial_download: bool,
+    /// Bytes of block and undo files.
     pub bytes_on_disk: u64,
     /// The lowest height from which on all blocks are there: 0 unless some were deleted, or lie below a
     /// snapshot and are not validated.

@@ -61,6 +61,7 @@ pub use peers::{
     FILTER_BYTES, FilterBlock, FilterRead, Misbehaviour, NetCommand, NetEvent, NodeCommand,
     PEER_MEMORY, PeerAddresses, PeerBlocks, PeerInfo, PeerSays, PeerTimes, PeerTransactions, Peers,
     PeersConfig, ReadId, RefusedHeader, SEND_PAUSE, SEND_QUEUE_MAX, SocketId, Summary, Traffic,
+    TrafficTotals,
 };
 pub use permissions::{Binding, Entrance, PermissionError, Permissions, Whitelist};
 pub use port_mapping::{

@@ -69,7 +69,7 @@ pub use misbehaviour::{DisconnectReason, Misbehaviour};
 pub use operator::{NodeCommand, PeerBlocks, PeerInfo, PeerSays, PeerTimes};
 pub use send_limits::{SEND_PAUSE, SEND_QUEUE_MAX};
 pub use status::Summary;
-pub use traffic::Traffic;
+pub use traffic::{Traffic, TrafficTotals};
 pub use tx_relay::state::PeerTransactions;
 
 use addresses::AddressGossip;

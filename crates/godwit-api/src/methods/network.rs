@@ -118,7 +118,7 @@ pub(super) fn connection_count(call: &mut Call<'_>) -> Result<Json, RpcError> {
 const DAY: u64 = 24 * 60 * 60;
 
 pub(super) fn totals(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let ((received, sent), upload) =
+    let (traffic, upload) =
         call.node.ask(|node| (node.peers().total_traffic(), node.peers().upload()))?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
@@ -131,8 +131,8 @@ pub(super) fn totals(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("time_left_in_cycle", upload.seconds_left.into()),
     ]);
     Ok(Json::object([
-        ("totalbytesrecv", received.into()),
-        ("totalbytessent", sent.into()),
+        ("totalbytesrecv", traffic.received.into()),
+        ("totalbytessent", traffic.sent.into()),
         ("timemillis", millis.into()),
         ("uploadtarget", target),
     ]))

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use godwit_chain::ChainStatus;
+use godwit_p2p::TrafficTotals;
 
 /// The node at one moment.
 #[derive(Clone, Debug)]
 pub struct SyncFacts {
     /// Since the start of the run.
     pub now: Duration,
+    /// Seconds since 1970 (UTC).
     pub unix: i64,
     pub tip: Tip,
     pub best: Tip,
@@ -21,9 +23,10 @@ pub struct SyncFacts {
     pub processor: Duration,
     pub repaired_coins: u64,
     pub memory: MemoryFacts,
+    /// Bytes of block and undo files.
     pub bytes_on_disk: u64,
-    /// Bytes that came from peers and went to them.
-    pub traffic: (u64, u64),
+    /// With all peers, since the start of the run.
+    pub traffic: TrafficTotals,
     /// Of the chain up to the tip.
     pub transactions: u64,
     /// In the order of their ids.

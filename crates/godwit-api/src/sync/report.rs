@@ -1,6 +1,7 @@
 //! The sync report: what page, metrics and `getsyncstatus` show.
 
 use godwit_chain::{BytesWritten, ScriptTotals};
+use godwit_p2p::TrafficTotals;
 use godwit_rpc::Json;
 
 use super::bottleneck::Bottleneck;
@@ -40,7 +41,7 @@ pub struct SyncReport {
     pub share: f64,
     pub estimate: Option<Estimate>,
     pub bottleneck: Bottleneck,
-    /// In the last seconds, for each second.
+    /// Rates over the last seconds.
     pub blocks_per_second: f64,
     pub bytes_per_second: f64,
     pub risk: Risk,
@@ -50,14 +51,18 @@ pub struct SyncReport {
     pub other_memory: MemoryFacts,
     pub verification: Verification,
     pub scripts: ScriptTotals,
+    /// Bytes of block and undo files.
     pub bytes_on_disk: u64,
-    pub traffic: (u64, u64),
+    /// With all peers, since the start of the run.
+    pub traffic: TrafficTotals,
     /// Of the chain up to the tip.
     pub transactions: u64,
     pub peers: Vec<PeerLine>,
     /// Cumulative, since the start of the run.
     pub now: Sample,
+    /// The run so far in fewer than 240 parts, the oldest first: they get longer with it.
     pub points: Vec<Point>,
+    /// Seconds since 1970 (UTC).
     pub unix: i64,
 }
 
@@ -252,8 +257,8 @@ pub(crate) fn sync_json(report: &SyncReport, chain: &'static str, version: &'sta
         ("memory_locked", report.other_memory.locked.into()),
         ("memory_budget", report.other_memory.budget.into()),
         ("size_on_disk", report.bytes_on_disk.into()),
-        ("bytesrecv", report.traffic.0.into()),
-        ("bytessent", report.traffic.1.into()),
+        ("bytesrecv", report.traffic.received.into()),
+        ("bytessent", report.traffic.sent.into()),
         ("seconds", short(now.at, 1)),
         ("connected", Json::object(connected)),
         ("times", times_json(now)),

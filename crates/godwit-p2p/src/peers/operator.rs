@@ -9,7 +9,7 @@ use godwit_primitives::BlockHash;
 use super::Peers;
 use super::addresses::state::PeerAddresses;
 use super::peer::Peer;
-use super::traffic::Traffic;
+use super::traffic::{Traffic, TrafficTotals};
 use super::tx_relay::state::PeerTransactions;
 use crate::address_book::AddressCount;
 use crate::bans::{Ban, Bans, HostRange};
@@ -190,8 +190,8 @@ impl Peers {
         self.parts.clock.median()
     }
 
-    /// Bytes received and sent since the start, by all peers.
-    pub fn total_traffic(&self) -> (u64, u64) {
+    /// Bytes exchanged with all peers.
+    pub fn total_traffic(&self) -> TrafficTotals {
         self.table.total_traffic()
     }
 

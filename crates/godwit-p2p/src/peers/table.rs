@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::headers::allowance::USELESS_BURST;
 use super::peer::Peer;
+use super::traffic::TrafficTotals;
 use crate::bans::Bans;
 use crate::discourage::Discouraged;
 use crate::host_allowances::HostAllowances;
@@ -26,8 +27,7 @@ pub(super) struct PeerTable {
     /// What is left of hosts' allowances for useless headers.
     header_allowances: HostAllowances,
     last_id: u64,
-    /// Bytes received and sent since the start.
-    total_traffic: (u64, u64),
+    total_traffic: TrafficTotals,
 }
 
 impl PeerTable {
@@ -42,7 +42,7 @@ impl PeerTable {
             bans: Bans::default(),
             header_allowances: HostAllowances::new(USELESS_BURST),
             last_id: 0,
-            total_traffic: (0, 0),
+            total_traffic: TrafficTotals::default(),
         }
     }
 
@@ -129,14 +129,14 @@ impl PeerTable {
     }
 
     pub(super) fn note_received(&mut self, bytes: usize) {
-        self.total_traffic.0 += bytes as u64;
+        self.total_traffic.received += bytes as u64;
     }
 
     pub(super) fn note_sent(&mut self, bytes: usize) {
-        self.total_traffic.1 += bytes as u64;
+        self.total_traffic.sent += bytes as u64;
     }
 
-    pub(super) fn total_traffic(&self) -> (u64, u64) {
+    pub(super) fn total_traffic(&self) -> TrafficTotals {
         self.total_traffic
     }
 

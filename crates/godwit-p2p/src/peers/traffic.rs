@@ -1,4 +1,4 @@
-//! Bytes exchanged with a peer, for RPC methods.
+//! Bytes exchanged with a peer, and with all of them, for RPC methods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,6 +6,13 @@ use std::time::Duration;
 use crate::frame::{Command, FRAME_HEADER_SIZE};
 use crate::transport::Protocol;
 use crate::v2::{EXPANSION, MAX_NAME_SIZE, write_name};
+
+/// Bytes exchanged with all peers since the start, as long as they are on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficTotals {
+    pub received: u64,
+    pub sent: u64,
+}
 
 /// Messages that this node does not know count together, as Core has it.
 const OTHER: &str = "*other*";

@@ -178,8 +178,8 @@ fn exporters(text: &mut Text, api: &Api, snapshot: &Snapshot, asked: &Asked, war
     }
     text.gauge("bitcoin_txcount", "Number of TX since the genesis block", sync.transactions);
     text.gauge("bitcoin_num_chaintips", "Number of known blockchain branches", asked.branches);
-    text.gauge("bitcoin_total_bytes_recv", "Total bytes received", sync.traffic.0);
-    text.gauge("bitcoin_total_bytes_sent", "Total bytes sent", sync.traffic.1);
+    text.gauge("bitcoin_total_bytes_recv", "Total bytes received", sync.traffic.received);
+    text.gauge("bitcoin_total_bytes_sent", "Total bytes sent", sync.traffic.sent);
     for (name, help, until) in [
         ("bitcoin_ban_created", "Time the ban was created", false),
         ("bitcoin_banned_until", "Time the ban expires", true),

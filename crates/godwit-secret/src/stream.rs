@@ -3,11 +3,13 @@
 //! It is wrapped because the plain stream reveals by ordinary names (`as_slice`, `read`, `into_vec`) and
 //! ends the process when there is no memory. Nothing else of it leaves copies: it copies from memory to
 //! memory, and its `Debug` prints lengths.
+//!
+//! godwit's own keys need no stream; the benchmark of `docs/memory-policy.md` is its only user.
 
 use std::fmt;
 use std::io;
 
-use godwit_stream::{DataStream, DecodeError, Encode, SpanReader};
+use godwit_stream::{DataStream, DecodeError, Encode};
 
 use crate::allocator::{SecretAllocator, secret_vec};
 use crate::bytes::ReadError;
@@ -18,8 +20,6 @@ use crate::slice::SecretSlice;
 
 /// Growable bytes with a read cursor in locked memory, wiped when they are dropped, cleared or moved to
 /// grow. Writes append; reads advance the cursor; a failed read leaves it where it was.
-///
-/// The numbers that it reads are the frame around secrets (lengths, counts, kinds), not secrets.
 pub struct SecretStream {
     stream: DataStream<SecretAllocator>,
 }
@@ -69,35 +69,6 @@ impl SecretStream {
     /// The next `n` bytes as a secret, uncopied.
     pub fn read(&mut self, n: usize) -> Result<SecretSlice<'_>, DecodeError> {
         self.stream.read(n).map(SecretSlice::new)
-    }
-
-    /// The next byte, which is no secret.
-    pub fn read_u8(&mut self) -> Result<u8, DecodeError> {
-        self.stream.get()
-    }
-
-    /// The next two bytes as a number that is no secret, little-endian.
-    pub fn read_u16(&mut self) -> Result<u16, DecodeError> {
-        self.stream.get()
-    }
-
-    /// The next four bytes as a number that is no secret, little-endian.
-    pub fn read_u32(&mut self) -> Result<u32, DecodeError> {
-        self.stream.get()
-    }
-
-    /// The next eight bytes as a number that is no secret, little-endian.
-    pub fn read_u64(&mut self) -> Result<u64, DecodeError> {
-        self.stream.get()
-    }
-
-    /// The next compact size, at most [`godwit_stream::MAX_SIZE`].
-    pub fn read_compact_size(&mut self) -> Result<u64, DecodeError> {
-        let mut reader = SpanReader::new(self.stream.unread());
-        let size = reader.compact_size()?;
-        let read = reader.position();
-        self.stream.skip(read)?;
-        Ok(size)
     }
 
     /// Passes over `n` bytes.

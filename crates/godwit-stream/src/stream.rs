@@ -124,12 +124,6 @@ impl<A: Allocator> DataStream<A> {
         Ok(&self.buffer.as_slice()[start..self.position])
     }
 
-    /// Fills `target` with the next bytes.
-    pub fn read_into(&mut self, target: &mut [u8]) -> Result<(), DecodeError> {
-        target.copy_from_slice(self.read(target.len())?);
-        Ok(())
-    }
-
     /// Reads a value of type `T`.
     pub fn get<T: Decode>(&mut self) -> Result<T, DecodeError> {
         let mut reader = SpanReader::new(self.unread());

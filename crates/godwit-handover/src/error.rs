@@ -159,7 +159,7 @@ impl fmt::Display for HandOverError {
                 dir.display()
             ),
             Self::BeyondReach(path) => {
-                write!(f, "{} is longer than Bitcoin Core's index can tell", path.display())
+                write!(f, "{} is too large for Bitcoin Core's index", path.display())
             }
             Self::ReadBack(dir) => write!(
                 f,
@@ -186,7 +186,7 @@ impl fmt::Display for HandOverError {
 fn write_not_apart(f: &mut fmt::Formatter<'_>, target: &Path, source: &Path) -> fmt::Result {
     write!(
         f,
-        "{} and {} are not apart: who deletes one of them would delete the other; choose a directory beside it",
+        "{} and {} overlap: deleting one would delete the other; choose a separate directory",
         target.display(),
         source.display()
     )

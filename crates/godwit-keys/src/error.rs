@@ -87,9 +87,9 @@ impl fmt::Display for TextError {
             Self::Character(at) => write!(f, "character {} of the key is not base58", at + 1),
             Self::Length => f.write_str("the key's text has the wrong length"),
             Self::Checksum => f.write_str("the key's checksum is wrong: a character is mistyped"),
-            Self::Version => f.write_str("this is the text of no private key"),
+            Self::Version => f.write_str("this is not a private key"),
             Self::KeyPrefix => f.write_str("the extended key holds no private key"),
-            Self::Root => f.write_str("the extended key has no depth, but a parent"),
+            Self::Root => f.write_str("the extended key has depth 0 but names a parent"),
             Self::Origin => f.write_str("the origin in front of the key does not fit it"),
             Self::Compression => f.write_str("the key's compression byte is wrong"),
         }

@@ -128,7 +128,7 @@ pub enum FormatError {
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoPsbt => f.write_str("this is no PSBT, neither in base64 nor in binary form"),
+            Self::NoPsbt => f.write_str("this is not a PSBT, neither in base64 nor in binary form"),
             Self::Base64(position) => write!(f, "the base64 is wrong at character {position}"),
             Self::TooLong(bytes) => {
                 write!(f, "the PSBT has {bytes} bytes, more than {MAX_PSBT_BYTES}")

@@ -125,7 +125,7 @@ impl fmt::Display for KeysFailure {
             ),
             Self::TooLong => f.write_str("the secret is too long"),
             Self::TooLongForTerminal => f.write_str(
-                "no terminal hands over such a long line; give it through a file descriptor, with \
+                "a terminal cannot pass such a long line; give it through a file descriptor, with \
                  -secret-fd",
             ),
             Self::NotText(error) => write!(f, "the secret is {error}"),
@@ -138,7 +138,7 @@ impl fmt::Display for KeysFailure {
             Self::NoCharacter => {
                 f.write_str("a key was pressed that stands for no character; nothing was done")
             }
-            Self::Differs => f.write_str("what was typed first differs; nothing was done"),
+            Self::Differs => f.write_str("the two entries differ; nothing was done"),
             Self::OtherWords => {
                 f.write_str("the words that were typed are not those that were shown")
             }

@@ -189,7 +189,7 @@ fn what_is_not_finished_is_named() {
 fn one_line_for_what_cannot_be_read() {
     let place = signer("regtest");
     for (content, message) in [
-        (&b""[..], "this is no PSBT, neither in base64 nor in binary form"),
+        (&b""[..], "this is not a PSBT, neither in base64 nor in binary form"),
         (b"cHNidP8BAHEC!", "the base64 is wrong at character 13"),
         (b"psbt\xff\0", "the global map: type 0x00 is missing"),
         (b"psbt\xff\x01", "the global map: unexpected end of data"),

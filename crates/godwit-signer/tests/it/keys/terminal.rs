@@ -145,7 +145,7 @@ fn a_mistyped_or_aborted_passphrase_makes_no_file() {
     let Some(mut session) = Session::start(&place, "create") else { return };
     session.answer("key file", "one\r");
     session.answer("again: ", "two\r");
-    session.fails("what was typed first differs");
+    session.fails("the two entries differ");
     let mut session = Session::start(&place, "create").expect("as before");
     session.answer("key file", "one\u{3}");
     session.ends(Exit::Interrupted, "aborted; nothing was done");

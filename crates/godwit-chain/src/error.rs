@@ -4,12 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use godwit_consensus::Reject;
-use godwit_primitives::{BlockHash, OutPoint};
+use godwit_primitives::{BlockHash, OutPoint, ReversedHex};
 use godwit_script::ScriptError;
 use godwit_store::{AssumedSnapshot, ChainPoint, Refutation, StoreError};
 
 use crate::contradiction::Contradiction;
-use crate::reversed::Reversed;
 
 /// A local fault. The chain stops at the last commit; it is never blamed on the block.
 #[derive(Debug)]
@@ -152,8 +151,8 @@ fn fmt_against(
         Refutation::OtherCoins(found) => write!(
             f,
             "its coins hash to {}, and those that follow from genesis to {}",
-            Reversed(&assumed.utxo_hash),
-            Reversed(found)
+            ReversedHex(&assumed.utxo_hash),
+            ReversedHex(found)
         ),
         Refutation::InvalidBlock(ChainPoint { hash, height }) => {
             write!(f, "block {hash} at height {height} of its chain is invalid")

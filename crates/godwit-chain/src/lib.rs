@@ -49,7 +49,6 @@ mod recheck;
 mod record;
 mod recovery;
 mod reindex;
-mod reversed;
 mod script_row;
 mod scrub;
 mod second_look;

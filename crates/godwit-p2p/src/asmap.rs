@@ -14,6 +14,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroU32;
 
+use godwit_primitives::ReversedHex;
 use godwit_primitives::sha256::sha256d;
 
 use bits::{Bits, Instruction};
@@ -45,7 +46,7 @@ pub struct AsmapVersion(pub [u8; 32]);
 /// In the order in which Core prints hashes.
 impl fmt::Display for AsmapVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().rev().try_for_each(|byte| write!(f, "{byte:02x}"))
+        ReversedHex(&self.0).fmt(f)
     }
 }
 

@@ -33,6 +33,16 @@ fn parse_reversed(text: &str) -> Result<[u8; 32], HashParseError> {
     Ok(bytes)
 }
 
+/// 32 bytes as hexadecimal in reversed order, as Bitcoin Core prints hashes.
+#[derive(Clone, Copy)]
+pub struct ReversedHex<'a>(pub &'a [u8; 32]);
+
+impl fmt::Display for ReversedHex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().rev().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 macro_rules! hash_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -62,10 +72,7 @@ macro_rules! hash_type {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                for byte in self.0.iter().rev() {
-                    write!(f, "{byte:02x}")?;
-                }
-                Ok(())
+                ReversedHex(&self.0).fmt(f)
             }
         }
 

@@ -24,7 +24,7 @@ pub mod work;
 pub use amount::{Amount, COIN, MAX_MONEY, money_range};
 pub use block::{Block, BlockView, UnhashedBlock};
 pub use coin::{Coin, CoinView, Lock, ScriptBytes};
-pub use hash::{BlockHash, HashParseError, MerkleRoot, Txid, Wtxid};
+pub use hash::{BlockHash, HashParseError, MerkleRoot, ReversedHex, Txid, Wtxid};
 pub use header::{BlockHeader, HEADER_SIZE};
 pub use network::{Network, Params};
 pub use outpoint::OutPoint;

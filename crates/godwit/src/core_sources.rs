@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use godwit_chain::Chain;
 use godwit_handover::{Chainstate, CoinsRead, HandOverError};
-use godwit_primitives::BlockHash;
+use godwit_primitives::{BlockHash, ReversedHex};
 use godwit_program::options::network_dir;
 use godwit_store::ChainPoint;
 use indicatif::MultiProgress;
 
 use crate::failure::Failure;
 use crate::input_file::{NotRegular, check_regular};
-use crate::options::{Config, UtxoHash};
+use crate::options::Config;
 use crate::process::StopFlag;
 use crate::progress::{AtRisk, Position, Progress, Stage};
 
@@ -102,7 +102,7 @@ struct Coins {
 
 impl fmt::Display for Coins {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} coins with MuHash {}", self.count, UtxoHash(self.muhash))
+        write!(f, "{} coins with MuHash {}", self.count, ReversedHex(&self.muhash))
     }
 }
 

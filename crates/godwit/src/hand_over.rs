@@ -9,6 +9,7 @@ use godwit_chain::{CoinsMemory, PRUNE_ON_REQUEST, StartOptions};
 use godwit_handover::{
     HANDED_OVER, HandOverError, HandedOver, LevelDbError, Plan, Settings, Step, check_apart,
 };
+use godwit_primitives::ReversedHex;
 use godwit_primitives::network::{Deployment, Params};
 use godwit_program::options::network_dir;
 use godwit_program::print_text;
@@ -24,7 +25,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::memory::{self, MemoryPlan};
 use crate::open::{holds_chain, open_chain};
-use crate::options::{Command, Config, UtxoHash};
+use crate::options::{Command, Config};
 use crate::process::{self, StopFlag};
 use crate::progress::{self, AtRisk, Position, Progress};
 
@@ -265,7 +266,7 @@ fn summary(config: &Config, to: &Path, plan: &Plan, handed_over: &HandedOver) ->
          It verifies none of this by itself: it takes blocks, undo records and coins as godwit has validated them. \
          `gettxoutsetinfo muhash` has to give the MuHash above; `verifychain 4 0` reads all blocks back. {validates}\n\
          Block and undo files are shared with {}. Delete that directory, or use it with -handedover.",
-        UtxoHash(muhash),
+        ReversedHex(&muhash),
         quoted(to),
         config.network_dir().display()
     )

@@ -6,6 +6,7 @@ use std::path::Path;
 use godwit_chain::{
     Chain, LoadWatch, MIN_BLOCKS_TO_KEEP, SnapshotError, SnapshotInfo, StartOptions,
 };
+use godwit_primitives::ReversedHex;
 use godwit_program::print_json;
 use serde_json::{Value, json};
 
@@ -39,8 +40,8 @@ pub(crate) fn stats(config: &Config) -> Result<Exit, Failure> {
         "bestblock": stats.tip.hash.to_string(),
         "txouts": stats.totals.txouts,
         "bogosize": stats.totals.bogosize,
-        "hash_serialized_3": UtxoHash(stats.hash_serialized).to_string(),
-        "muhash": UtxoHash(stats.muhash).to_string(),
+        "hash_serialized_3": ReversedHex(&stats.hash_serialized).to_string(),
+        "muhash": ReversedHex(&stats.muhash).to_string(),
         "total_amount": bitcoin(stats.totals.total_amount),
         "total_amount_sat": stats.totals.total_amount,
         "assumed_below": assumed,
@@ -57,7 +58,7 @@ pub(crate) fn dump(config: &Config, file: &Path) -> Result<Exit, Failure> {
         "base_hash": info.base.hash.to_string(),
         "base_height": info.base.height,
         "path": file.display().to_string(),
-        "txoutset_hash": UtxoHash(info.hash_serialized).to_string(),
+        "txoutset_hash": ReversedHex(&info.hash_serialized).to_string(),
         "nchaintx": info.chain_tx_count,
     }))?)
 }
@@ -75,7 +76,7 @@ pub(crate) fn load(
         "tip_hash": info.base.hash.to_string(),
         "base_height": info.base.height,
         "path": file.display().to_string(),
-        "txoutset_hash": UtxoHash(info.hash_serialized).to_string(),
+        "txoutset_hash": ReversedHex(&info.hash_serialized).to_string(),
         "assumed": true,
     }))?)
 }

@@ -9,6 +9,7 @@ use godwit_chain::{
     AuditOptions, Audited, ChainError, CoinsFound, InspectOptions, Inspected, Proof, RepairPace,
     inspect,
 };
+use godwit_primitives::ReversedHex;
 use godwit_program::{OutputError, print_text};
 use godwit_store::StoreError;
 use godwit_store::disk::{Disk, RealDisk};
@@ -22,7 +23,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::memory::{self, MemoryPlan};
 use crate::open::{holds_chain, start_options};
-use crate::options::{Config, UtxoHash, VerifyOptions};
+use crate::options::{Config, VerifyOptions};
 use crate::process::{self, StopFlag};
 use crate::progress::{self, AtRisk, Position, Progress};
 
@@ -114,7 +115,7 @@ fn summary(inspected: &Inspected, left: u64, repaired: u64) -> String {
         (Some(audited), _) => what_is_proven(audited, *blocks),
         (None, Some(CoinsFound { tip, totals, muhash })) => {
             let (txouts, height) = (totals.txouts, tip.map_or(0, |tip| tip.height));
-            format!("{txouts} coins at height {height}, MuHash {}.", UtxoHash(*muhash))
+            format!("{txouts} coins at height {height}, MuHash {}.", ReversedHex(muhash))
         }
         (None, None) => "Not all coins can be read: there is no MuHash.".to_owned(),
     };

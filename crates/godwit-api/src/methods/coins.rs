@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 use godwit_chain::{ChainError, CoinsHash, CoinsView, VIEW_SORT_BYTES, ViewStats};
 use godwit_index::{CoinStats, CoinStatsIndex, Unspendables};
-use godwit_primitives::BlockHash;
+use godwit_primitives::ReversedHex;
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::disk::{Disk, RealDisk};
 use godwit_store::utxo::MIN_SORT_MEMORY;
@@ -233,7 +233,7 @@ fn totals(at: ChainPoint, txouts: u64, bogosize: u64, hash: CoinsHash, digest: [
         ("txouts", txouts.into()),
         ("bogosize", bogosize.into()),
     ]);
-    let digest = BlockHash::from_bytes(digest).to_string();
+    let digest = ReversedHex(&digest).to_string();
     match hash {
         CoinsHash::Nothing => {}
         CoinsHash::MuHash => json.push("muhash", digest),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use godwit_chain::{CoinsHash, CoinsView, SnapshotDump};
-use godwit_primitives::BlockHash;
+use godwit_primitives::ReversedHex;
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::StoreError;
 use godwit_store::disk::StoreDisk;
@@ -121,7 +121,7 @@ pub(super) fn coins(call: &mut Call<'_>) -> Result<Json, RpcError> {
             ("base_hash", view.tip().hash.to_string().into()),
             ("base_height", view.tip().height.into()),
             ("path", path.display().to_string().into()),
-            ("txoutset_hash", BlockHash::from_bytes(stats.hash).to_string().into()),
+            ("txoutset_hash", ReversedHex(&stats.hash).to_string().into()),
             ("nchaintx", base.chain_tx_count.into()),
         ]))
     })

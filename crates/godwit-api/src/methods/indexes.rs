@@ -9,7 +9,7 @@ use godwit_index::{
     BlockFilter, Candidate, CoinStatsIndex, FilterIndex, IndexError, Indexes, Status, TxIndex,
     candidates, transaction_at,
 };
-use godwit_primitives::{BlockHash, TxView, Txid};
+use godwit_primitives::{BlockHash, ReversedHex, TxView, Txid};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::ChainPoint;
 
@@ -235,7 +235,7 @@ pub(super) fn block_filter(call: &mut Call<'_>) -> Result<Json, RpcError> {
         };
         RpcError::new(code, why.text())
     })?;
-    let header = BlockHash::from_bytes(filter.header).to_string();
+    let header = ReversedHex(&filter.header).to_string();
     Ok(Json::object([("filter", Json::hex(&filter.bytes)), ("header", header.into())]))
 }
 

@@ -1,6 +1,6 @@
 //! What the optional indexes have.
 
-use godwit_primitives::BlockHash;
+use godwit_primitives::{BlockHash, ReversedHex};
 use godwit_rpc::Json;
 use godwit_stream::DataStream;
 
@@ -74,7 +74,7 @@ pub(super) fn headers(
     call.room.grow(count * HEADER_HEX)?;
     let blocks = headers_from(&call.node, from, count)?;
     let headers = filter_headers(call, &index, &blocks)?.map_err(|why| missing(&why))?;
-    let text = |header: &[u8; 32]| Json::from(BlockHash::from_bytes(*header).to_string());
+    let text = |header: &[u8; 32]| Json::from(ReversedHex(header).to_string());
     Ok(match format {
         Format::Json => Content::Json(headers.iter().map(text).collect()),
         _ => Content::Bytes(headers.concat()),

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use godwit_primitives::BlockHash;
+use godwit_primitives::{BlockHash, ReversedHex};
 use godwit_store::{ChainPoint, StoreError};
 
 use super::header::{BaseFault, HeaderFault};
 use crate::error::ChainError;
-use crate::reversed::Reversed;
 
 /// Why a snapshot was not written or not loaded. A refused snapshot changes nothing.
 #[derive(Debug)]
@@ -156,8 +155,8 @@ impl fmt::Display for SnapshotError {
                 f,
                 "{}: its coins hash to {}, not to {}",
                 path.display(),
-                Reversed(found),
-                Reversed(expected)
+                ReversedHex(found),
+                ReversedHex(expected)
             ),
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use godwit_chain::{Chain, Connected, Event, Totals, insert_coin, remove_coin};
 use godwit_primitives::muhash::MuHash3072;
 use godwit_primitives::network::Network;
-use godwit_primitives::{Block, BlockView, Coin, OutPoint, coin};
+use godwit_primitives::{Block, BlockView, Coin, OutPoint, ReversedHex, coin};
 use godwit_testdata::{read, shared_data};
 use serde_json::Value;
 
@@ -64,10 +64,6 @@ impl Running {
     }
 }
 
-pub(crate) fn reversed_hex(bytes: &[u8; 32]) -> String {
-    hex::encode(bytes.iter().rev().copied().collect::<Vec<_>>())
-}
-
 fn golden(dir: &Path, name: &str) -> Vec<Value> {
     let text = read(dir.join("chains").join(name));
     let lines = String::from_utf8(text).unwrap();
@@ -86,7 +82,7 @@ fn check_height(chain: &Chain, connected: &Connected, running: &Running, golden:
     assert_eq!(golden["txouts"], running.totals.txouts, "height {height}");
     assert_eq!(golden["bogosize"], running.totals.bogosize, "height {height}");
     assert_eq!(golden["total_amount_sat"], running.totals.total_amount, "height {height}");
-    let muhash = reversed_hex(&running.muhash.clone().finalize());
+    let muhash = ReversedHex(&running.muhash.clone().finalize()).to_string();
     assert_eq!(golden["muhash"], muhash, "height {height}");
 }
 
@@ -115,8 +111,13 @@ fn agrees_with_core(chain_file: &str, golden_file: &str, network: Network) {
     assert_eq!(last["height"], heights);
     let stats = chain.utxo_stats().unwrap();
     assert_eq!(stats.totals, running.totals);
-    assert_eq!(last["muhash"], reversed_hex(&stats.muhash));
-    known_hash_serialized(&dir, chain_file, heights, &reversed_hex(&stats.hash_serialized));
+    assert_eq!(last["muhash"], ReversedHex(&stats.muhash).to_string());
+    known_hash_serialized(
+        &dir,
+        chain_file,
+        heights,
+        &ReversedHex(&stats.hash_serialized).to_string(),
+    );
 }
 
 fn known_hash_serialized(dir: &Path, chain_file: &str, height: u32, hash: &str) {
@@ -178,7 +179,7 @@ fn hash_serialized_agrees_with_core_where_it_is_known() {
             assert_eq!(entry["base_hash"], stats.tip.hash.to_string());
             assert_eq!(
                 entry["txoutset_hash"],
-                reversed_hex(&stats.hash_serialized),
+                ReversedHex(&stats.hash_serialized).to_string(),
                 "{name} {height}"
             );
             assert_eq!(entry["coins_written"], stats.totals.txouts);
@@ -204,11 +205,11 @@ fn regtest_reorganisation_ends_where_core_ends() {
         "4572ac401b94915dde6c4957b706abdb13b5824b000cad7f6065ebd9aea6dad1"
     );
     assert_eq!(
-        reversed_hex(&stats.hash_serialized),
+        ReversedHex(&stats.hash_serialized).to_string(),
         "ceb663e5d8980fc70aee6893d3ba0027062ceab9202d8e82fbbb7d8ca6e71002"
     );
     assert_eq!(
-        reversed_hex(&stats.muhash),
+        ReversedHex(&stats.muhash).to_string(),
         "5289e6b512d21dbcb52ee10b28b8995d94066bb4a28c255b697e74640ee84c13"
     );
 }

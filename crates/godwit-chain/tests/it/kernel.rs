@@ -14,11 +14,11 @@ use bitcoinkernel::{
 };
 use godwit_chain::{Chain, Verdict};
 use godwit_consensus::ResultClass;
+use godwit_primitives::ReversedHex;
 use godwit_primitives::network::{Deployment, Network, Params};
 use godwit_sim::hostile::{ChainOptions, HostileCase, Suite, reorganisations, suites};
 
 use crate::datadir::{open, open_with, options, submit_at};
-use crate::golden::reversed_hex;
 
 /// Core's logging is one per process, so its chainstates run one at a time.
 static KERNEL: Mutex<()> = Mutex::new(());
@@ -252,5 +252,5 @@ fn same_as_fresh<'a>(name: &str, chain: &mut Chain, blocks: impl Iterator<Item =
         assert_eq!(submit_at(&mut fresh, block, wall_clock()), Verdict::Connected, "{name}");
     }
     let (after, expected) = (chain.utxo_stats().unwrap(), fresh.utxo_stats().unwrap());
-    assert_eq!(after, expected, "{name}: {}", reversed_hex(&after.muhash));
+    assert_eq!(after, expected, "{name}: {}", ReversedHex(&after.muhash));
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use godwit_chain::{Chain, Event, Poll, UtxoStats, Verdict};
 use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_primitives::ReversedHex;
 use godwit_primitives::network::{Network, Params};
 use godwit_store::MAX_BLOCK_FILE_SIZE;
 use godwit_store::disk::Disk;
@@ -73,15 +74,14 @@ fn stats(disk: &FaultDisk) -> UtxoStats {
     chain.utxo_stats().unwrap()
 }
 
-fn hex(hash: &[u8; 32]) -> String {
-    hash.iter().rev().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[test]
 fn a_datadir_of_schema_1_has_the_same_coins_and_goes_on() {
     let disk = unpacked(SCHEMA_1);
     let found = stats(&disk);
-    assert_eq!((hex(&found.hash_serialized), found.tip.height), (UTXO_HASH.to_owned(), HEIGHT));
+    assert_eq!(
+        (ReversedHex(&found.hash_serialized).to_string(), found.tip.height),
+        (UTXO_HASH.to_owned(), HEIGHT)
+    );
     let mut chain = open_whole(&disk);
     let tip = chain.tip();
     assert!((1..=HEIGHT).all(|height| {
@@ -105,7 +105,10 @@ fn a_datadir_of_schema_1_has_the_same_coins_and_goes_on() {
 fn a_datadir_of_schema_2_has_the_same_coins_and_its_history_is_validated() {
     let disk = unpacked(SCHEMA_2);
     let found = stats(&disk);
-    assert_eq!((hex(&found.hash_serialized), found.tip.height), (UTXO_HASH.to_owned(), HEIGHT));
+    assert_eq!(
+        (ReversedHex(&found.hash_serialized).to_string(), found.tip.height),
+        (UTXO_HASH.to_owned(), HEIGHT)
+    );
     let mut options = crate::datadir::options(Params::new(Network::Regtest));
     options.start.validates_history = true;
     let fault = Arc::new(disk.clone());

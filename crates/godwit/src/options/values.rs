@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use godwit_chain::{BackendKind, ScriptEngine};
 use godwit_p2p::AddressNetwork;
 use godwit_primitives::network::Deployment;
-use godwit_primitives::{BlockHash, Work};
+use godwit_primitives::{BlockHash, ReversedHex, Work};
 
 /// Core keeps activation heights in an `int` and reserves its largest value.
 const MAX_ACTIVATION_HEIGHT: u32 = i32::MAX as u32 - 1;
@@ -22,15 +22,9 @@ const MAX_HOST_NAME: usize = 253;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UtxoHash(pub [u8; 32]);
 
-impl fmt::Display for UtxoHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().rev().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
 impl fmt::Debug for UtxoHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        fmt::Display::fmt(&ReversedHex(&self.0), f)
     }
 }
 

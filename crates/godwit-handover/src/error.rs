@@ -149,7 +149,7 @@ impl fmt::Display for HandOverError {
             Self::NotApart { target, source } => write_not_apart(f, target, source),
             Self::OtherFileSystem(dir) => write!(
                 f,
-                "{} is not on the file system of the data directory, so that files can not be shared",
+                "{} is not on the file system of the data directory, so that files cannot be shared",
                 dir.display()
             ),
             Self::NoSpace { dir, needed, free } => write!(
@@ -176,7 +176,7 @@ impl fmt::Display for HandOverError {
             Self::BadRecord(dir) => {
                 write!(f, "{} holds a record that is none of Bitcoin Core's", dir.display())
             }
-            Self::Spawn(error) => write!(f, "a thread can not be started: {error}"),
+            Self::Spawn(error) => write!(f, "a thread cannot be started: {error}"),
             Self::ThreadPanicked => f.write_str("a thread panicked"),
             Self::Stopped => f.write_str("stopped"),
         }

@@ -51,7 +51,7 @@ impl fmt::Display for LevelDbError {
         f.write_str(match self {
             Self::Missing => "there is no database",
             Self::Corruption => "the database is damaged",
-            Self::Io => "a file of the database can not be read or written",
+            Self::Io => "a file of the database cannot be read or written",
             Self::Locked => "another process has the database open",
             Self::DiskFull => "no space is left for the database",
             Self::Other => "LevelDB refuses the database",

@@ -78,7 +78,7 @@ impl fmt::Display for Socks5Error {
 
 impl std::error::Error for Socks5Error {}
 
-/// As Core's `Socks5ErrorString`.
+/// As Core's `Socks5ErrorString`, which has the verb of 0xf0 in two words.
 fn reply_text(code: u8) -> &'static str {
     match code {
         0x01 => "general failure",
@@ -89,7 +89,7 @@ fn reply_text(code: u8) -> &'static str {
         0x06 => "TTL expired",
         0x07 => "protocol error",
         0x08 => "address type not supported",
-        0xf0 => "onion service descriptor can not be found",
+        0xf0 => "onion service descriptor cannot be found",
         0xf1 => "onion service descriptor is invalid",
         0xf2 => "onion service introduction failed",
         0xf3 => "onion service rendezvous failed",

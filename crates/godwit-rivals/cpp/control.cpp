@@ -43,7 +43,7 @@ template <typename T>
 using Upstream = std::allocator<T>;
 #endif
 
-// In Core these two lie in another translation unit, so the caller can not see through them.
+// In Core these two lie in another translation unit, so the caller cannot see through them.
 [[gnu::noipa]] static void wipe_and_barrier(void* p, std::size_t n)
 {
     std::memset(p, 0, n);

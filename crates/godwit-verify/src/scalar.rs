@@ -217,7 +217,7 @@ fn rounded_quotient(a: &Words, b: &Words) -> Words {
         product[i + 4] = carry as u64;
     }
     let high = u128::from(product[6]) | u128::from(product[7]) << 64;
-    // The quotient is below 2^127.7, as G1 and G2 are below 2^256 and k below n: it can not overflow.
+    // The quotient is below 2^127.7, as G1 and G2 are below 2^256 and k below n: it cannot overflow.
     let rounded = high + u128::from(product[5] >> 63);
     [rounded as u64, (rounded >> 64) as u64, 0, 0]
 }

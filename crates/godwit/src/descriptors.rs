@@ -26,7 +26,7 @@ pub(crate) fn raise(needed: u64) -> u64 {
         Ok(()) => raised,
         Err(errno) => {
             let error = io::Error::from(errno);
-            log::warn!("The limit of open files can not be raised: {error}");
+            log::warn!("The limit of open files cannot be raised: {error}");
             current
         }
     }

@@ -205,7 +205,7 @@ impl<W: Write> Writer<W> {
             && !self.file_failed
         {
             self.file_failed = true;
-            self.write_console(Level::Error, &format!("{LOG_FILE} can not be written: {error}\n"));
+            self.write_console(Level::Error, &format!("{LOG_FILE} cannot be written: {error}\n"));
         }
     }
 

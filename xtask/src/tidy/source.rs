@@ -27,6 +27,11 @@ const LEFTOVERS: &[&str] = &[
     concat!("XX", "X"),
 ];
 
+/// One word. Split so that this file does not contain it.
+const CANNOT: &str = concat!("can", " not");
+/// Records are left as they were written.
+const RECORDS: &str = "docs/benchmarks/";
+
 /// What reads a clock.
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime"];
 /// Modules of `std` that lead to the outside world.
@@ -37,18 +42,29 @@ const DATA: [(&str, &[&str]); 2] = [
     ("thread::", &["JoinHandle"]),
 ];
 
-/// Whitespace rules for every text file.
+/// Rules for every text file: whitespace, and a word that is written as two.
 pub(crate) fn check_text(file: &TextFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in file.text.split('\n').enumerate() {
         if line.ends_with([' ', '\t', '\r']) {
             findings.push(Finding::new(file, index + 1, "whitespace at the end of the line"));
         }
+        if !file.path.starts_with(RECORDS) && has_cannot_in_two_words(line) {
+            findings.push(Finding::new(file, index + 1, "\"cannot\" in two words"));
+        }
     }
     if !file.text.is_empty() && (!file.text.ends_with('\n') || file.text.ends_with("\n\n")) {
         findings.push(Finding::new(file, 0, "does not end with exactly one line break"));
     }
     findings
+}
+
+fn has_cannot_in_two_words(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    line.match_indices(CANNOT).any(|(at, words)| {
+        let is_letter = |c: char| c.is_alphanumeric();
+        !line[..at].ends_with(is_letter) && !line[at + words.len()..].starts_with(is_letter)
+    })
 }
 
 /// Rules for Rust files.
@@ -248,6 +264,17 @@ mod tests {
         assert_eq!(check_text(&file("a.md", "a\n\nb\n")), []);
         for text in ["a \n", "a\r\n", "a\t\nb\n", "a", "a\n\n"] {
             assert_eq!(check_text(&file("a.md", text)).len(), 1, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn cannot_is_one_word() {
+        for text in [format!("It {CANNOT}.\n"), format!("// C{}\n", &CANNOT[1..])] {
+            assert_eq!(check_text(&file("a.md", &*text)).len(), 1, "{text}");
+            assert_eq!(check_text(&file("docs/benchmarks/a.md", &*text)), [], "{text}");
+        }
+        for text in ["It cannot.\n".to_owned(), format!("S{CANNOT}hing.\n")] {
+            assert_eq!(check_text(&file("a.md", &*text)), [], "{text}");
         }
     }
 

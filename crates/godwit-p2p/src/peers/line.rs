@@ -16,7 +16,7 @@
 //! then the connections are dead whatever happened.
 //!
 //! 1. The silence of one peer is the peer's; that of two is the line's, as is that of one while
-//!    connections can not be opened either.
+//!    connections cannot be opened either.
 //! 2. A connection that was not opened for want of an answer counts against the address only if
 //!    something else arrives meanwhile.
 //! 3. Who says nothing after the line is back although others do was lost with it, which is nobody's

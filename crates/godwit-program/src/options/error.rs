@@ -209,7 +209,7 @@ impl fmt::Display for OptionsError {
                 write!(f, "{dash}{option} needs a value: {dash}{option}={placeholder}")
             }
             Problem::NotNegatable { option } => {
-                write!(f, "{dash}{option} can not be switched off with {dash}no{option}")
+                write!(f, "{dash}{option} cannot be switched off with {dash}no{option}")
             }
             Problem::BadValue { option, value, expected } => {
                 write!(f, "{dash}{option}={value}: expected {expected}")

@@ -234,7 +234,7 @@ fn the_general_table_is_obeyed() {
         let is_for_sections = matches!(spec.file, FilePlace::PerNetwork | FilePlace::Anywhere);
         assert_eq!(refused(&in_section), !is_for_sections, "{in_section}");
         let negated = error("", &["land", &format!("-no{}=x", spec.name)]);
-        assert!(negated.contains("can not be switched off"), "{negated}");
+        assert!(negated.contains("cannot be switched off"), "{negated}");
         if let Form::Value { .. } = spec.form {
             let bare = error("", &["land", &format!("-{}", spec.name)]);
             assert!(bare.contains("needs a value"), "{bare}");

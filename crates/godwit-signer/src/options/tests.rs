@@ -313,7 +313,7 @@ fn the_table_is_obeyed() {
         let refused = message.contains("command line only");
         assert_eq!(refused, spec.file == FilePlace::Nowhere, "{message}");
         let negated = error(&["keys", "list", &format!("-no{}=x", spec.name)]);
-        assert!(negated.contains("can not be switched off"), "{negated}");
+        assert!(negated.contains("cannot be switched off"), "{negated}");
         if let Form::Value { .. } = spec.form {
             let bare = error(&["keys", "list", &format!("-{}", spec.name)]);
             assert!(bare.contains("needs a value"), "{bare}");

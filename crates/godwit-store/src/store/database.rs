@@ -538,7 +538,7 @@ fn check_identity(identity: &Identity, path: &Path, network: NetworkId) -> Resul
 }
 
 /// Brings a directory of an older schema to this one, in one transaction. What a schema adds is absent in
-/// what the one before has written, so that nothing is written again; what it writes, that one can not read.
+/// what the one before has written, so that nothing is written again; what it writes, that one cannot read.
 fn upgrade(db: &Db, found: Identity) -> Result<Identity, StoreError> {
     if found.schema == SCHEMA_VERSION {
         return Ok(found);

@@ -6,7 +6,7 @@ use std::process::{self, Command};
 
 const CHILD: &str = "GODWIT_STORE_CHILD";
 
-/// Runs `body` in a process that may open so many files and can not raise that, and expects it to end
+/// Runs `body` in a process that may open so many files and cannot raise that, and expects it to end
 /// well. `test` is the path of the calling test.
 pub(crate) fn with_descriptors(limit: u32, test: &str, body: impl FnOnce()) {
     if env::var_os(CHILD).is_some_and(|name| name == test) {

@@ -74,7 +74,7 @@ struct SocketsError(io::Error);
 
 impl fmt::Display for SocketsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sockets can not be used: {}", self.0)
+        write!(f, "sockets cannot be used: {}", self.0)
     }
 }
 

@@ -82,7 +82,7 @@ impl OutboxFile {
                     aside.display()
                 );
                 if let Err(error) = self.disk.rename(&self.path, &aside) {
-                    log::warn!("{} can not be renamed: {error}", self.path.display());
+                    log::warn!("{} cannot be renamed: {error}", self.path.display());
                 }
                 TxOutbox::default()
             }
@@ -120,7 +120,7 @@ impl OutboxFile {
         let unwritten = Arc::clone(&self.unwritten);
         let write = move || match replace(&*disk, &path, &bytes) {
             Ok(()) => unwritten.store(false, Ordering::Release),
-            Err(error) => log::warn!("{} can not be written: {error}", path.display()),
+            Err(error) => log::warn!("{} cannot be written: {error}", path.display()),
         };
         let saving = Arc::clone(&self.saving);
         self.writer.run(Priority::Urgent, "save outbox", write, move |_| {

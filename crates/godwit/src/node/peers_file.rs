@@ -56,7 +56,7 @@ impl PeersFile {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return AddressBook::with_groups(seed, groups.clone()),
             Err(error) => {
-                log::warn!("{} can not be read: {error}", self.path.display());
+                log::warn!("{} cannot be read: {error}", self.path.display());
                 return AddressBook::with_groups(seed, groups.clone());
             }
         };
@@ -69,7 +69,7 @@ impl PeersFile {
                 let aside = self.path.with_extension("dat.bak");
                 log::warn!("{PEERS_FILE} is put aside as {}: {error}", aside.display());
                 if let Err(error) = self.disk.rename(&self.path, &aside) {
-                    log::warn!("{} can not be renamed: {error}", self.path.display());
+                    log::warn!("{} cannot be renamed: {error}", self.path.display());
                 }
                 AddressBook::with_groups(seed, groups.clone())
             }
@@ -84,7 +84,7 @@ impl PeersFile {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Anchors::default(),
             Err(error) => {
-                log::warn!("{} can not be read: {error}", self.anchors_path.display());
+                log::warn!("{} cannot be read: {error}", self.anchors_path.display());
                 return Anchors::default();
             }
         };
@@ -133,7 +133,7 @@ impl PeersFile {
         let replace = move || {
             for (path, bytes) in files {
                 if let Err(error) = replace(&*disk, &path, &bytes) {
-                    log::warn!("{} can not be written: {error}", path.display());
+                    log::warn!("{} cannot be written: {error}", path.display());
                 }
             }
         };

@@ -143,7 +143,7 @@ impl Sockets {
 
     fn wake(&self) {
         if let Err(error) = self.waker.wake() {
-            log::error!("The sockets' thread can not be woken: {error}");
+            log::error!("The sockets' thread cannot be woken: {error}");
         }
     }
 }
@@ -422,7 +422,7 @@ impl Network {
         let connection =
             Connection::new(stream, phase, peer, Some(address), transport, self.pause_above);
         if let Err(error) = self.register(token, connection) {
-            log::warn!("A connection can not be watched: {error}");
+            log::warn!("A connection cannot be watched: {error}");
             self.out.send(NetEvent::Closed { peer });
         } else if let Some(connection) = self.connections.get_mut(&token) {
             enqueue(&mut self.ready, token, connection);
@@ -454,7 +454,7 @@ impl Network {
         connection.target = Some(target);
         connection.reported.connected = again;
         if let Err(error) = self.register(token, connection) {
-            log::warn!("A connection can not be watched: {error}");
+            log::warn!("A connection cannot be watched: {error}");
             failed(&self.out, ConnectFailure::Local);
         }
     }

@@ -373,10 +373,10 @@ fn mistakes_on_the_command_line() {
         ),
         (&["import", "a", "-datadir"], "-datadir needs a value: -datadir=DIR"),
         (&["import", "a", "-par", "-1"], "-par needs a value: -par=N"),
-        (&["import", "a", "-nodbcache"], "-dbcache can not be switched off with -nodbcache"),
+        (&["import", "a", "-nodbcache"], "-dbcache cannot be switched off with -nodbcache"),
         (
             &["import", "a", "-noassumevalid=0"],
-            "-assumevalid can not be switched off with -noassumevalid",
+            "-assumevalid cannot be switched off with -noassumevalid",
         ),
         (&["import", "a", "-signet", "-regtest"], "more than one network is chosen"),
         (
@@ -486,7 +486,7 @@ fn mistakes_in_the_file() {
         ("verdicts=f\n", "1: verdicts is for the command line only"),
         ("dbcache=5\n#\ndbcache=5\n", "3: dbcache is given twice, first in line 1"),
         ("test=bip94\n", "1: test is for regtest, but the network is main"),
-        ("nodbcache=1\n", "1: dbcache can not be switched off with nodbcache"),
+        ("nodbcache=1\n", "1: dbcache cannot be switched off with nodbcache"),
         ("regtest=\n", "1: regtest=: expected 0 or 1"),
     ] {
         assert_eq!(file_error(text), format!(".godwit/godwit.conf:{message}"), "{text:?}");

@@ -88,7 +88,7 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
 }
 "#;
 
-/// The liar, compiled once by the compiler that links this test; `None` and a line where it can not be
+/// The liar, compiled once by the compiler that links this test; `None` and a line where it cannot be
 /// preloaded.
 fn liar(dir: &Path) -> Option<PathBuf> {
     if !cfg!(all(target_os = "linux", target_env = "gnu")) {

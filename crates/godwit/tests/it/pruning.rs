@@ -85,7 +85,7 @@ fn a_node_that_prunes_syncs_deletes_old_files_and_starts_again() {
     run(blocks.len());
     assert_eq!((mebibytes, names), stored(&node));
     let stats = node.stats();
-    // Coins can not be made again without the deleted blocks. Nothing is touched by saying so.
+    // Coins cannot be made again without the deleted blocks. Nothing is touched by saying so.
     let ended = node.run(&[&"-reindex-chainstate", &"-noconnect"]).expect(Exit::Configuration);
     assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
     assert!(ended.stderr.contains("use -reindex, which deletes the others"), "{ended:?}");

@@ -331,7 +331,7 @@ fn the_address_that_the_peer_sees_is_told_of_ourselves() {
         told.into_iter().collect::<Vec<_>>()
     };
     let ours = NetAddress { port: 9_999, ..SEEN };
-    assert_eq!(told(&listening, SEEN, outbound), [ours], "it can not see our port");
+    assert_eq!(told(&listening, SEEN, outbound), [ours], "it cannot see our port");
     assert_eq!(told(&listening, SEEN, Harness::inbound), [SEEN]);
     let private = NetAddress::new(Host::Ipv4([10, 1, 2, 3]), 1);
     assert_eq!(told(&listening, private, outbound), []);
@@ -359,7 +359,7 @@ fn an_address_that_we_know_of_is_told_and_what_the_peer_sees_now_and_then() {
     let seen_by_outbound = NetAddress { port: 1_234, ..SEEN };
     assert_eq!(told(true, port, SEEN, outbound), [seen_by_outbound, named]);
     assert_eq!(told(true, port, SEEN, Harness::inbound), [SEEN, named]);
-    assert_eq!(told(true, port, SEEN, from_this_machine), [named], "it can not know better");
+    assert_eq!(told(true, port, SEEN, from_this_machine), [named], "it cannot know better");
     let private = NetAddress::new(Host::Ipv4([10, 1, 2, 3]), 1);
     assert_eq!(told(true, port, private, outbound), [named]);
     assert_eq!(told(false, port, SEEN, outbound), [named]);

@@ -525,7 +525,7 @@ fn transport_errors_end_the_connection_without_punishment() {
     }
 }
 
-/// What a peer says may wait behind a block of its own that the chain can not take.
+/// What a peer says may wait behind a block of its own that the chain cannot take.
 #[test]
 fn silence_does_not_count_while_the_chain_takes_no_blocks() {
     let mut node = Harness::new(config());

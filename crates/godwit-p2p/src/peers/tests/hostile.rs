@@ -34,7 +34,7 @@ fn b12_announced_transactions_are_ignored_within_a_budget() {
         assert!(told <= 2 * INVENTORY_BURST);
     }
     assert_eq!(node.is_gone(flooding), Some(DisconnectReason::UnwantedTransactions));
-    assert_eq!(node.discouraged(), 0, "it may be an old node that can not know");
+    assert_eq!(node.discouraged(), 0, "it may be an old node that cannot know");
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn one_peer_is_no_witness() {
     node.answers_pings = false;
     node.advance(Duration::from_secs(601));
     assert_eq!(node.is_gone(ids[0]), Some(DisconnectReason::BlockTimeout));
-    // But it is when connections can not be opened either.
+    // But it is when connections cannot be opened either.
     let (mut node, ids, _) = downloading(1);
     node.answers_pings = false;
     for _ in 0..60 {

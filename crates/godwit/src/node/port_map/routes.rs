@@ -64,7 +64,7 @@ fn list(path: &str) -> String {
     if let Err(error) =
         File::open(path).and_then(|file| file.take(MAX_LIST).read_to_end(&mut bytes))
     {
-        log::debug!("portmap: {path} can not be read: {error}");
+        log::debug!("portmap: {path} cannot be read: {error}");
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

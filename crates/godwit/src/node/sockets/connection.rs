@@ -228,7 +228,7 @@ impl Connection {
     fn connected(&mut self, out: PeerOutbox<'_>) {
         // Messages are written whole; waiting for more to send would only add latency.
         if let Err(error) = self.stream.set_nodelay(true) {
-            log::debug!("no delay can not be set: {error}");
+            log::debug!("no delay cannot be set: {error}");
         }
         keepalive::watch(&self.stream);
         // To be tried, not waited for: the system reports changes only.
@@ -447,7 +447,7 @@ enum ProxyProgress {
 }
 
 /// Continues the handshake as far as the proxy answers. A proxy that ends or breaks it is at fault
-/// itself; one that says that it can not connect, is not.
+/// itself; one that says that it cannot connect, is not.
 fn talk_to_proxy(
     handshake: &mut Socks5,
     stream: &mut TcpStream,

@@ -271,7 +271,7 @@ impl Inbox {
             && budget.starved.swap(false, Ordering::SeqCst)
             && let Err(error) = self.waker.wake()
         {
-            log::error!("The sockets' thread can not be woken: {error}");
+            log::error!("The sockets' thread cannot be woken: {error}");
         }
         event
     }

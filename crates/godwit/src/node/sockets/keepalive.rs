@@ -30,7 +30,7 @@ pub(super) fn watch(stream: &TcpStream) {
     let probes = TcpKeepalive::new().with_time(IDLE).with_interval(INTERVAL).with_retries(PROBES);
     let set = socket.set_tcp_keepalive(&probes).and_then(|()| limit(&socket, true));
     if let Err(error) = set {
-        log::debug!("a connection can not be kept alive: {error}");
+        log::debug!("a connection cannot be kept alive: {error}");
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) fn watch(stream: &TcpStream) {
 /// that like one that is not acknowledged. Twenty minutes are allowed then.
 pub(super) fn wait_for_reader(stream: &TcpStream) {
     if let Err(error) = limit(&SockRef::from(stream), false) {
-        log::debug!("a connection's limit can not be lifted: {error}");
+        log::debug!("a connection's limit cannot be lifted: {error}");
     }
 }
 

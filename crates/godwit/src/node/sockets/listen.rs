@@ -134,7 +134,7 @@ impl Network {
 
     fn accepted(&mut self, stream: TcpStream, address: SocketAddr, entrance: Entrance) {
         if let Err(error) = stream.set_nodelay(true) {
-            log::debug!("no delay can not be set: {error}");
+            log::debug!("no delay cannot be set: {error}");
         }
         let (token, address) = (self.take_token(), address.into());
         self.undecided.insert(token, (stream, address));
@@ -147,7 +147,7 @@ impl Network {
         self.accepting.after = now + ACCEPT_PAUSE;
         if self.accepting.next_warning.is_none_or(|next| next <= now) {
             self.accepting.next_warning = Some(now + WARNING_INTERVAL);
-            log::warn!("Connections can not be accepted at the moment: {error}");
+            log::warn!("Connections cannot be accepted at the moment: {error}");
         }
     }
 }

@@ -198,7 +198,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         ..connection_setting(
             "onlynet",
             "NETWORK",
-            "ipv4, ipv6 or onion; I2P and CJDNS can not be reached",
+            "ipv4, ipv6 or onion; I2P and CJDNS cannot be reached",
             "Choose peers only in this network: ipv4, ipv6 or onion. Those of -connect, -addnode and \
              -seednode, and peers that connect to us, are not affected. May be given several times.",
             |draft, text| {

@@ -118,7 +118,7 @@ fn values_out_of_range() {
         ("-seednode=[a]", host),
         ("-proxy=a:1", proxy),
         ("-onion=", proxy),
-        ("-onlynet=i2p", "expected ipv4, ipv6 or onion; I2P and CJDNS can not be reached"),
+        ("-onlynet=i2p", "expected ipv4, ipv6 or onion; I2P and CJDNS cannot be reached"),
         ("-maxuploadtarget=1x", "expected a number, perhaps with a unit k, K, m, M, g, G, t or T"),
         ("-maxdownloadrate=", "expected a number, perhaps with a unit k, K, m, M, g, G, t or T"),
         ("-minimumchainwork=x", "expected a number in up to 64 hexadecimal digits"),

@@ -26,7 +26,7 @@ fn the_table_is_obeyed() {
         assert_eq!(refused(&in_section), !is_for_sections, "{in_section}");
 
         let negated = error(&["utxo", "stats", &format!("-no{}=x", spec.name)]);
-        assert!(negated.contains("can not be switched off"), "{negated}");
+        assert!(negated.contains("cannot be switched off"), "{negated}");
         if let Form::Value { .. } = spec.form {
             let bare = error(&["utxo", "stats", &format!("-{}", spec.name)]);
             assert!(bare.contains("needs a value"), "{bare}");

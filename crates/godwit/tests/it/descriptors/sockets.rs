@@ -48,7 +48,7 @@ fn b19_without_descriptors_nothing_spins_and_accepting_goes_on_later() {
         .map(|_| TcpStream::connect(("127.0.0.1", port)).expect("the system accepts"))
         .collect();
     let refusals = |serving: &mut Running<'_>| {
-        serving.log().0.matches("Connections can not be accepted at the moment").count()
+        serving.log().0.matches("Connections cannot be accepted at the moment").count()
     };
     wait_until("it notices", || refusals(&mut serving) == 1);
     let ticks = processor_ticks(pid);

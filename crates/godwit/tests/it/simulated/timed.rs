@@ -209,7 +209,7 @@ impl Driver {
     }
 
     /// What a node answers without its disk, it answers at once, but for what waits behind a block that
-    /// the chain can not take.
+    /// the chain cannot take.
     pub(super) fn expect_answer(&mut self, peer: PeerId, question: Command, share: Share) {
         let answer = match question {
             Command::PING => Command::PONG,

@@ -285,7 +285,7 @@ mod tests {
             assert_eq!(hash_or_zero(os(text)), None, "{text:?}");
         }
         let utxo = utxo_hash(os(HASH)).expect("64 digits");
-        assert_eq!((utxo.0[0], utxo.to_string().as_str()), (0x6f, HASH));
+        assert_eq!((utxo.0[0], format!("{utxo:?}").as_str()), (0x6f, HASH));
         assert_eq!(utxo_hash(os("0")), None);
     }
 

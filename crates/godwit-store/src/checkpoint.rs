@@ -102,7 +102,8 @@ impl Checkpoints {
     /// In a network's directory, whose coins have a key with that fingerprint; `block` is what the work is
     /// about.
     pub(crate) fn new(
-        (disk, dir): (&StoreDisk, &Path),
+        disk: &StoreDisk,
+        dir: &Path,
         work: Work,
         magic: [u8; 4],
         fingerprint: u64,

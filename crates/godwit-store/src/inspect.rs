@@ -29,7 +29,7 @@ use crate::store::{
     own_controls, refuse_core_directory, visit_blocks, write_zero_obfuscation,
 };
 use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
-use crate::utxo::{CoinsInspection, CompressedCoins, Manifest, UtxoHasher};
+use crate::utxo::{CoinsInspection, CompressedCoins, Manifest, RepairMode, UtxoHasher};
 
 pub use found::{Found, Stage, Watch};
 
@@ -254,8 +254,8 @@ impl Inspection {
 
     /// Where an interrupted repair has left what it had come to.
     pub fn checkpoints(&self) -> Checkpoints {
-        let (place, fingerprint) = ((&self.disk, &*self.dir), self.hasher().fingerprint());
-        Checkpoints::new(place, Work::Repair, self.network.magic, fingerprint, None)
+        let (magic, fingerprint) = (self.network.magic, self.hasher().fingerprint());
+        Checkpoints::new(&self.disk, &self.dir, Work::Repair, magic, fingerprint, None)
     }
 
     pub fn disk(&self) -> &StoreDisk {
@@ -483,8 +483,8 @@ impl Inspection {
         let manifest: Manifest = SpanReader::new(&bytes).get().map_err(|error| {
             StoreError::damaged(&self.database_path(), 0, Damage::Decode(error))
         })?;
-        let (dir, how) = (self.dir.join(dir), (self.repair, beyond_parity));
-        CoinsInspection::open(&self.disk, &dir, self.hasher(), manifest, executor, how).map(Some)
+        let (dir, mode) = (self.dir.join(dir), RepairMode { writes: self.repair, beyond_parity });
+        CoinsInspection::open(&self.disk, &dir, self.hasher(), manifest, executor, mode).map(Some)
     }
 }
 

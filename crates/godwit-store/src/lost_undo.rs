@@ -8,6 +8,6 @@ use crate::utxo::UtxoHasher;
 /// Where the search for what `block` spent writes down how far it is.
 pub fn lost_undo_checkpoints(store: &Store, block: ChainPoint) -> Checkpoints {
     let fingerprint = UtxoHasher::new(store.utxo_hash_key()).fingerprint();
-    let place = (store.disk(), store.dir());
-    Checkpoints::new(place, Work::LostUndo, store.magic(), fingerprint, Some(block))
+    let (disk, dir, magic) = (store.disk(), store.dir(), store.magic());
+    Checkpoints::new(disk, dir, Work::LostUndo, magic, fingerprint, Some(block))
 }

@@ -57,6 +57,7 @@ pub(crate) use budget::MAX_UNFLUSHED;
 pub use budget::{CacheMinima, MemoryUsage, UtxoConfig};
 pub use commits::ManifestId;
 pub use compressed::{CoinCode, CompressedCoins, OutputEncoder};
+pub(crate) use inspect::RepairMode;
 pub use inspect::{CoinsInspection, RunsInspected};
 pub use key::{HashedOutPoint, UtxoHasher};
 pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan, Searched};

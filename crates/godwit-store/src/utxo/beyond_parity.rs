@@ -74,7 +74,7 @@ use super::run::format::{RunId, SegmentMeta};
 use super::run::reader::SegmentCursor;
 use super::run::segment::{BlockIndex, SealRange, Segment};
 use super::run::writer::RunWriter;
-use super::sort::{FIRST_SCRATCH, Scratch};
+use super::sort::Scratch;
 use super::stop::{Stop, WorkError};
 use super::store::unnamed_files;
 use crate::error::{Damage, StoreError};
@@ -240,7 +240,7 @@ impl CoinsRepair {
     ) -> Result<Self, StoreError> {
         let context = UtxoContext {
             repairs: Arc::default(),
-            next_scratch: Arc::new(AtomicU64::new(FIRST_SCRATCH)),
+            next_scratch: Arc::new(AtomicU64::new(RunId::FIRST_SCRATCH)),
             ..inspection.context.clone()
         };
         let mut manifest = inspection.manifest.clone();

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use super::key::UtxoHasher;
 use super::layers::{Layers, UtxoContext};
@@ -19,7 +18,6 @@ use super::run::parity::{GROUP, STRIPES, parity_of, xor_into};
 use super::run::segment::Segment;
 use super::sealed::Sealed;
 use super::segments::Segments;
-use super::sort::FIRST_SCRATCH;
 use super::store::open_run;
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, Remedy, StoreError};
@@ -32,9 +30,16 @@ use segments::{Filters, SegmentChecks};
 pub struct CoinsInspection {
     pub(super) context: UtxoContext,
     pub(super) manifest: Manifest,
-    repair: bool,
+    mode: RepairMode,
+}
+
+/// What an inspection does about damage.
+#[derive(Clone, Copy)]
+pub(crate) struct RepairMode {
+    /// Whether it writes what parity brings back, and leaves the rest to a repair that follows.
+    pub(crate) writes: bool,
     /// What makes coins again that parity cannot bring back.
-    beyond_parity: Remedy,
+    pub(crate) beyond_parity: Remedy,
 }
 
 /// What an inspection has found out about the runs.
@@ -66,18 +71,11 @@ impl CoinsInspection {
         hasher: UtxoHasher,
         manifest: Manifest,
         executor: &Arc<dyn Executor>,
-        (repair, beyond_parity): (bool, Remedy),
+        mode: RepairMode,
     ) -> Result<Self, StoreError> {
-        if !manifest.is_readable(&hasher) {
-            return Err(StoreError::damaged(dir, 0, Damage::Format));
-        }
-        let (disk, dir, executor) = (disk.clone(), dir.to_owned(), Arc::clone(executor));
-        let (partition_bits, next_scratch) = (u32::from(manifest.partition_bits), FIRST_SCRATCH);
-        let next_scratch = Arc::new(AtomicU64::new(next_scratch));
-        let repairs = Arc::new(Repairs::in_memory());
-        let context =
-            UtxoContext { disk, dir, hasher, partition_bits, executor, next_scratch, repairs };
-        Ok(Self { context, manifest, repair, beyond_parity })
+        let repairs = Repairs::in_memory();
+        let context = UtxoContext::for_manifest(disk, dir, hasher, &manifest, executor, repairs)?;
+        Ok(Self { context, manifest, mode })
     }
 
     /// Number of runs.
@@ -102,7 +100,7 @@ impl CoinsInspection {
             self.inspect_run(named, &mut joined, done, &mut lost)?;
             let needs_blocks = lost.needs_blocks_for(named.id);
             for mut found in joined.all {
-                if found.remedy == self.beyond_parity && !needs_blocks {
+                if found.remedy == self.mode.beyond_parity && !needs_blocks {
                     // It is written again from its entries.
                     found.remedy = Remedy::Repair;
                 }
@@ -110,7 +108,7 @@ impl CoinsInspection {
                     found.remedy,
                     Remedy::Repair | Remedy::FromBlocks | Remedy::Validation
                 );
-                match self.repair && waits {
+                match self.mode.writes && waits {
                     true => untold.push(found),
                     false => watch.found(found),
                 }
@@ -149,7 +147,7 @@ impl CoinsInspection {
 
     fn run(&self, named: &ManifestRun) -> RunFile {
         let (disk, path) = (self.context.disk.clone(), named.id.path(&self.context.dir));
-        let repairs = match self.repair {
+        let repairs = match self.mode.writes {
             true => Arc::default(),
             false => Arc::clone(&self.context.repairs),
         };
@@ -173,7 +171,7 @@ impl CoinsInspection {
         };
         let file = match run.open() {
             Err(error) if error.is_not_found() => {
-                out.found(found(0, 0, Damage::MissingFile, self.beyond_parity));
+                out.found(found(0, 0, Damage::MissingFile, self.mode.beyond_parity));
                 lost.add_partitions(named, named.partitions);
                 return Ok(());
             }
@@ -185,14 +183,14 @@ impl CoinsInspection {
         let Some(footer) = reading.footer(self.context.hasher, self.context.partition_bits)? else {
             let last = u64::from(run.blocks.saturating_sub(1)) * BLOCK as u64;
             let damage = if len < run.bytes() { Damage::Short } else { Damage::Format };
-            out.found(found(last.min(len), 0, damage, self.beyond_parity));
+            out.found(found(last.min(len), 0, damage, self.mode.beyond_parity));
             lost.add_partitions(named, named.partitions);
             return Ok(());
         };
         let there = footer.segments.iter().fold(0, |bits, segment| bits | 1 << segment.partition);
         if named.partitions & !there != 0 {
             let last = u64::from(run.blocks - 1) * BLOCK as u64;
-            out.found(found(last, BLOCK as u64, Damage::Format, self.beyond_parity));
+            out.found(found(last, BLOCK as u64, Damage::Format, self.mode.beyond_parity));
             lost.add_partitions(named, named.partitions & !there);
         }
         let mut parity = ParityCheck::open(self, &run, &footer)?;
@@ -214,7 +212,7 @@ impl CoinsInspection {
             parity.take(number, bytes)?;
             if let Some((number, what)) = segments.take(number, bytes.and_then(view_block)) {
                 let (at, damage) = (u64::from(number) * BLOCK as u64, Damage::Disagreement(what));
-                out.found(found(at, BLOCK as u64, damage, self.beyond_parity));
+                out.found(found(at, BLOCK as u64, damage, self.mode.beyond_parity));
             }
         }
         parity.end_group()?;
@@ -230,7 +228,7 @@ impl CoinsInspection {
         let offset = run.bytes();
         if len > offset {
             let mut remedy = Remedy::Repair;
-            if self.repair {
+            if self.mode.writes {
                 let file = self.context.disk.open(&run.path, OpenMode::ReadWrite)?;
                 file.set_len(offset)?;
                 file.sync()?;
@@ -256,12 +254,12 @@ enum BlockState {
 
 impl BlockState {
     fn damage(self, inspection: &CoinsInspection) -> Option<(Damage, Remedy)> {
-        let remedy = if inspection.repair { Remedy::Done } else { Remedy::Repair };
+        let remedy = if inspection.mode.writes { Remedy::Done } else { Remedy::Repair };
         match self {
             Self::Intact => None,
             Self::Known { short: true } => Some((Damage::Short, remedy)),
             Self::Known { short: false } => Some((Damage::Checksum, remedy)),
-            Self::Lost => Some((Damage::Checksum, inspection.beyond_parity)),
+            Self::Lost => Some((Damage::Checksum, inspection.mode.beyond_parity)),
         }
     }
 }
@@ -278,7 +276,7 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn new(inspection: &CoinsInspection, run: &'a RunFile, file: &'a StoreFile, len: u64) -> Self {
-        Self { repair: inspection.repair, run, file, len, first: 0, bytes: Vec::new() }
+        Self { repair: inspection.mode.writes, run, file, len, first: 0, bytes: Vec::new() }
     }
 
     /// The footer, if it can be read and is one of this store.
@@ -472,8 +470,8 @@ impl<'a> ParityCheck<'a> {
             return Ok(());
         }
         let remedy = match agrees {
-            false => self.inspection.beyond_parity,
-            true if self.inspection.repair && self.write(reading)? => Remedy::Done,
+            false => self.inspection.mode.beyond_parity,
+            true if self.inspection.mode.writes && self.write(reading)? => Remedy::Done,
             true => Remedy::Repair,
         };
         self.wrong.into_iter().for_each(|found| out.found(Found { remedy, ..found }));

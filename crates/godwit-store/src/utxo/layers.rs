@@ -48,15 +48,16 @@ use godwit_stream::DecodeError;
 use super::compressed::CompressedCoins;
 use super::entry::Entry;
 use super::key::{HashedOutPoint, UtxoHasher};
+use super::manifest::Manifest;
 use super::memtable::{KeyedEntry, Memtable};
 use super::merge::{MergeScan, Source};
 use super::run::file::repair::Repairs;
-use super::run::format::SegmentMeta;
+use super::run::format::{RunId, SegmentMeta};
 use super::run::reader::SegmentCursor;
 use super::run::segment::{BlockIndex, LookupScratch, Segment};
 use super::run_lookup::RunLookup;
 use crate::disk::StoreDisk;
-use crate::error::StoreError;
+use crate::error::{Damage, StoreError};
 use crate::exec::Executor;
 
 /// Bytes that a scan reads at once from each segment.
@@ -125,6 +126,33 @@ pub(super) struct UtxoContext {
 }
 
 impl UtxoContext {
+    /// Of the store in directory `dir` that a manifest describes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`]: the manifest was made under another key or by a later version.
+    pub(super) fn for_manifest(
+        disk: &StoreDisk,
+        dir: &Path,
+        hasher: UtxoHasher,
+        manifest: &Manifest,
+        executor: &Arc<dyn Executor>,
+        repairs: Repairs,
+    ) -> Result<Self, StoreError> {
+        if !manifest.is_readable(&hasher) {
+            return Err(StoreError::damaged(dir, 0, Damage::Format));
+        }
+        Ok(Self {
+            disk: disk.clone(),
+            dir: dir.to_owned(),
+            hasher,
+            partition_bits: u32::from(manifest.partition_bits),
+            executor: Arc::clone(executor),
+            next_scratch: Arc::new(AtomicU64::new(RunId::FIRST_SCRATCH)),
+            repairs: Arc::new(repairs),
+        })
+    }
+
     /// Which partition a key belongs to.
     #[inline]
     pub(super) fn partition_of(&self, key: u64) -> usize {

@@ -22,8 +22,6 @@ use super::run::writer::{RunOptions, RunWriter};
 use super::stop::{Stop, WorkError};
 use crate::error::StoreError;
 
-/// Scratch runs have ids from here on, far from those of runs.
-pub(super) const FIRST_SCRATCH: u64 = 1 << 63;
 /// Bytes read at once from a scratch run and written at once.
 const BUFFER: usize = 64 << 10;
 /// Least memory of a sort: room for some buffers and for many of the longest entries.

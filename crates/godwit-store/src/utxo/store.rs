@@ -1,7 +1,6 @@
 //! The store as the connector uses it: coins in and out, in block order, from one thread.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 
@@ -21,10 +20,10 @@ use super::manifest::{Manifest, ManifestRun};
 use super::memtable::{KnownCoin, Memtable, Probe, Taken};
 use super::room;
 use super::run::file::RunFile;
+use super::run::file::repair::Repairs;
 use super::run::format::{BLOCK, RunId, SegmentMeta};
 use super::sealed::{Sealed, SealedSince};
 use super::segments::{Segments, Shape};
-use super::sort::FIRST_SCRATCH;
 use super::worker_pools::{UtxoEvent, WorkerPools};
 use super::write_rate::WriteRate;
 use crate::disk::{OpenMode, StoreDisk};
@@ -135,15 +134,8 @@ impl UtxoStore {
         config: UtxoConfig,
         executor: &Arc<dyn Executor>,
     ) -> Result<Self, StoreError> {
-        if !manifest.is_readable(&hasher) {
-            return Err(StoreError::damaged(dir, 0, Damage::Format));
-        }
-        let (disk, partition_bits) = (disk.clone(), u32::from(manifest.partition_bits));
-        let (dir, executor) = (dir.to_owned(), Arc::clone(executor));
-        let next_scratch = Arc::new(AtomicU64::new(FIRST_SCRATCH));
-        let repairs = Arc::default();
-        let context =
-            UtxoContext { disk, dir, hasher, partition_bits, executor, next_scratch, repairs };
+        let repairs = Repairs::default();
+        let context = UtxoContext::for_manifest(disk, dir, hasher, manifest, executor, repairs)?;
         context.disk.create_dir_all(&context.dir)?;
         let unnamed = unnamed_files(&context, manifest)?;
         let next_run = unnamed.next_run.max(manifest.next_run);
@@ -437,11 +429,11 @@ pub(super) fn unnamed_files(
     let (mut obsolete, mut kept, mut next_run) = (Vec::new(), 0, 0);
     for path in context.disk.list(&context.dir)? {
         let Some(run) = RunId::of_path(&path) else { continue };
-        let is_scratch = run.0 >= FIRST_SCRATCH;
-        if !is_scratch {
+        if !run.is_scratch() {
             next_run = next_run.max(run.0 + 1);
         }
-        if is_scratch || !manifest.is_empty() && manifest.runs.iter().all(|named| named.id != run) {
+        let is_named = manifest.runs.iter().any(|named| named.id == run);
+        if run.is_scratch() || !manifest.is_empty() && !is_named {
             obsolete.push(path);
         } else if manifest.is_empty() {
             kept += 1;
@@ -481,7 +473,7 @@ impl Unnamed {
 /// Whether a run has its footer, which is written last.
 fn is_finished(context: &UtxoContext, id: RunId) -> Result<bool, StoreError> {
     let (disk, path, repairs) = (context.disk.clone(), id.path(&context.dir), Arc::default());
-    if id.0 >= FIRST_SCRATCH || disk.is_missing(&path)? {
+    if id.is_scratch() || disk.is_missing(&path)? {
         return Ok(false);
     }
     let bytes = disk.open(&path, OpenMode::Read)?.file_len()?;

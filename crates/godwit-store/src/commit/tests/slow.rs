@@ -139,7 +139,7 @@ fn the_connector_does_not_wait_for_an_append() {
         drop((append_pool, commit_pool));
 
         crash_before_it_is_noted(&fault, &records, next);
-        note_and_crash(&fault, store, (block, undo), records);
+        note_and_crash(&fault, store, block, undo, records);
     }
 }
 
@@ -157,7 +157,8 @@ fn crash_before_it_is_noted(fault: &FaultDisk, records: &[BlockRecord], written:
 fn note_and_crash(
     fault: &FaultDisk,
     store: Arc<Store>,
-    (block, undo): (WrittenBlock, WrittenUndo),
+    block: WrittenBlock,
+    undo: WrittenUndo,
     mut records: Vec<BlockRecord>,
 ) {
     let (position, undo_position) = (Some(block.position()), Some(undo.position()));

@@ -47,6 +47,12 @@ pub(crate) struct RunId(pub(crate) u64);
 
 impl RunId {
     const EXTENSION: &'static str = "run";
+    /// Scratch runs have ids from here on, far from those of runs.
+    pub(crate) const FIRST_SCRATCH: u64 = 1 << 63;
+
+    pub(crate) fn is_scratch(self) -> bool {
+        self.0 >= Self::FIRST_SCRATCH
+    }
 
     pub(crate) fn path(self, dir: &Path) -> PathBuf {
         dir.join(format!("{:010}", self.0)).with_extension(Self::EXTENSION)

@@ -107,8 +107,9 @@ impl Watch for Notes {
 
 pub(super) fn inspection(disk: &FaultDisk, manifest: &Manifest) -> CoinsInspection {
     let disk = StoreDisk::new(Arc::new(disk.clone()));
-    let (how, dir) = ((true, Remedy::FromBlocks), Path::new(DIR));
-    CoinsInspection::open(&disk, dir, hasher(), manifest.clone(), &executor(), how).unwrap()
+    let mode = RepairMode { writes: true, beyond_parity: Remedy::FromBlocks };
+    let dir = Path::new(DIR);
+    CoinsInspection::open(&disk, dir, hasher(), manifest.clone(), &executor(), mode).unwrap()
 }
 
 pub(super) fn hand_over(repair: &mut CoinsRepair, blocks: &[Block]) {

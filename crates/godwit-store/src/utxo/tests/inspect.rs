@@ -42,10 +42,10 @@ fn one_run() -> (FaultDisk, Manifest) {
 
 fn inspect(disk: &FaultDisk, manifest: &Manifest, repair: bool) -> (bool, Vec<Found>) {
     let disk = StoreDisk::new(Arc::new(disk.clone()));
-    let how = (repair, Remedy::FromBlocks);
+    let mode = RepairMode { writes: repair, beyond_parity: Remedy::FromBlocks };
     let manifest = manifest.clone();
     let dir = Path::new(DIR);
-    let runs = CoinsInspection::open(&disk, dir, hasher(), manifest, &executor(), how).unwrap();
+    let runs = CoinsInspection::open(&disk, dir, hasher(), manifest, &executor(), mode).unwrap();
     let mut notes = Notes::default();
     let found = runs.inspect_runs(&mut notes).unwrap();
     let intact = found.lost.is_empty();
@@ -180,10 +180,10 @@ fn c6_parity_is_not_made_of_a_block_of_another_time() {
         }
         for repair in [false, true] {
             let runs = StoreDisk::new(Arc::new(disk.clone()));
-            let how = (repair, Remedy::FromBlocks);
+            let mode = RepairMode { writes: repair, beyond_parity: Remedy::FromBlocks };
             let (dir, manifest) = (Path::new(DIR), manifest.clone());
             let runs =
-                CoinsInspection::open(&runs, dir, hasher(), manifest, &executor(), how).unwrap();
+                CoinsInspection::open(&runs, dir, hasher(), manifest, &executor(), mode).unwrap();
             let mut notes = Notes::default();
             let found = runs.inspect_runs(&mut notes).unwrap();
             assert!(!found.lost.is_empty());
@@ -220,9 +220,9 @@ fn parts_of_a_run_that_do_not_agree_are_told() {
         bad[number as usize * BLOCK..][..BLOCK].copy_from_slice(&block);
         disk.overwrite(&run, bad);
         let runs = StoreDisk::new(Arc::new(disk.clone()));
-        let how = (false, Remedy::FromBlocks);
+        let mode = RepairMode { writes: false, beyond_parity: Remedy::FromBlocks };
         let dir = Path::new(DIR);
-        let runs = CoinsInspection::open(&runs, dir, hasher(), manifest.clone(), &executor(), how)
+        let runs = CoinsInspection::open(&runs, dir, hasher(), manifest.clone(), &executor(), mode)
             .unwrap();
         let mut notes = Notes::default();
         assert!(!runs.inspect_runs(&mut notes).unwrap().lost.is_empty(), "{kind:?}");

@@ -21,8 +21,8 @@ const HEADER: usize = 56;
 
 fn checkpoints(disk: &FaultDisk) -> Checkpoints {
     let disk = StoreDisk::new(Arc::new(disk.clone()));
-    let (place, fingerprint) = ((&disk, Path::new(ABOVE)), hasher().fingerprint());
-    Checkpoints::new(place, Work::Repair, [0; 4], fingerprint, None)
+    let (dir, fingerprint) = (Path::new(ABOVE), hasher().fingerprint());
+    Checkpoints::new(&disk, dir, Work::Repair, [0; 4], fingerprint, None)
 }
 
 fn save(repair: &CoinsRepair, disk: &FaultDisk) -> u64 {

@@ -11,7 +11,7 @@ use godwit_stream::DataStream;
 
 use super::super::fixtures::{Random, coin, hasher, long_coin, outpoint};
 use super::super::run::format::RunId;
-use super::super::sort::{FIRST_SCRATCH, SortedScan};
+use super::super::sort::SortedScan;
 use super::*;
 use crate::StoreError;
 use crate::disk::Disk;
@@ -132,7 +132,7 @@ fn scratch_runs_are_counted_by_each_store() {
         (first, store.context.next_scratch.load(Ordering::Relaxed))
     };
     let (first, after) = next();
-    assert!(first == FIRST_SCRATCH && after > first);
+    assert!(first == RunId::FIRST_SCRATCH && after > first);
     assert_eq!(next(), (first, after));
 }
 
@@ -186,8 +186,7 @@ fn layers_for_scans_keep_files_and_no_memory() {
 
 /// Scratch files that are there.
 fn scratch_files(store: &UtxoStore) -> usize {
-    let is_scratch =
-        |path: &&PathBuf| RunId::of_path(path).is_some_and(|run| run.0 >= FIRST_SCRATCH);
+    let is_scratch = |path: &&PathBuf| RunId::of_path(path).is_some_and(|run| run.is_scratch());
     store.context.disk.list(Path::new(DIR)).unwrap().iter().filter(is_scratch).count()
 }
 

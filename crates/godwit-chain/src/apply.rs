@@ -18,6 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use godwit_consensus::{
     Reject, RejectReason, add_fee, check_coinbase_amount, check_tx_inputs, sequence_locks_met,
@@ -100,6 +101,13 @@ impl Prefetched {
         let scripts: usize = spilled.map(|coin| coin.script_pubkey.capacity()).sum();
         self.memory = coins.memory() + scripts + written.capacity() * size_of::<Option<Coin>>();
     }
+}
+
+/// Coins that workers read from runs, and how long that took them together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CoinReads {
+    pub(crate) coins: usize,
+    pub(crate) time: Duration,
 }
 
 /// A block whose turn has come, with what was found for it.

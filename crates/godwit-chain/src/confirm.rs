@@ -59,7 +59,7 @@ impl Confirmation {
     pub(crate) fn go_on(mut self, store: &Store, hasher: &UtxoHasher) -> Result<Self, StoreError> {
         let rest = self.left.len().saturating_sub(BLOCKS_PER_JOB);
         for Creator { id, position, hash, coins } in self.left.split_off(rest) {
-            let block = match read_own_block(store, hasher, id, (position, hash)) {
+            let block = match read_own_block(store, hasher, id, position, hash) {
                 // It is found and fetched again in other ways.
                 Err(ReadError::Block(_)) => continue,
                 Err(ReadError::Store(error)) => return Err(error),

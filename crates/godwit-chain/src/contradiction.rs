@@ -33,14 +33,15 @@ impl Contradiction {
     /// Input `input` of transaction `tx` of a block.
     pub(crate) fn new(resolved: &Resolved, tx: usize, input: usize) -> Self {
         let flags = resolved.flags();
-        Self::of(resolved.block(), flags, (tx, input), resolved.spent_by(tx))
+        Self::of(resolved.block(), flags, tx, input, resolved.spent_by(tx))
     }
 
     /// The same, of a block whose transaction spends these coins, or is said to.
     pub(crate) fn of(
         block: &Structured,
         flags: ScriptFlags,
-        (tx, input): (usize, usize),
+        tx: usize,
+        input: usize,
         spent: &[Coin],
     ) -> Self {
         let view = block.view().tx(tx);

@@ -28,6 +28,7 @@ use godwit_store::exec::Priority;
 use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore, newest_seal, written_seal};
 use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
 
+use crate::apply::CoinReads;
 use crate::coins_view::Viewers;
 use crate::durability::history_change::HistoryChange;
 use crate::durability::pace::Pace;
@@ -254,15 +255,10 @@ impl Durability {
         self.wanted = true;
     }
 
-    /// A block was applied, and workers have read so many coins in so much time since the last one. `now` is
-    /// in seconds since 1970.
-    pub(crate) fn note_applied(
-        &mut self,
-        application: Application,
-        (reads, read_time): (usize, Duration),
-        now: i64,
-    ) {
-        self.writing.note_read(reads, read_time);
+    /// A block was applied, and workers have done these reads since the last one. `now` is in seconds since
+    /// 1970.
+    pub(crate) fn note_applied(&mut self, application: Application, reads: CoinReads, now: i64) {
+        self.writing.note_read(reads);
         self.writing.note_applied(application, now);
     }
 

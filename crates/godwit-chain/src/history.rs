@@ -112,15 +112,23 @@ pub(crate) struct History {
     job_sender: JobSender<Answer>,
 }
 
+/// What the history has of its own, as the chain has it, too.
+pub(crate) struct HistoryStations {
+    pub(crate) lookahead: Lookahead,
+    pub(crate) window: Window,
+    pub(crate) goal: Goal,
+    pub(crate) writing: Writing,
+}
+
 impl History {
     /// Of `coins`, which are on disk and those of block `tip`.
     pub(crate) fn new(
         tip: NodeId,
         coins: UtxoStore,
-        (lookahead, window): (Lookahead, Window),
-        (goal, writing): (Goal, Writing),
+        stations: HistoryStations,
         job_sender: JobSender<Answer>,
     ) -> Self {
+        let HistoryStations { lookahead, window, goal, writing } = stations;
         Self {
             coins,
             lookahead,
@@ -219,8 +227,7 @@ impl History {
         let run_at = scripts.is_some().then_some(*now);
         self.goal.log_script_change(index, id, scripts);
         self.window.apply(env, index, &mut self.coins, ready, run_at);
-        let (reads, took) = self.lookahead.take_reads();
-        self.writing.note_read(reads, took);
+        self.writing.note_read(self.lookahead.take_reads());
         self.writing.note_applied(Application { took: env.now() - start, bytes, below }, *now);
         self.lookahead.forget_up_to(index.height(self.window.applied()));
         true

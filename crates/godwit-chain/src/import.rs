@@ -221,7 +221,7 @@ impl Planning {
                 }
                 Err(reject) => {
                     self.refused += 1;
-                    let bad = bad_record(chain, sources, (source, record.place), hash, reject);
+                    let bad = bad_record(chain, sources, source, record.place, hash, reject);
                     observer.bad_record(&bad);
                 }
             }
@@ -274,7 +274,7 @@ impl Planning {
         self.refused += orphans.len() as u64;
         let reject = Reject::new(RejectReason::PrevBlkNotFound);
         for Orphan { source, record, hash } in orphans {
-            observer.bad_record(&bad_record(chain, sources, (source, record.place), hash, reject));
+            observer.bad_record(&bad_record(chain, sources, source, record.place, hash, reject));
         }
     }
 }
@@ -288,7 +288,8 @@ impl Orphan {
 fn bad_record(
     chain: &Chain,
     sources: &[BlockFileScanner],
-    (source, place): (u32, RecordPlace),
+    source: u32,
+    place: RecordPlace,
     hash: BlockHash,
     reject: impl Into<Option<Reject>>,
 ) -> BadRecord {
@@ -309,7 +310,7 @@ fn bad_planned(
     reject: Option<Reject>,
 ) -> BadRecord {
     let hash = chain.tree().node(planned.id).hash;
-    bad_record(chain, sources, (planned.source, planned.place), hash, reject)
+    bad_record(chain, sources, planned.source, planned.place, hash, reject)
 }
 
 /// Reads what was planned and connects what can be connected. Returns when everything is connected or

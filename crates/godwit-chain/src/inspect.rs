@@ -32,6 +32,7 @@ mod undo;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::{Deployment, Params};
@@ -168,7 +169,7 @@ pub fn inspect(
     if inspection.has_index() {
         blocks.inspect(watch, &mut inspected, &mut reading)?;
     }
-    read_coins(&blocks, coins, (is_whole, &options), &mut reading, watch, &mut inspected)?;
+    read_coins(&blocks, coins, is_whole, &mut reading, watch, &mut inspected)?;
     if options.repair && inspection.has_index() {
         // Not before: to read all blocks again would take hours.
         reading.end();
@@ -180,7 +181,7 @@ pub fn inspect(
 fn read_coins(
     blocks: &Blocks<'_>,
     coins: Result<Option<CoinsInspection>, Found>,
-    (mut is_whole, options): (bool, &InspectOptions),
+    mut is_whole: bool,
     reading: &mut Reading,
     watch: &mut Heard<'_>,
     inspected: &mut Inspected,
@@ -195,7 +196,7 @@ fn read_coins(
     };
     if let Some(repair) = reading.coins.take() {
         (is_whole, counted) = repair.end(watch);
-        coins = inspection.coins(&options.executor)?;
+        coins = inspection.coins(&blocks.executor)?;
     }
     inspected.coins = match coins {
         None if !inspection.has_index() && !inspection.is_new() => None,
@@ -206,12 +207,11 @@ fn read_coins(
             let layers = coins.layers()?;
             if let Some(audit) = blocks.audit {
                 if watch.nothing() {
-                    let with = (reading, &*options.start.stop);
-                    inspected.audit = Some(audit.conclude(blocks, &layers, with, watch)?);
+                    inspected.audit = Some(audit.conclude(blocks, &layers, reading, watch)?);
                 }
                 return Ok(());
             }
-            let (totals, muhash) = muhash_totals(&layers, options.threads, &options.start.stop)?;
+            let (totals, muhash) = muhash_totals(&layers, blocks.threads, &blocks.stop)?;
             if counted.is_some_and(|counted| counted != totals.txouts) {
                 watch.found(miscounted(inspection.dir()));
             }
@@ -261,6 +261,8 @@ fn empty_muhash() -> [u8; 32] {
 struct Blocks<'a> {
     inspection: &'a Inspection,
     params: Arc<Params>,
+    executor: Arc<dyn Executor>,
+    stop: Arc<AtomicBool>,
     threads: usize,
     repair: bool,
     hasher: UtxoHasher,
@@ -300,10 +302,20 @@ impl<'a> Blocks<'a> {
             true => stored.sort_unstable_by_key(|block| (block.height, block.position)),
             false => stored.sort_unstable_by_key(|block| block.position),
         }
-        let InspectOptions { threads, repair, .. } = *options;
-        let (params, hasher) = (Arc::clone(&options.params), inspection.hasher());
-        let list = if repair { list_hash(&stored) } else { [0; 32] };
-        Ok(Self { inspection, params, threads, repair, hasher, stored, by_height, list, audit })
+        let list = if options.repair { list_hash(&stored) } else { [0; 32] };
+        Ok(Self {
+            inspection,
+            params: Arc::clone(&options.params),
+            executor: Arc::clone(&options.executor),
+            stop: Arc::clone(&options.start.stop),
+            threads: options.threads,
+            repair: options.repair,
+            hasher: inspection.hasher(),
+            stored,
+            by_height,
+            list,
+            audit,
+        })
     }
 
     fn inspect(

@@ -13,7 +13,7 @@ use godwit_store::StoreError;
 use godwit_store::exec::Priority;
 use godwit_store::utxo::UtxoStore;
 
-use crate::apply::{Prefetched, Ready};
+use crate::apply::{CoinReads, Prefetched, Ready};
 use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Stored};
@@ -104,8 +104,8 @@ pub(crate) struct Lookahead {
     bytes_limit: usize,
     /// Time that workers spent on BIP30 probes.
     probe_time: Duration,
-    /// Coins that workers read from runs since this was last asked, and the time that it took.
-    reads: (usize, Duration),
+    /// Since this was last asked.
+    reads: CoinReads,
     env: Environment,
     job_sender: JobSender<Answer>,
 }
@@ -121,7 +121,7 @@ impl Lookahead {
             refetched: 0,
             bytes_limit: near_bytes / 2,
             probe_time: Duration::ZERO,
-            reads: (0, Duration::ZERO),
+            reads: CoinReads::default(),
             env: env.clone(),
             job_sender,
         }
@@ -275,7 +275,7 @@ impl Lookahead {
                 let (id, token, again, block) = (*id, *token, *again, Arc::clone(block));
                 self.refetched += 1;
                 self.queue[at].stage = match again {
-                    true => self.search(index, coins, (token, id), block),
+                    true => self.search(index, coins, token, id, block),
                     false => Stage::Gathered(block),
                 };
             }
@@ -350,7 +350,8 @@ impl Lookahead {
         &mut self,
         index: &BlockIndex,
         coins: &UtxoStore,
-        (token, id): (u64, NodeId),
+        token: u64,
+        id: NodeId,
         block: Arc<Structured>,
     ) -> Stage {
         let search = Search::new(Arc::clone(&block), coins.layers(), index.enforces_bip30(id));
@@ -394,7 +395,7 @@ impl Lookahead {
                 let block =
                     block.map_err(LookaheadError::Store)?.ok_or(LookaheadError::Damaged(id))?;
                 self.queue[at].stage = match again {
-                    true => self.search(index, coins, (token, id), block),
+                    true => self.search(index, coins, token, id, block),
                     false => Stage::Gathered(block),
                 };
             }
@@ -419,8 +420,8 @@ impl Lookahead {
     fn fetched_coins(&mut self, fetch: Fetch) {
         let (found, costs) = fetch.into_found();
         self.probe_time += costs.probe_time;
-        self.reads.0 += costs.reads;
-        self.reads.1 += costs.read_time;
+        self.reads.coins += costs.reads.coins;
+        self.reads.time += costs.reads.time;
         for (token, prefetched) in found {
             let ahead = self.queue.iter_mut().find(|ahead| ahead.token == token);
             if let Some(Ahead { stage, .. }) = ahead
@@ -431,8 +432,8 @@ impl Lookahead {
         }
     }
 
-    /// How many coins workers read from runs since the last call, and how long that took them together.
-    pub(crate) fn take_reads(&mut self) -> (usize, Duration) {
+    /// The reads since the last call.
+    pub(crate) fn take_reads(&mut self) -> CoinReads {
         std::mem::take(&mut self.reads)
     }
 

@@ -168,7 +168,7 @@ impl LostUndo {
             if self.is_done() {
                 break;
             }
-            let block = read_own_block(store, hasher, *id, (*position, *hash))?;
+            let block = read_own_block(store, hasher, *id, *position, *hash)?;
             match self.rotten.remove(id) {
                 true => self.add(*id, &block, *height),
                 false => self.take_outputs(block.view(), *height),

@@ -27,7 +27,8 @@ pub(crate) fn read_own_block(
     store: &Store,
     hasher: &UtxoHasher,
     id: NodeId,
-    (position, hash): (BlockPosition, BlockHash),
+    position: BlockPosition,
+    hash: BlockHash,
 ) -> Result<Structured, ReadError> {
     let bytes = match store.read_block(position) {
         Err(error) if error.is_rotten() => {

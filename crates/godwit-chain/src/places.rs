@@ -22,7 +22,7 @@ impl<'a> Places<'a> {
         let Chain { index, env, .. } = self.0;
         let node = index.node(id);
         let position = node.position.filter(|_| !index.is_lost(id))?;
-        Some(StoredBlock::new(&env.params, (id, &node), position))
+        Some(StoredBlock::new(&env.params, id, &node, position))
     }
 
     /// To read stored blocks.

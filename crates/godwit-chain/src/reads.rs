@@ -72,11 +72,7 @@ pub struct StoredBlock {
 }
 
 impl StoredBlock {
-    pub(crate) fn new(
-        params: &Params,
-        (id, node): (NodeId, &Node),
-        position: BlockPosition,
-    ) -> Self {
+    pub(crate) fn new(params: &Params, id: NodeId, node: &Node, position: BlockPosition) -> Self {
         let witnesses = match params.is_active(Deployment::Segwit, node.height) {
             true => WitnessCheck::Segwit,
             false => WitnessCheck::BeforeSegwit,

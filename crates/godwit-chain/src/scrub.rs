@@ -270,7 +270,7 @@ impl Scrub {
             let undo = node.undo.filter(|_| !index.damaged.has_rotted_undo(id));
             bytes += u64::from(position.len) + undo.map_or(0, |undo| undo.len.into());
             let (block, prev) =
-                (StoredBlock::new(&env.params, (id, &node), position), node.header.prev_blockhash);
+                (StoredBlock::new(&env.params, id, &node, position), node.header.prev_blockhash);
             wanted.push(Wanted { id, block, prev, undo });
         }
         self.next = Some(next).filter(|_| next < end);

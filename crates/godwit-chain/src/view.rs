@@ -160,7 +160,7 @@ impl Chain {
         } else if let Some(position) = self.index.node(id).position
             && !self.index.is_lost(id)
         {
-            let block = StoredBlock::new(&self.env.params, (id, &self.index.node(id)), position);
+            let block = StoredBlock::new(&self.env.params, id, &self.index.node(id), position);
             self.reads.read(&self.env, ticket, block);
         } else {
             self.events.push_back(Event::Read { ticket, bytes: None });

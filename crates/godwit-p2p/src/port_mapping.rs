@@ -122,7 +122,7 @@ impl MappingRequest {
             return None;
         }
         let external = Host::from_legacy(array(packet, 44));
-        Some(self.granted(MappingProtocol::Pcp, packet[3].into(), external, (packet, 42, 4)))
+        Some(self.granted(MappingProtocol::Pcp, packet[3].into(), external, packet, 42, 4))
     }
 
     /// The request of NAT-PMP.
@@ -149,26 +149,28 @@ impl MappingRequest {
         }
         let external = Host::Ipv4(router.octets());
         let code = number(packet, 2);
-        Some(self.granted(MappingProtocol::NatPmp, code, external, (packet, 10, 12)))
+        Some(self.granted(MappingProtocol::NatPmp, code, external, packet, 10, 12))
     }
 
-    /// What an answer grants that has the external port and the lifetime in these places.
+    /// What an answer grants that has the external port and the lifetime at these offsets.
     fn granted(
         &self,
         protocol: MappingProtocol,
         code: u16,
         external: Host,
-        (packet, port, lifetime): (&[u8], usize, usize),
+        packet: &[u8],
+        port_at: usize,
+        lifetime_at: usize,
     ) -> Result<Mapping, MappingRefusal> {
         if code != SUCCESS {
             return Err(MappingRefusal::Code(protocol, code));
         }
-        match number(packet, port) {
+        match number(packet, port_at) {
             0 => Err(MappingRefusal::NoPort),
             port => Ok(Mapping {
                 protocol,
                 external: NetAddress::new(external, port),
-                lifetime: u32::from_be_bytes(array(packet, lifetime)),
+                lifetime: u32::from_be_bytes(array(packet, lifetime_at)),
             }),
         }
     }

@@ -17,7 +17,7 @@ use crate::environment::{Environment, Memory};
 use crate::error::ChainError;
 use crate::event::Events;
 use crate::goal::Goal;
-use crate::history::History;
+use crate::history::{History, HistoryStations};
 use crate::index::{BlockIndex, HistorySpan};
 use crate::intake::Intake;
 use crate::job_sender::JobSender;
@@ -77,8 +77,7 @@ impl Chain {
             (blocks.waiting, blocks.window) = (memory.waiting / 2, memory.window / 2);
         }
         let links = Links { workers: &workers, cancelled: &cancelled, outbox: &outbox };
-        let of =
-            |(span, coins)| history_of(options, &env, &links, (span, coins), (blocks, scripts));
+        let of = |(span, coins)| history_of(options, &env, &links, span, coins, blocks, scripts);
         let history = history.map(of).transpose()?;
         Ok(Self {
             mailbox: Mailbox { inbox, outbox },
@@ -132,26 +131,28 @@ struct Links<'a> {
     outbox: &'a Outbox,
 }
 
-/// The validation of a history, whose coins up to its tip are given.
+/// The validation of the history `span`, whose tip's coins are `coins`.
 fn history_of(
     options: &ChainOptions,
     env: &Environment,
     links: &Links<'_>,
-    (span, coins): (HistorySpan, UtxoStore),
-    (memory, scripts): (BlockMemory, ScriptOptions),
+    span: HistorySpan,
+    coins: UtxoStore,
+    memory: BlockMemory,
+    scripts: ScriptOptions,
 ) -> Result<Box<History>, ChainError> {
     let Links { workers, cancelled, outbox } = links;
     let ahead = job_sender(workers, cancelled, outbox, Message::HistoryLookahead);
     let checks = job_sender(workers, cancelled, outbox, Message::HistoryWindow);
     let hasher = pool(options, "godwit-history", 1, QUEUED_ALONE)?;
     let hash = job_sender(&hasher, cancelled, outbox, Message::History);
-    let stations = (
-        Lookahead::new(env, memory.waiting, ahead),
-        Window::new(env, span.tip, memory.window, scripts, checks),
-    );
-    let goal = Goal::new(None, options.assume_valid);
-    let writing = Writing::new(options.coin_writing, options.workers);
-    Ok(Box::new(History::new(span.tip, coins, stations, (goal, writing), hash)))
+    let stations = HistoryStations {
+        lookahead: Lookahead::new(env, memory.waiting, ahead),
+        window: Window::new(env, span.tip, memory.window, scripts, checks),
+        goal: Goal::new(None, options.assume_valid),
+        writing: Writing::new(options.coin_writing, options.workers),
+    };
+    Ok(Box::new(History::new(span.tip, coins, stations, hash)))
 }
 
 fn pool(

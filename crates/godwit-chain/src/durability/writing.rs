@@ -21,6 +21,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::apply::CoinReads;
+
 /// How much may be unwritten, and how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoinWriting {
@@ -102,10 +104,10 @@ impl Writing {
         Self { bounds, workers, read: SHORTEST_READ, sealed, unsealed, since: None }
     }
 
-    /// Workers have read so many coins in this time. What is slower than before is believed at once, what is
-    /// faster by and by, and each the less the fewer coins they are.
-    pub(crate) fn note_read(&mut self, coins: usize, took: Duration) {
-        let Some(read) = took.checked_div(coins as u32) else { return };
+    /// Workers have read coins. What is slower than before is believed at once, what is faster by and by,
+    /// and each the less the fewer coins they are.
+    pub(crate) fn note_read(&mut self, CoinReads { coins, time }: CoinReads) {
+        let Some(read) = time.checked_div(coins as u32) else { return };
         let read = read.clamp(SHORTEST_READ, LONGEST_READ);
         let weight = ENOUGH_READS.min(coins as u32);
         if read > self.read {
@@ -180,6 +182,10 @@ mod tests {
 
     fn writing(interval: Option<u64>) -> Writing {
         Writing::new(CoinWriting { interval, ..CoinWriting::PRODUCT }, 2)
+    }
+
+    fn reads(coins: usize, time: Duration) -> CoinReads {
+        CoinReads { coins, time }
     }
 
     fn block(took: Duration) -> Application {
@@ -264,14 +270,14 @@ mod tests {
         };
         // 10 of the connector, 40 for the bytes, 80 microseconds for each coin and two workers.
         assert_eq!(time_of(&mut writing), 10 + 40 + 120);
-        writing.note_read(0, SECOND);
-        writing.note_read(1_000, SECOND / 1_000);
+        writing.note_read(reads(0, SECOND));
+        writing.note_read(reads(1_000, SECOND / 1_000));
         assert_eq!(time_of(&mut writing), 170, "the page cache is not believed");
-        writing.note_read(100, SECOND);
+        writing.note_read(reads(100, SECOND));
         assert_eq!(time_of(&mut writing), 50 + 15_000, "a hard disk is");
-        writing.note_read(100, SHORTEST_READ * 100);
+        writing.note_read(reads(100, SHORTEST_READ * 100));
         assert_eq!(time_of(&mut writing), 50 + 11_280, "and not forgotten at once");
-        writing.note_read(100, 100 * SECOND);
+        writing.note_read(reads(100, 100 * SECOND));
         assert_eq!(time_of(&mut writing), 50 + 37_500, "no disk is slower for long");
     }
 
@@ -279,28 +285,28 @@ mod tests {
     /// it had not, but for the block at which it did.
     #[test]
     fn a_single_read_that_took_30_seconds_has_no_blocks_sealed() {
-        let of_a_flush = |first: (usize, Duration)| {
+        let of_a_flush = |first: CoinReads| {
             let mut writing = writing(None);
-            writing.note_read(first.0, first.1);
+            writing.note_read(first);
             (1..).find(|_| {
-                writing.note_read(3_500, 3_500 * SHORTEST_READ);
+                writing.note_read(reads(3_500, 3_500 * SHORTEST_READ));
                 let took = Duration::from_millis(50);
                 writing.note_applied(Application { took, bytes: 1_700_000, below: 3_500 }, 0);
                 writing.must_seal(0, 1)
             })
         };
-        let usual = of_a_flush((0, Duration::ZERO)).expect("some day");
-        let stalled = of_a_flush((1, 30 * SECOND)).expect("some day");
+        let usual = of_a_flush(reads(0, Duration::ZERO)).expect("some day");
+        let stalled = of_a_flush(reads(1, 30 * SECOND)).expect("some day");
         assert!(stalled + 10 >= usual, "{stalled} blocks, not {usual}");
         // The same for all coins of a block is no stall, and forgotten within some blocks.
-        let slow = of_a_flush((3_500, 3_500 * LONGEST_READ)).expect("some day");
+        let slow = of_a_flush(reads(3_500, 3_500 * LONGEST_READ)).expect("some day");
         assert!(slow <= 2, "{slow}");
     }
 
     /// Blocks of the main network at its tip until coins are sealed.
     fn blocks_of_a_flush(read: Duration) -> u32 {
         let mut writing = writing(None);
-        writing.note_read(3_500, 3_500 * read);
+        writing.note_read(reads(3_500, 3_500 * read));
         while !writing.must_seal(0, 1) {
             let took = Duration::from_millis(50);
             writing.note_applied(Application { took, bytes: 1_700_000, below: 3_500 }, 0);

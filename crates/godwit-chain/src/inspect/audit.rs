@@ -349,13 +349,13 @@ impl Audit {
         &self,
         blocks: &Blocks<'_>,
         layers: &Arc<Layers>,
-        (reading, stop): (&mut Reading, &AtomicBool),
+        reading: &mut Reading,
         watch: &mut dyn Watch,
     ) -> Result<Audited, ChainError> {
         let partitions: Vec<usize> = (0..layers.partitions()).collect();
         in_shares(&partitions, blocks.threads, |partition| {
             self.with_worker(|worker| {
-                for_each_coin(layers, *partition, stop, |outpoint, stored| {
+                for_each_coin(layers, *partition, &blocks.stop, |outpoint, stored| {
                     let coin = self.hasher.hash(outpoint);
                     worker.ledger.take_coin(&self.mac, &coin, stored);
                 })
@@ -375,7 +375,7 @@ impl Audit {
         }
         let wrong = sums.wrong();
         if !wrong.is_empty() {
-            self.search(blocks, layers, (wrong, counts), stop, watch)?;
+            self.search(blocks, layers, &wrong, counts, watch)?;
         }
         let Disputes { told: mut disputes, more } = std::mem::take(&mut *lock(&self.disputes));
         let tip = self.index.point(*self.line.last().expect("genesis is always there"));

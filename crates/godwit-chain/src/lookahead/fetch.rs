@@ -8,7 +8,7 @@ use std::time::Duration;
 use godwit_store::StoreError;
 use godwit_store::utxo::{CompressedCoins, HashedOutPoint, Layers};
 
-use crate::apply::Prefetched;
+use crate::apply::{CoinReads, Prefetched};
 use crate::environment::Environment;
 use crate::limits::FETCH_TIME;
 use crate::structure::Structured;
@@ -40,9 +40,7 @@ pub(super) struct Fetch {
 /// What a fetch took.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FetchCosts {
-    /// Coins that were read from runs, and the time that the answers about coins took.
-    pub(super) reads: usize,
-    pub(super) read_time: Duration,
+    pub(super) reads: CoinReads,
     /// Time that the answers about outputs took.
     pub(super) probe_time: Duration,
 }
@@ -101,8 +99,8 @@ impl Fetch {
         if !probes {
             *layers = layers.take_memtables(keys, left, &mut found);
         }
-        costs.reads += layers.get_some_compressed(keys, left, &is_over, &mut found)?;
-        costs.read_time += env.now() - start;
+        costs.reads.coins += layers.get_some_compressed(keys, left, &is_over, &mut found)?;
+        costs.reads.time += env.now() - start;
         let probed = env.now();
         for FetchedBlock { block, no_overwrite, found, .. } in blocks {
             if *no_overwrite && left.is_empty() && !is_over() {

@@ -79,7 +79,7 @@ impl Window {
         match read {
             Ok(Reading::Done(read)) => tip.read = Some(read),
             Ok(Reading::Rebuilding(rebuilding)) => {
-                self.rebuild(env, index, layers, (token, id), rebuilding)?;
+                self.rebuild(env, index, layers, token, id, rebuilding)?;
             }
             Err(ReadError::Block(damaged)) => {
                 tip.damaged = Some(damaged);
@@ -151,7 +151,7 @@ impl Window {
         let (store, layers) = (Arc::clone(&env.store), coins.layers());
         self.job_sender.run(Priority::Urgent, "disconnect", move || {
             let read = || {
-                let block = read_own_block(&store, &hasher, id, (position, hash))?;
+                let block = read_own_block(&store, &hasher, id, position, hash)?;
                 // An index that was made again from damaged undo files lacks places of records.
                 match undo.map(|undo| store.read_undo(undo, &prev)) {
                     Some(Ok(undo)) if has_coins_of(block.view(), &undo) => {
@@ -188,7 +188,8 @@ impl Window {
         env: &Environment,
         index: &BlockIndex,
         layers: Arc<Layers>,
-        (token, id): (u64, NodeId),
+        token: u64,
+        id: NodeId,
         mut rebuilding: Box<Rebuilding>,
     ) -> Result<(), ChainError> {
         let lost = &mut rebuilding.lost;

@@ -51,8 +51,10 @@ impl Watch for Notes {
 
 fn run(
     disk: Arc<dyn Disk>,
-    (dir, network): (&Path, Network),
-    (threads, repair): (usize, bool),
+    dir: &Path,
+    network: Network,
+    threads: usize,
+    repair: bool,
     notes: &mut Notes,
 ) -> Result<Inspected, ChainError> {
     let options = InspectOptions {
@@ -69,8 +71,9 @@ fn run(
 }
 
 fn audit(disk: &FaultDisk, threads: usize, repair: bool) -> (Audited, Vec<Found>) {
-    let (mut notes, place) = (Notes::default(), (Path::new(DIR), Network::Regtest));
-    let inspected = run(Arc::new(disk.clone()), place, (threads, repair), &mut notes).unwrap();
+    let (mut notes, dir) = (Notes::default(), Path::new(DIR));
+    let disk = Arc::new(disk.clone());
+    let inspected = run(disk, dir, Network::Regtest, threads, repair, &mut notes).unwrap();
     (inspected.audit.unwrap(), notes.found)
 }
 
@@ -129,7 +132,7 @@ fn real_chains_audit_clean() {
         let (stats, tip) = (chain.utxo_stats().unwrap(), chain.tip_point());
         chain.close().unwrap();
         let mut notes = Notes::default();
-        let inspected = run(Arc::new(RealDisk), (&dir, network), (2, false), &mut notes).unwrap();
+        let inspected = run(Arc::new(RealDisk), &dir, network, 2, false, &mut notes).unwrap();
         let Some(Audited::Proven(proof)) = inspected.audit else { panic!("{name}: {inspected:?}") };
         assert_eq!((proof.tip, proof.coins), (tip, stats.totals.txouts), "{name}");
         assert_eq!(notes.found, [], "{name}");
@@ -244,13 +247,13 @@ fn what_is_damaged_or_not_all_there_is_not_audited() {
 fn an_audit_that_is_stopped_anywhere_says_nothing_and_changes_nothing() {
     let (disk, _) = datadir();
     let before = crate::inspect::contents(&disk);
-    let place = (Path::new(DIR), Network::Regtest);
+    let (dir, network) = (Path::new(DIR), Network::Regtest);
     let mut whole = Notes::default();
-    run(Arc::new(disk.clone()), place, (2, false), &mut whole).unwrap();
+    run(Arc::new(disk.clone()), dir, network, 2, false, &mut whole).unwrap();
     let mut stopped = 0;
     for after in 0..whole.steps {
         let mut notes = Notes { stop_after: Some(after), ..Notes::default() };
-        match run(Arc::new(disk.clone()), place, (2, false), &mut notes) {
+        match run(Arc::new(disk.clone()), dir, network, 2, false, &mut notes) {
             Err(ChainError::Store(StoreError::Stopped)) => stopped += 1,
             Err(error) => panic!("{error}"),
             Ok(inspected) => assert!(matches!(inspected.audit, Some(Audited::Proven(_)))),

@@ -78,7 +78,7 @@ impl LostBlocks {
                 break;
             }
             let Some(lost) = self.blocks.get_mut(&hash) else { continue };
-            let chosen = choose(downloads, index, (hash, id), lost.last, now);
+            let chosen = choose(downloads, index, hash, id, lost.last, now);
             let Some(Chosen { peer, has_block }) = chosen else { continue };
             downloads.ask(peer, id, hash, index.get(id).height, now);
             if !has_block {
@@ -130,7 +130,8 @@ impl LostBlocks {
 pub(crate) fn ask_for(
     downloads: &mut Downloads,
     peer: PeerId,
-    (id, hash): (HeaderId, BlockHash),
+    id: HeaderId,
+    hash: BlockHash,
     index: &dyn HeaderIndex,
     now: Now,
 ) -> bool {
@@ -155,7 +156,8 @@ fn is_in_flight(downloads: &Downloads, hash: &BlockHash, now: Duration) -> bool 
 fn choose(
     downloads: &Downloads,
     index: &dyn HeaderIndex,
-    (hash, id): (BlockHash, HeaderId),
+    hash: BlockHash,
+    id: HeaderId,
     last: Option<PeerId>,
     now: Duration,
 ) -> Option<Chosen> {

@@ -168,7 +168,7 @@ impl BlockFetch {
     /// Asks a peer for a block because the operator wants that.
     pub(super) fn ask_for(&mut self, cx: &mut Context<'_>, id: PeerId, hash: BlockHash) {
         if let Some(header) = cx.index.find(&hash)
-            && ask_for(&mut self.downloads, id, (header, hash), cx.index, cx.judged())
+            && ask_for(&mut self.downloads, id, header, hash, cx.index, cx.judged())
         {
             self.request_blocks(cx, id, &[hash]);
         }

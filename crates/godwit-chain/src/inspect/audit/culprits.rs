@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use godwit_primitives::{Coin, OutPoint};
 use godwit_store::StoreError;
@@ -157,8 +156,8 @@ impl Audit {
         &self,
         blocks: &Blocks<'_>,
         layers: &Arc<Layers>,
-        (wrong, counts): (Vec<u16>, Counts),
-        stop: &AtomicBool,
+        wrong: &[u16],
+        counts: Counts,
         watch: &mut dyn Watch,
     ) -> Result<(), ChainError> {
         let partitions = layers.partitions();
@@ -177,7 +176,7 @@ impl Audit {
         concerned.dedup();
         let kept = in_shares(&concerned, blocks.threads, |partition| {
             let mut kept = Vec::new();
-            for_each_coin(layers, *partition, stop, |outpoint, stored| {
+            for_each_coin(layers, *partition, &blocks.stop, |outpoint, stored| {
                 let coin = self.hasher.hash(outpoint);
                 if wanted.has(&coin) {
                     kept.push(Record::new(&coin, Role::Kept, [stored, &[]]));

@@ -102,7 +102,7 @@ impl ScriptQueue {
                 }
                 ScriptError::Contradicted { input } => {
                     let (flags, spent) = (block.flags, block.spent_by(tx));
-                    let about = Contradiction::of(&block.block, flags, (tx, input), spent);
+                    let about = Contradiction::of(&block.block, flags, tx, input, spent);
                     return Err(Unknown::Contradicted(Box::new(about)));
                 }
                 error => return Err(Unknown::Engine(error)),

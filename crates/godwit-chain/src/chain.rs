@@ -42,7 +42,7 @@ use crate::second_look::{accept_twice, log_untrusted};
 use crate::status::ChainStatus;
 use crate::structure::Received;
 use crate::tree::{NodeId, Validity};
-use crate::verify::Recorded;
+use crate::verify::{Recorded, ScriptRun};
 use crate::window::{Disconnect, Retired, Window};
 
 type Outbox = crossbeam_channel::Sender<Message>;
@@ -382,10 +382,10 @@ impl Chain {
         let bytes = ready.block.view().total_size() as u64;
         let below = ready.prefetched.coins.iter().flatten().count();
         let scripts = goal.scripts_for(index, &env.params, id);
-        let runs = scripts.is_some();
         goal.log_script_change(index, id, scripts);
         let now = self.now;
-        self.window.apply(env, index, coins, ready, runs.then_some(now));
+        let run = ScriptRun::of(scripts, now, ready.again);
+        self.window.apply(env, index, coins, ready, run);
         let took = self.env.now() - start;
         self.status.times.apply += took;
         let reads = self.lookahead.take_reads();

@@ -39,6 +39,7 @@ use crate::lookahead::Lookahead;
 use crate::second_look::log_untrusted;
 use crate::status::ChainStatus;
 use crate::tree::{NodeId, Validity};
+use crate::verify::ScriptRun;
 use crate::window::{Retired, Window};
 
 /// Blocks that the tip may be behind the best header for the history to get half of the coins' memory.
@@ -224,9 +225,9 @@ impl History {
         let bytes = ready.block.view().total_size() as u64;
         let below = ready.prefetched.coins.iter().flatten().count();
         let scripts = self.goal.scripts_for(index, &env.params, id);
-        let run_at = scripts.is_some().then_some(*now);
         self.goal.log_script_change(index, id, scripts);
-        self.window.apply(env, index, &mut self.coins, ready, run_at);
+        let run = ScriptRun::of(scripts, *now, ready.again);
+        self.window.apply(env, index, &mut self.coins, ready, run);
         self.writing.note_read(self.lookahead.take_reads());
         self.writing.note_applied(Application { took: env.now() - start, bytes, below }, *now);
         self.lookahead.forget_up_to(index.height(self.window.applied()));

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use godwit_consensus::Reject;
+use godwit_consensus::{Reject, ScriptCheckReason};
 use godwit_primitives::Txid;
 use godwit_script::{
     CheckCounts, Counts, Group, Precomputed, ScriptError, Scripts, SpendingTx, SpentOutput,
@@ -103,14 +103,27 @@ impl Recorded {
     }
 }
 
-/// Which checks a block still needs.
-pub(crate) struct Needs {
-    /// The scripts, and the time in seconds since 1970.
-    pub(crate) scripts: Option<i64>,
-    /// The undo record, unless it is stored already.
-    pub(crate) undo: Option<UndoFormat>,
-    /// Core's engine alone runs the scripts.
-    pub(crate) engine_alone: bool,
+/// Whether the scripts of a block run, and how.
+#[derive(Clone, Copy)]
+pub(crate) enum ScriptRun {
+    Skipped,
+    At {
+        /// Seconds since 1970: recent blocks are cross-checked more often.
+        unix_time: i64,
+        /// Core's engine runs them, without claims.
+        engine_alone: bool,
+    },
+}
+
+impl ScriptRun {
+    /// They run if there is a reason for it.
+    pub(crate) fn of(
+        reason: Option<ScriptCheckReason>,
+        unix_time: i64,
+        engine_alone: bool,
+    ) -> Self {
+        reason.map_or(Self::Skipped, |_| Self::At { unix_time, engine_alone })
+    }
 }
 
 /// How undo records are encoded.
@@ -242,22 +255,33 @@ impl<R: Send + 'static> Verifier<R> {
         *lock(&self.shared.totals)
     }
 
-    /// Verifies a block; the outcome is answered with its token.
-    pub(crate) fn verify(&self, token: u64, resolved: Arc<Resolved>, needs: Needs) {
+    /// Verifies a block; the outcome is answered with its token. Its undo record is made in that format,
+    /// unless it is stored already.
+    pub(crate) fn verify(
+        &self,
+        token: u64,
+        resolved: Arc<Resolved>,
+        run: ScriptRun,
+        undo: Option<UndoFormat>,
+    ) {
         let mut scripts = Vec::new();
-        if needs.scripts.is_some() {
-            let txids = resolved.block().view().txids();
-            split(resolved.block().first_inputs(), |tx| txids[tx], &mut scripts);
-        }
+        let (engine_alone, crosscheck) = match run {
+            ScriptRun::Skipped => (false, None),
+            ScriptRun::At { unix_time, engine_alone } => {
+                let txids = resolved.block().view().txids();
+                split(resolved.block().first_inputs(), |tx| txids[tx], &mut scripts);
+                let time = resolved.block().header().time;
+                (engine_alone, self.crosscheck(time, unix_time))
+            }
+        };
         let mut parts = vec![Part::Rules];
-        parts.extend(needs.undo.map(Part::Undo));
+        parts.extend(undo.map(Part::Undo));
         let jobs = parts.len() + scripts.len();
-        let time = resolved.block().header().time;
         let verification = Arc::new(Verification {
             token,
             resolved,
-            engine_alone: needs.engine_alone,
-            crosscheck: needs.scripts.and_then(|now| self.crosscheck(time, now)),
+            engine_alone,
+            crosscheck,
             parts_left: AtomicUsize::new(jobs),
             failure: Mutex::new(None),
             undo: Mutex::new(None),

@@ -46,7 +46,7 @@ use crate::status::ChainStatus;
 use crate::structure::Structured;
 use crate::tree::NodeId;
 use crate::verify::{
-    Engines, Needs, Outcome, Recorded, UndoFormat, Verified, Verifier, VerifyError,
+    Engines, Outcome, Recorded, ScriptRun, UndoFormat, Verified, Verifier, VerifyError,
 };
 
 /// A block of the window.
@@ -254,17 +254,16 @@ impl Window {
         Ok(())
     }
 
-    /// Applies a block to the coins and starts its verification, or takes note that it is refused. Its
-    /// scripts run if `scripts` is the time, in seconds since 1970.
+    /// Applies a block to the coins and starts its verification, or takes note that it is refused.
     pub(crate) fn apply(
         &mut self,
         env: &Environment,
         index: &BlockIndex,
         coins: &mut UtxoStore,
         ready: Ready,
-        scripts: Option<i64>,
+        run: ScriptRun,
     ) {
-        let Ready { id, block, prefetched, again } = ready;
+        let Ready { id, block, prefetched, .. } = ready;
         let tree = index.tree();
         let median_time_past = |height| {
             let block = tree.ancestor(id, height).expect("coins come from below the block");
@@ -282,8 +281,8 @@ impl Window {
         let pin = prefetched.pin.clone();
         let result = coins
             .pinned(&pin, |coins| apply(coins, id, block, prefetched, rules, &median_time_past));
-        match result.expect("the line gives out only what is covered") {
-            Ok(resolved) => self.verify(env, index, resolved, (scripts, again)),
+        match result.expect("the look-ahead hands out only blocks whose pin is covered") {
+            Ok(resolved) => self.verify(env, index, resolved, run),
             Err(reject) => self.refused = Some((id, reject)),
         }
     }
@@ -293,7 +292,7 @@ impl Window {
         env: &Environment,
         index: &BlockIndex,
         resolved: Resolved,
-        (scripts, engine_alone): (Option<i64>, bool),
+        run: ScriptRun,
     ) {
         self.next_token += 1;
         let (token, id) = (self.next_token, resolved.id());
@@ -303,7 +302,7 @@ impl Window {
         let format = UndoFormat { magic: env.params.magic, buffers };
         let needs_undo = index.node(id).undo.is_none() || index.damaged.has_rotted_undo(id);
         let undo = needs_undo.then_some(format);
-        self.verifier.verify(token, Arc::clone(&resolved), Needs { scripts, undo, engine_alone });
+        self.verifier.verify(token, Arc::clone(&resolved), run, undo);
         let progress = Progress::Verifying;
         self.blocks.push_back(Applied { token, resolved, bytes, progress });
         self.applied = id;

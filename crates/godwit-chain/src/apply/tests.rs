@@ -23,7 +23,7 @@ use crate::job_sender::JobSender;
 use crate::options::{ScriptEngine, ScriptOptions};
 use crate::structure::{Received, structure};
 use crate::tree::HeaderTree;
-use crate::verify::{Engines, Needs, Outcome, ScriptTotals, UndoFormat, Verifier, VerifyError};
+use crate::verify::{Engines, Outcome, ScriptRun, ScriptTotals, UndoFormat, Verifier, VerifyError};
 
 mod twin;
 
@@ -177,11 +177,8 @@ fn verified_by(
         job_sender,
         |outcomes| outcomes,
     );
-    verifier.verify(
-        7,
-        resolved,
-        Needs { scripts: Some(0), undo: Some(format), engine_alone: false },
-    );
+    let run = ScriptRun::At { unix_time: 0, engine_alone: false };
+    verifier.verify(7, resolved, run, Some(format));
     let outcomes: Option<Vec<(u64, Outcome)>> = receiver.recv().unwrap();
     let (token, outcome) = outcomes.expect("no panic").pop().expect("one block");
     assert_eq!(token, 7);

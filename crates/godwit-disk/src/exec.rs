@@ -42,9 +42,8 @@ impl Priority {
 
 /// Where work runs and what time it is.
 pub trait Executor: Send + Sync {
-    /// Starts a pool that runs `servers` jobs at once, at least one. `capacity` is the number of jobs
-    /// that each queue holds. With one server, jobs of one priority run in the order in which they
-    /// were pushed.
+    /// Starts a pool that runs up to `threads` jobs at once (at least one). `capacity`: jobs that each
+    /// queue holds. With one thread, jobs of one priority run in the order in which they were pushed.
     ///
     /// # Errors
     ///
@@ -52,7 +51,7 @@ pub trait Executor: Send + Sync {
     fn start(
         &self,
         name: &'static str,
-        servers: usize,
+        threads: usize,
         capacity: [usize; Priority::COUNT],
     ) -> io::Result<Box<dyn WorkerPool>>;
 

@@ -19,7 +19,7 @@ use godwit_disk::exec::{Executor, Job, Priority, Report, WorkerPool};
 use crate::journal::Journal;
 use crate::random::SplitMix;
 
-/// Of the jobs that wait for a pool with several servers, one of the first so many is next: threads
+/// Of the jobs that wait for a pool that runs several at once, one of the first so many is next: threads
 /// that took them in order may have been held up by that much.
 const OVERTAKING: usize = 8;
 
@@ -54,7 +54,8 @@ struct State {
 }
 
 struct PoolState {
-    servers: usize,
+    /// Jobs that run at once, at most.
+    concurrent: usize,
     busy: usize,
     capacity: [usize; Priority::COUNT],
     queues: [VecDeque<(&'static str, Job)>; Priority::COUNT],
@@ -94,13 +95,13 @@ pub(crate) struct Span {
 
 impl PoolState {
     fn is_ready(&self) -> bool {
-        self.busy < self.servers && self.queues.iter().any(|queue| !queue.is_empty())
+        self.busy < self.concurrent && self.queues.iter().any(|queue| !queue.is_empty())
     }
 
     /// The next job: of the first priority that has any, the first one if they run one at a time.
     fn next(&mut self, random: &mut SplitMix) -> Option<(&'static str, Job)> {
         let queue = self.queues.iter_mut().find(|queue| !queue.is_empty())?;
-        let choice = if self.servers == 1 { 1 } else { queue.len().min(OVERTAKING) };
+        let choice = if self.concurrent == 1 { 1 } else { queue.len().min(OVERTAKING) };
         queue.remove(random.below(choice as u64) as usize)
     }
 }
@@ -295,14 +296,14 @@ impl Executor for InlineExecutor {
     fn start(
         &self,
         _: &'static str,
-        servers: usize,
+        threads: usize,
         capacity: [usize; Priority::COUNT],
     ) -> io::Result<Box<dyn WorkerPool>> {
         let mut state = self.state();
         let id = state.next_pool;
         state.next_pool += 1;
-        let (servers, queues) = (servers.max(1), Default::default());
-        state.pools.insert(id, PoolState { servers, busy: 0, capacity, queues });
+        let (concurrent, queues) = (threads.max(1), Default::default());
+        state.pools.insert(id, PoolState { concurrent, busy: 0, capacity, queues });
         Ok(Box::new(InlinePool { executor: self.clone(), id }))
     }
 

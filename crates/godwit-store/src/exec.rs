@@ -21,10 +21,10 @@ impl Workers {
     pub fn start(
         executor: &dyn Executor,
         name: &'static str,
-        servers: usize,
+        threads: usize,
         capacity: [usize; Priority::COUNT],
     ) -> io::Result<Self> {
-        executor.start(name, servers, capacity).map(Self)
+        executor.start(name, threads, capacity).map(Self)
     }
 
     /// Queues `job` and has its result given to `reply`: `None` when it panicked. A job that vanished

@@ -50,10 +50,10 @@ impl Chain {
         recovered: Vec<RecoveredBlock>,
         now: i64,
     ) -> Result<Self, ChainError> {
-        let workers = pool(options, "godwit-worker", options.workers, QUEUED_JOBS)?;
-        let writer = pool(options, "godwit-append", 1, QUEUED_ALONE)?;
-        let committer = pool(options, "godwit-commit", 1, QUEUED_ALONE)?;
-        let scrubber = pool(options, "godwit-scrub", 1, QUEUED_ALONE)?;
+        let workers = worker_pool(options, "godwit-worker", options.workers, QUEUED_JOBS)?;
+        let writer = worker_pool(options, "godwit-append", 1, QUEUED_ALONE)?;
+        let committer = worker_pool(options, "godwit-commit", 1, QUEUED_ALONE)?;
+        let scrubber = worker_pool(options, "godwit-scrub", 1, QUEUED_ALONE)?;
         let (outbox, inbox) = bounded(INBOX_LIMIT);
         let cancelled = Arc::new(AtomicBool::new(false));
         let never_cancelled = Arc::default();
@@ -144,7 +144,7 @@ fn history_of(
     let Links { workers, cancelled, outbox } = links;
     let ahead = job_sender(workers, cancelled, outbox, Message::HistoryLookahead);
     let checks = job_sender(workers, cancelled, outbox, Message::HistoryWindow);
-    let hasher = pool(options, "godwit-history", 1, QUEUED_ALONE)?;
+    let hasher = worker_pool(options, "godwit-history", 1, QUEUED_ALONE)?;
     let hash = job_sender(&hasher, cancelled, outbox, Message::History);
     let stations = HistoryStations {
         lookahead: Lookahead::new(env, memory.waiting, ahead),
@@ -155,13 +155,13 @@ fn history_of(
     Ok(Box::new(History::new(span.tip, coins, stations, hash)))
 }
 
-fn pool(
+fn worker_pool(
     options: &ChainOptions,
     name: &'static str,
-    servers: usize,
+    threads: usize,
     queued: [usize; Priority::COUNT],
 ) -> Result<Arc<Workers>, ChainError> {
-    let workers = Workers::start(&*options.executor, name, servers, queued);
+    let workers = Workers::start(&*options.executor, name, threads, queued);
     workers.map(Arc::new).map_err(ChainError::Spawn)
 }
 

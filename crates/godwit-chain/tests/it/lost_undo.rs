@@ -39,10 +39,10 @@ impl Executor for Leaping {
     fn start(
         &self,
         name: &'static str,
-        servers: usize,
+        threads: usize,
         capacity: [usize; Priority::COUNT],
     ) -> io::Result<Box<dyn WorkerPool>> {
-        self.threads.start(name, servers, capacity)
+        self.threads.start(name, threads, capacity)
     }
 
     fn now(&self) -> Duration {

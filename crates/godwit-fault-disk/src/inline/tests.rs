@@ -31,8 +31,8 @@ fn timed(least: u32, most: u32) -> Pace {
     Pace::Timed(least * MILLISECOND..=most * MILLISECOND)
 }
 
-fn pool(executor: &InlineExecutor, servers: usize) -> Box<dyn WorkerPool> {
-    executor.start("test", servers, [20; 2]).unwrap()
+fn pool(executor: &InlineExecutor, concurrent: usize) -> Box<dyn WorkerPool> {
+    executor.start("test", concurrent, [20; 2]).unwrap()
 }
 
 fn panics(action: impl FnOnce()) -> bool {
@@ -48,7 +48,7 @@ fn a_job_runs_when_it_starts_and_is_told_when_it_ends() {
     }
     assert!(tale.take().is_empty(), "pushing runs nothing");
     assert!(!executor.run_until(Duration::ZERO));
-    assert_eq!(tale.take().len(), 2, "as many run as there are servers");
+    assert_eq!(tale.take().len(), 2, "as many run as may at once");
     assert_eq!(executor.next_end(), Some(10 * MILLISECOND));
     assert!(!executor.run_until(9 * MILLISECOND));
     assert!(executor.run_until(10 * MILLISECOND));
@@ -95,7 +95,7 @@ fn one_server_keeps_the_order_and_urgent_jobs_come_first() {
     }
 }
 
-/// Three jobs of a pool with two servers and one of another pool.
+/// Three jobs of a pool that runs two at once and one of another pool.
 fn order(seed: u64) -> Vec<String> {
     let executor = InlineExecutor::new(seed, timed(0, 5));
     let (pool, single, tale) = (pool(&executor, 2), pool(&executor, 1), Tale::default());

@@ -24,14 +24,14 @@ impl Executor for Threads {
     fn start(
         &self,
         name: &'static str,
-        servers: usize,
+        threads: usize,
         capacity: [usize; Priority::COUNT],
     ) -> io::Result<Box<dyn WorkerPool>> {
         let (queues, jobs) = capacity.map(bounded::<Job>).into_iter().unzip();
         let mut pool = ThreadPool { queues, threads: Vec::new() };
         let jobs: Vec<Receiver<Job>> = jobs;
-        for n in 0..servers.max(1) {
-            let numbered = if servers > 1 { format!("{name}-{n}") } else { name.to_owned() };
+        for n in 0..threads.max(1) {
+            let numbered = if threads > 1 { format!("{name}-{n}") } else { name.to_owned() };
             let (urgent, scripts) = (jobs[0].clone(), jobs[1].clone());
             let thread = Builder::new().name(numbered).spawn(move || work(&urgent, &scripts))?;
             pool.threads.push(thread);
@@ -103,8 +103,8 @@ mod tests {
     use super::super::Workers;
     use super::*;
 
-    fn workers(servers: usize, capacity: usize) -> Workers {
-        Workers::start(&Threads::default(), "godwit-test", servers, [capacity; 2]).unwrap()
+    fn workers(threads: usize, capacity: usize) -> Workers {
+        Workers::start(&Threads::default(), "godwit-test", threads, [capacity; 2]).unwrap()
     }
 
     #[test]

@@ -46,10 +46,10 @@ impl Executor for StoppedClock {
     fn start(
         &self,
         name: &'static str,
-        servers: usize,
+        threads: usize,
         capacity: [usize; Priority::COUNT],
     ) -> io::Result<Box<dyn WorkerPool>> {
-        Threads::default().start(name, servers, capacity)
+        Threads::default().start(name, threads, capacity)
     }
 
     fn now(&self) -> Duration {

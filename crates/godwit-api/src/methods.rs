@@ -38,7 +38,7 @@ mod waiting;
 pub(crate) use difficulty::difficulty;
 pub(crate) use network::{PROTOCOL_VERSION, VERSION};
 
-use godwit_chain::{BlockUnreadable, Chain, NodeId, Places, StoredBlock};
+use godwit_chain::{BlockUnreadable, Chain, NodeId, StoredBlock, StoredData};
 use godwit_primitives::{BlockHash, Network};
 use godwit_rpc::{Json, RpcError, code};
 
@@ -130,8 +130,8 @@ pub(crate) fn block_source(chain: &Chain, id: NodeId) -> Result<BlockSource, Mis
     if id == chain.tree().genesis() {
         return Ok(BlockSource::Genesis);
     }
-    if let Some(stored) = Places::of(chain).block(id) {
-        return Ok(BlockSource::Stored(Places::of(chain).reader(), stored));
+    if let Some(stored) = StoredData::of(chain).block(id) {
+        return Ok(BlockSource::Stored(StoredData::of(chain).reader(), stored));
     }
     let node = chain.tree().node(id);
     Err(match node.tx_count {

@@ -43,7 +43,6 @@ mod options;
 mod overrule;
 mod own_block;
 mod permits;
-mod places;
 mod reads;
 mod recheck;
 mod record;
@@ -57,6 +56,7 @@ mod signet;
 mod snapshot;
 mod stats;
 mod status;
+mod stored_data;
 mod structure;
 mod submit;
 mod tree;
@@ -89,7 +89,6 @@ pub use options::{
 };
 pub use overrule::OverruleError;
 pub use permits::Permit;
-pub use places::Places;
 pub use reads::{BlockReader, BlockUnreadable, StoredBlock};
 pub use recheck::{BlockInPlace, CheckLevel, Recheck, RecheckFault, block_in_place, median_times};
 pub use scrub::{SCRUB_BYTES_PER_SECOND, ScrubStatus};
@@ -101,6 +100,7 @@ pub use stats::{
     CoinsHash, Totals, UtxoStats, VIEW_SORT_BYTES, ViewStats, insert_coin, remove_coin,
 };
 pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};
+pub use stored_data::StoredData;
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;

@@ -29,8 +29,8 @@ use crate::goal::script_reason;
 use crate::inspect::audit::ClaimFault;
 use crate::inspect::audit::scripts::{ScriptQueue, Unknown, Waiting};
 use crate::options::{ScriptEngine, ScriptOptions};
-use crate::places::Places;
 use crate::reads::{BlockReader, BlockUnreadable, StoredBlock};
+use crate::stored_data::StoredData;
 use crate::structure::{Received, Structured, structure};
 use crate::tree::NodeId;
 
@@ -106,7 +106,7 @@ struct TakenBack {
 /// What the chain knows of a block; `None` where it is not stored, or lost.
 pub fn block_in_place(chain: &Chain, id: NodeId) -> Option<BlockInPlace> {
     let (index, params) = (&chain.index, &chain.env.params);
-    let stored = Places::of(chain).block(id)?;
+    let stored = StoredData::of(chain).block(id)?;
     let (node, point) = (index.node(id), index.point(id));
     let rules = BlockRules {
         height: node.height,
@@ -153,7 +153,7 @@ impl Recheck {
         };
         let of_view = |view| TakenBack { view, given_back: HashMap::new(), scripts: 0 };
         Self {
-            reader: Places::of(chain).reader(),
+            reader: StoredData::of(chain).reader(),
             hasher: chain.env.hasher,
             level,
             scripts: (level == CheckLevel::Scripts).then(|| ScriptQueue::new(&options)),

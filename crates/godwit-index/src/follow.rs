@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use godwit_chain::{
-    BlockReader, BlockUnreadable, Chain, NodeId, Places, StoredBlock, is_unvalidated,
+    BlockReader, BlockUnreadable, Chain, NodeId, StoredBlock, StoredData, is_unvalidated,
     lowest_for_indexes,
 };
 use godwit_primitives::{Block, Params};
@@ -103,7 +103,7 @@ pub fn next(chain: &Chain, state: &IndexState) -> Step {
         // In the end that of the first one.
         is_to_come = is_unvalidated(chain, id);
         let is_usable = !(*wants_spent && is_to_come);
-        blocks.push((point, Places::of(chain).block(id).filter(|_| is_usable)));
+        blocks.push((point, StoredData::of(chain).block(id).filter(|_| is_usable)));
         id = node.parent().unwrap_or(id);
     }
     blocks.reverse();
@@ -118,7 +118,7 @@ pub fn next(chain: &Chain, state: &IndexState) -> Step {
     }
     blocks.truncate(there);
     let are_last = blocks.last().is_some_and(|(point, _)| point.height == tip_height);
-    let (reader, params) = (Places::of(chain).reader(), Arc::clone(chain.params()));
+    let (reader, params) = (StoredData::of(chain).reader(), Arc::clone(chain.params()));
     Step::Blocks(NextBlocks { from, blocks, are_last, reader, params })
 }
 

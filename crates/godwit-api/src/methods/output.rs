@@ -1,6 +1,6 @@
 //! `gettxout`, and coins of the tip by their outpoints.
 
-use godwit_chain::{CoinAtTip, Places};
+use godwit_chain::{CoinAtTip, StoredData};
 use godwit_primitives::{Coin, OutPoint, Txid};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::ChainPoint;
@@ -12,8 +12,8 @@ use crate::seam::Seam;
 /// Where these coins are at the tip, and the tip.
 fn places(node: &Seam, outpoints: Vec<OutPoint>) -> Result<(Vec<CoinAtTip>, ChainPoint), RpcError> {
     node.ask(move |node| {
-        let (places, tip) = (Places::of(node.chain()), node.chain().tip_point());
-        (outpoints.iter().map(|outpoint| places.coin(outpoint)).collect(), tip)
+        let (stored, tip) = (StoredData::of(node.chain()), node.chain().tip_point());
+        (outpoints.iter().map(|outpoint| stored.coin(outpoint)).collect(), tip)
     })
 }
 
@@ -60,7 +60,7 @@ pub(super) fn unspent(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let (place, parent, tip) = call.node.ask(move |node| {
         let outbox = node.peers().outbox();
         let is_spent = with_outbox && outbox.is_spent(&outpoint);
-        let place = (!is_spent).then(|| Places::of(node.chain()).coin(&outpoint));
+        let place = (!is_spent).then(|| StoredData::of(node.chain()).coin(&outpoint));
         let parent = outbox.get(&outpoint.txid).filter(|_| with_outbox).cloned();
         (place, parent, node.chain().tip_point())
     })?;

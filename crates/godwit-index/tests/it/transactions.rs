@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_chain::{Chain, Places};
+use godwit_chain::{Chain, StoredData};
 use godwit_fault_disk::{Counted, FaultDisk, Survival};
 use godwit_index::{
     Candidate, Follower, INDEXES_DIR, IndexError, Outcome, TxIndex, TxIndexWriter, candidates,
@@ -78,8 +78,8 @@ fn naive(chain: &Chain, blocks: &[Vec<u8>]) -> BTreeMap<Txid, (BlockHash, Vec<u8
 fn look_up(chain: &Chain, index: &TxIndex, txid: &Txid) -> Option<(BlockHash, Vec<u8>)> {
     let places = index.find(txid).expect("it can be read");
     candidates(chain, &places).into_iter().find_map(|Candidate { block, offset }| {
-        let stored = Places::of(chain).block(block)?;
-        let bytes = Places::of(chain).reader().block(&stored).expect("it is there");
+        let stored = StoredData::of(chain).block(block)?;
+        let bytes = StoredData::of(chain).reader().block(&stored).expect("it is there");
         let (_, tx) = transaction_at(bytes.as_slice(), offset as usize)?;
         (tx.txid() == *txid).then(|| (chain.tree().node(block).hash, tx.bytes().to_vec()))
     })

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::never;
 use godwit_api::{BanFile, LOADING, NodeState, Server, SnapshotLoad, Zmq};
 use godwit_chain::{
-    Chain, ChainError, CoinAtTip, Places, Poll, SnapshotError, StartOptions, wait_with_both,
+    Chain, ChainError, CoinAtTip, Poll, SnapshotError, StartOptions, StoredData, wait_with_both,
 };
 use godwit_p2p::{AddressNetwork, Anchors, NetGroups, NodeCommand, Now, OwnAddressSource, Peers};
 use godwit_primitives::{BlockHash, OutPoint};
@@ -274,8 +274,8 @@ fn open_outbox(chain: &Chain, peers: &mut Peers, dir: &Path) -> Result<OutboxFil
     let (tree, tip) = (chain.tree(), chain.tip());
     let is_active = |hash: &BlockHash| tree.find(hash).is_some_and(|id| tree.is_ancestor(id, tip));
     let mut outbox = file.load(is_active);
-    let places = Places::of(chain);
-    let is_coin = |outpoint: &OutPoint| match places.coin(outpoint) {
+    let stored = StoredData::of(chain);
+    let is_coin = |outpoint: &OutPoint| match stored.coin(outpoint) {
         CoinAtTip::Known(coin) => Ok(coin.is_some()),
         CoinAtTip::Below(below) => below.read().map(|coin| coin.is_some()),
     };

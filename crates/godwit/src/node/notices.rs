@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use godwit_api::{Notice, NoticedBlock, Notices, Zmq, ZmqError};
-use godwit_chain::{Chain, NodeId, Places};
+use godwit_chain::{Chain, NodeId, StoredData};
 use godwit_primitives::{BlockHash, Work};
 
 use crate::exit::Exit;
@@ -35,7 +35,7 @@ pub(super) fn start(config: &Config, chain: &Chain) -> Result<Option<(Zmq, Annou
     if config.zmq.is_empty() {
         return Ok(None);
     }
-    let reader = Places::of(chain).reader();
+    let reader = StoredData::of(chain).reader();
     let (zmq, notices) = Zmq::start(&config.zmq, reader, memory(config).1)?;
     Ok(Some((zmq, Announcer::new(notices))))
 }
@@ -146,7 +146,11 @@ impl Announcer {
 
 fn noticed(chain: &Chain, id: NodeId) -> NoticedBlock {
     let node = chain.tree().node(id);
-    NoticedBlock { hash: node.hash, tx_count: node.tx_count, stored: Places::of(chain).block(id) }
+    NoticedBlock {
+        hash: node.hash,
+        tx_count: node.tx_count,
+        stored: StoredData::of(chain).block(id),
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use godwit_api::{
     Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport, SyncWatch, Tip, Verification,
 };
-use godwit_chain::{BackendKind, NodeId, Places, ScriptEngine, scripts_from};
+use godwit_chain::{BackendKind, NodeId, ScriptEngine, StoredData, scripts_from};
 use godwit_p2p::{ConnectionKind, MAX_WINDOW_BLOCKS, Now, PeerInfo, Target};
 use godwit_primitives::Network;
 
@@ -116,7 +116,7 @@ fn facts(core: &NodeCore, now: Now, budget: u64) -> SyncFacts {
             locked: godwit_secret::process_stats().locked as u64,
             budget,
         },
-        bytes_on_disk: Places::of(chain).bytes_on_disk(),
+        bytes_on_disk: StoredData::of(chain).bytes_on_disk(),
         traffic: core.peers().total_traffic(),
         transactions: tree.node(chain.tip()).chain_tx_count,
         peers: core.peers().infos().into_iter().filter_map(peer).collect(),

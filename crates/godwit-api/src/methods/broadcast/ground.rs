@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use godwit_chain::{CoinAtTip, Places};
+use godwit_chain::{CoinAtTip, StoredData};
 use godwit_consensus::{check_transaction, is_time_locked};
 use godwit_p2p::OutboxTx;
 use godwit_policy::{NextBlock, Pool, PoolTx};
@@ -147,9 +147,9 @@ fn places(
     outpoints: Vec<OutPoint>,
 ) -> Result<Option<Vec<CoinAtTip>>, RpcError> {
     call.node.ask(move |node| {
-        let places = Places::of(node.chain());
+        let stored = StoredData::of(node.chain());
         (moment == Moment::of(node))
-            .then(|| outpoints.iter().map(|outpoint| places.coin(outpoint)).collect())
+            .then(|| outpoints.iter().map(|outpoint| stored.coin(outpoint)).collect())
     })
 }
 

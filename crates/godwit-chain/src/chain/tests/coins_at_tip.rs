@@ -6,7 +6,7 @@ use godwit_primitives::{Block, OutPoint, coin};
 
 use super::*;
 use crate::coin_at_tip::CoinAtTip;
-use crate::places::Places;
+use crate::stored_data::StoredData;
 
 /// When an output came and went, by the chain's own blocks.
 struct Life {
@@ -61,7 +61,7 @@ fn a_coin_at_the_tip_is_that_of_the_tip_whatever_is_applied_above() {
             let life = &lives[outpoint];
             let exists = life.created as usize <= height
                 && life.spent.is_none_or(|spent| spent as usize > height);
-            let found = match Places::of(&chain).coin(outpoint) {
+            let found = match StoredData::of(&chain).coin(outpoint) {
                 CoinAtTip::Known(coin) => coin,
                 CoinAtTip::Below(place) => {
                     below += 1;

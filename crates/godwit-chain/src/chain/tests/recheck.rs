@@ -8,10 +8,10 @@ use godwit_store::BlockUndo;
 use super::*;
 use crate::coins_view::CoinsView;
 use crate::inspect::audit::ClaimFault;
-use crate::places::Places;
 use crate::recheck::{
     BlockInPlace, CheckLevel, Recheck, RecheckFault, block_in_place, check_rules, median_times,
 };
+use crate::stored_data::StoredData;
 use crate::structure::{Structured, structure};
 use crate::view::view_coins;
 
@@ -55,8 +55,9 @@ fn look(chain: &Chain, recheck: &mut Recheck, count: u32) -> Result<(), RecheckF
 fn spending(chain: &Chain) -> (BlockInPlace, u32, BlockUndo) {
     let mut walk = chain.tip();
     for depth in 1.. {
-        let stored = Places::of(chain).block(walk).expect("it is stored");
-        let undo = Places::of(chain).reader().undo(&stored).expect("no fault").expect("a record");
+        let stored = StoredData::of(chain).block(walk).expect("it is stored");
+        let undo =
+            StoredData::of(chain).reader().undo(&stored).expect("no fault").expect("a record");
         if undo.coins().iter().any(|coin| coin.height < chain.tree().node(walk).height) {
             return (block_in_place(chain, walk).expect("it is stored"), depth, undo);
         }
@@ -66,8 +67,8 @@ fn spending(chain: &Chain) -> (BlockInPlace, u32, BlockUndo) {
 }
 
 fn structured(chain: &Chain, block: &BlockInPlace) -> Arc<Structured> {
-    let stored = Places::of(chain).block(block.id()).expect("it is stored");
-    let bytes = Places::of(chain).reader().block(&stored).expect("no fault");
+    let stored = StoredData::of(chain).block(block.id()).expect("it is stored");
+    let bytes = StoredData::of(chain).reader().block(&stored).expect("no fault");
     match structure(bytes, &chain.env.params, &chain.env.hasher, None) {
         Received::Structured(structured) => structured,
         _ => panic!("it was valid"),

@@ -1,4 +1,4 @@
-//! Where things are, for readers on other threads: the chain's own touches no disk for that.
+//! Where blocks and coins are stored, for readers on other threads: the chain's own does not wait for a disk.
 
 use godwit_primitives::OutPoint;
 
@@ -7,11 +7,11 @@ use crate::coin_at_tip::CoinAtTip;
 use crate::reads::{BlockReader, StoredBlock};
 use crate::tree::NodeId;
 
-/// The places of one moment.
+/// Where blocks and coins are stored at this moment, for readers on other threads; reads nothing itself.
 #[derive(Clone, Copy)]
-pub struct Places<'a>(&'a Chain);
+pub struct StoredData<'a>(&'a Chain);
 
-impl<'a> Places<'a> {
+impl<'a> StoredData<'a> {
     /// Those of a chain.
     pub fn of(chain: &'a Chain) -> Self {
         Self(chain)

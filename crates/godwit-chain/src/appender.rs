@@ -37,10 +37,10 @@ use godwit_store::{
 use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::event::Source;
+use crate::history_files::BlockFileMix;
 use crate::index::Accepted;
 use crate::job_sender::JobSender;
 use crate::limits::APPEND_BATCH;
-use crate::mixture::Mixture;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
 use crate::verify::{Recorded, Verified};
@@ -117,7 +117,7 @@ pub(crate) struct Appender {
     /// Time that jobs spent.
     took: Duration,
     /// What the last block file has.
-    mixture: Mixture,
+    file_mix: BlockFileMix,
     job_sender: JobSender<Answer>,
 }
 
@@ -159,7 +159,7 @@ impl Appender {
             written: 0,
             returned: Vec::new(),
             took: Duration::ZERO,
-            mixture: Mixture::default(),
+            file_mix: BlockFileMix::default(),
             job_sender,
         }
     }
@@ -176,10 +176,11 @@ impl Appender {
     ) -> Result<(), StoreError> {
         if self.begin_writing(accepted.id(), sender) {
             let len = accepted.block().view().bytes().len();
-            let begins_file = is_history.is_some_and(|is| self.mixture.parts_with(is, len as u64));
+            let begins_file =
+                is_history.is_some_and(|is| self.file_mix.needs_new_file(is, len as u64));
             let place = env.store.reserve_block(len, begins_file)?;
             if let Some(is_history) = is_history {
-                self.mixture.note(place.file, is_history, len as u64);
+                self.file_mix.note_reserved(place.file, is_history, len as u64);
             }
             self.gather(Append::Block { accepted, sender, place });
         }

@@ -5,7 +5,7 @@
 //! less [`MIN_BLOCKS_TO_KEEP`], or holds a block that a restart would apply or take back: those above the
 //! block whose coins the commit leaves on disk, or holds one that an index has not read, or one of the
 //! history below a snapshot that is not validated, or whose coins are not on disk. The validation frees
-//! them as it goes; that other blocks do not keep its files, [`crate::mixture`] sees to. Such files may
+//! them as it goes; that other blocks do not keep its files, [`crate::history_files`] sees to. Such files may
 //! exceed the target; no flush is made for its sake. On request ([`Pruning::request`]) the files are
 //! deleted that hold no block above a height, with the next commit.
 //!

@@ -6,24 +6,24 @@
 //! most as many bytes of the history. (Not none: while the tip catches up, the two may take turns, and a
 //! file for each block would be too many.)
 
-/// What a block file has.
+/// Bytes of the history and of other blocks in the file that is being appended to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mixture {
+pub(crate) struct BlockFileMix {
     /// The file; `None`: whatever is there was written by an earlier process.
     file: Option<u32>,
     history: u64,
     others: u64,
 }
 
-impl Mixture {
-    /// Whether a block is to begin another file.
-    pub(crate) fn parts_with(&self, is_history: bool, len: u64) -> bool {
+impl BlockFileMix {
+    /// Whether a block of `len` bytes is to begin another file.
+    pub(crate) fn needs_new_file(&self, is_history: bool, len: u64) -> bool {
         let Self { file, history, others } = self.with(is_history, len);
         file.is_none() || others > 0 && history > others
     }
 
     /// A block was given a place.
-    pub(crate) fn note(&mut self, file: u32, is_history: bool, len: u64) {
+    pub(crate) fn note_reserved(&mut self, file: u32, is_history: bool, len: u64) {
         if self.file != Some(file) {
             *self = Self { file: Some(file), ..Self::default() };
         }
@@ -44,12 +44,12 @@ mod tests {
 
     /// The files that blocks come to, each with what it has of both kinds.
     fn files(blocks: impl IntoIterator<Item = (bool, u64)>) -> Vec<(u64, u64)> {
-        let (mut mixture, mut files) = (Mixture::default(), vec![(9, 9)]);
+        let (mut mix, mut files) = (BlockFileMix::default(), vec![(9, 9)]);
         for (is_history, len) in blocks {
-            if mixture.parts_with(is_history, len) {
+            if mix.needs_new_file(is_history, len) {
                 files.push((0, 0));
             }
-            mixture.note(files.len() as u32, is_history, len);
+            mix.note_reserved(files.len() as u32, is_history, len);
             let last = files.last_mut().unwrap();
             if is_history { last.0 += len } else { last.1 += len }
         }
@@ -77,10 +77,10 @@ mod tests {
 
     #[test]
     fn a_file_that_was_left_for_its_size_counts_no_more() {
-        let mut mixture = Mixture::default();
-        mixture.note(4, true, 100);
-        assert!(mixture.parts_with(false, 99));
-        mixture.note(5, true, 1);
-        assert!(!mixture.parts_with(false, 99));
+        let mut mix = BlockFileMix::default();
+        mix.note_reserved(4, true, 100);
+        assert!(mix.needs_new_file(false, 99));
+        mix.note_reserved(5, true, 1);
+        assert!(!mix.needs_new_file(false, 99));
     }
 }

@@ -50,7 +50,7 @@ use crate::shares::in_shares;
 use crate::stats::{Totals, muhash_totals};
 use crate::structure::{Structured, WitnessCheck};
 
-use audit::{Audit, AuditOptions, Audited, Heard};
+use audit::{Audit, AuditOptions, Audited, CountingWatch};
 use index::{check_tree, index_again};
 use lost_coins::{Gathered, LostCoinsRepair};
 use reading::{Reading, bytes, list_hash};
@@ -139,8 +139,8 @@ pub fn inspect(
     mut options: InspectOptions,
     watch: &mut dyn Watch,
 ) -> Result<Inspected, ChainError> {
-    let watch = &mut Heard::new(watch);
-    let inspection = opened(disk, dir, &mut options, watch)?;
+    let watch = &mut CountingWatch::new(watch);
+    let inspection = open_for(disk, dir, &mut options, watch)?;
     let mut inspected = Inspected::default();
     if inspection.has_index() {
         check_tree(&inspection, &options.params, watch)?;
@@ -183,7 +183,7 @@ fn read_coins(
     coins: Result<Option<CoinsInspection>, Found>,
     mut is_whole: bool,
     reading: &mut Reading,
-    watch: &mut Heard<'_>,
+    watch: &mut CountingWatch<'_>,
     inspected: &mut Inspected,
 ) -> Result<(), ChainError> {
     let (inspection, mut counted) = (blocks.inspection, None);
@@ -206,7 +206,7 @@ fn read_coins(
             watch.progress(Stage::Coins, 0, coins.bytes());
             let layers = coins.layers()?;
             if let Some(audit) = blocks.audit {
-                if watch.nothing() {
+                if watch.has_found_nothing() {
                     inspected.audit = Some(audit.conclude(blocks, &layers, reading, watch)?);
                 }
                 return Ok(());
@@ -221,8 +221,8 @@ fn read_coins(
     Ok(())
 }
 
-/// Opens what there is; for a repair, makes an index that is damaged again first.
-fn opened(
+/// Opens what there is for what `options` ask; for a repair, makes an index that is damaged again first.
+fn open_for(
     disk: &Arc<dyn Disk>,
     dir: &Path,
     options: &mut InspectOptions,

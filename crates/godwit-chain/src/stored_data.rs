@@ -12,7 +12,7 @@ use crate::tree::NodeId;
 pub struct StoredData<'a>(&'a Chain);
 
 impl<'a> StoredData<'a> {
-    /// Those of a chain.
+    /// What a chain has stored.
     pub fn of(chain: &'a Chain) -> Self {
         Self(chain)
     }

@@ -100,7 +100,7 @@ pub(crate) fn run(
 /// The last lines.
 fn summary(inspected: &Inspected, left: u64, repaired: u64) -> String {
     let Inspected { blocks, blocks_before, undo_records, runs, coins, audit } = inspected;
-    let damages = match (left, repaired) {
+    let damage_count = match (left, repaired) {
         (0, 0) => "none".to_owned(),
         _ => format!("{} found, {repaired} repaired, {left} left", left + repaired),
     };
@@ -121,7 +121,7 @@ fn summary(inspected: &Inspected, left: u64, repaired: u64) -> String {
     };
     format!(
         "Read {blocks} blocks{before}, {undo_records} undo records and {runs} runs of coins. Damage: \
-         {damages}{told}.\n{coins}"
+         {damage_count}{told}.\n{coins}"
     )
 }
 

@@ -470,25 +470,25 @@ fn for_each_coin(
     Ok(())
 }
 
-/// Counts damage on its way to who is told of it.
-pub(super) struct Heard<'a> {
+/// Passes everything on to `watch`, and counts the damage found.
+pub(super) struct CountingWatch<'a> {
     watch: &'a mut dyn Watch,
-    damages: u64,
+    found: u64,
 }
 
-impl<'a> Heard<'a> {
+impl<'a> CountingWatch<'a> {
     pub(super) fn new(watch: &'a mut dyn Watch) -> Self {
-        Self { watch, damages: 0 }
+        Self { watch, found: 0 }
     }
 
-    pub(super) fn nothing(&self) -> bool {
-        self.damages == 0
+    pub(super) fn has_found_nothing(&self) -> bool {
+        self.found == 0
     }
 }
 
-impl Watch for Heard<'_> {
+impl Watch for CountingWatch<'_> {
     fn found(&mut self, found: Found) {
-        self.damages += 1;
+        self.found += 1;
         self.watch.found(found);
     }
 

@@ -292,7 +292,7 @@ impl<'a> Blocks<'a> {
                     checksum: record.checksum,
                     tx_count: record.tx_count,
                     undo: record.undo,
-                    has_coins: coins.is_some_and(|coins| coins.is_in_line(&hash)),
+                    has_coins: coins.is_some_and(|coins| coins.is_on_chain(&hash)),
                 });
             }
             Ok(())

@@ -17,7 +17,7 @@
 //!   heeds ([`Chain::room`](crate::Chain::room)); records of an import: their permits.
 //! - `Appender`, what is gathered and what has returned: the same, for a block counts there until it is
 //!   stored; undo records: [`WINDOW_BLOCKS`].
-//! - `Lookahead`, the line and what is kept: [`AHEAD_BLOCKS`], [`NEAR_BLOCKS_BYTES`] for both, and the
+//! - `Lookahead`, the queue and the near blocks: [`AHEAD_BLOCKS`], [`NEAR_BLOCKS_BYTES`] for both, and the
 //!   permits.
 //! - `Window`: [`WINDOW_BLOCKS`], [`WINDOW_BYTES`], [`SCRIPT_PARTS`]. Beside a history there are two of each,
 //!   and they share the bytes.
@@ -42,8 +42,8 @@ pub(crate) const DECODE_JOBS: usize = 256;
 /// pipe of a gigabit line over 0.5 s of round trip.
 pub const RECEIVING_BYTES: u64 = 64 << 20;
 
-/// Memory of the blocks that peers sent and that wait for their turn or are in line, with the keys and
-/// coins of these: some forty full blocks, more than are ever in line ([`AHEAD_BLOCKS`]), which take half
+/// Memory of the blocks that peers sent and that wait for their turn or are queued, with the keys and
+/// coins of these: some forty full blocks, more than are ever queued ([`AHEAD_BLOCKS`]), which take half
 /// of it at most and one block more. An import's blocks are not counted, they have a budget of their own
 /// ([`IMPORT_BYTES`]).
 pub const NEAR_BLOCKS_BYTES: usize = 64 << 20;
@@ -67,10 +67,10 @@ pub(crate) const fn smallest_charge(importing: u64) -> u64 {
 /// Memory of the blocks in the window and of the coins that they spent, where the options say nothing else.
 pub(crate) const WINDOW_BYTES: usize = 64 << 20;
 
-/// Blocks in line whose inputs are fetched before their turn.
+/// Queued blocks whose inputs are fetched before their turn.
 pub(crate) const AHEAD_BLOCKS: usize = 32;
 
-/// Jobs for blocks in line, those for blocks that left it since included.
+/// Jobs for queued blocks, those for blocks that left the queue since included.
 pub(crate) const AHEAD_JOBS: usize = 2 * AHEAD_BLOCKS;
 
 /// What one job fetches coins for, and a few reads more: the end of a node waits for jobs that run.
@@ -172,12 +172,12 @@ const _: () = {
     // 1: each job's message has its place, and the inbox stays small.
     assert!(INBOX_LIMIT >= QUEUED_JOBS[0] + QUEUED_JOBS[1] + 4 * QUEUED_ALONE[0] + READER_MESSAGES);
     assert!(INBOX_LIMIT <= 8192, "the inbox is memory, too");
-    // 2: a block's two jobs, one after the other, and as many of blocks that left the line.
+    // 2: a block's two jobs, one after the other, and as many of blocks that left the queue.
     assert!(
         AHEAD_JOBS >= 2 * AHEAD_BLOCKS,
-        "jobs of one line that was left hold up nobody in the next"
+        "jobs of a queue that was emptied do not hold up the next one's"
     );
-    assert!(AHEAD_BLOCKS >= WINDOW_BLOCKS, "the window is filled from the line");
+    assert!(AHEAD_BLOCKS >= WINDOW_BLOCKS, "the window is filled from the queue");
     assert!(SCRIPT_PARTS >= MAX_PARTS, "the next block starts before a whole one has ended");
     // 5: a permit holds every record between reader and verdict, so that many are on their way.
     assert!(IMPORT_BYTES / smallest_charge(IMPORT_BYTES) <= IMPORT_JOBS);

@@ -111,7 +111,7 @@ pub(crate) struct Lookahead {
 }
 
 impl Lookahead {
-    /// An empty look-ahead with at most `near_bytes` of blocks in memory, of which those in line take half.
+    /// An empty look-ahead with at most `near_bytes` of blocks in memory, of which the queued ones take half.
     pub(crate) fn new(env: &Environment, near_bytes: usize, job_sender: JobSender<Answer>) -> Self {
         Self {
             queue: VecDeque::new(),
@@ -142,8 +142,8 @@ impl Lookahead {
             false => index.tree().is_ancestor(applied, id),
         };
         if near && !node.failed {
-            let in_line = self.bytes(index);
-            self.near.insert((node.height, id), Arc::clone(stored.block()), in_line);
+            let queued_bytes = self.bytes(index);
+            self.near.insert((node.height, id), Arc::clone(stored.block()), queued_bytes);
         }
     }
 
@@ -480,7 +480,7 @@ impl Lookahead {
         self.near.release_permits();
     }
 
-    /// The coins that were fetched for the blocks in line, to be changed as a fault would; none of a second
+    /// The coins that were fetched for the queued blocks, to be changed as a fault would; none of a second
     /// look.
     #[cfg(test)]
     pub(crate) fn fetched(&mut self) -> Vec<&mut godwit_store::utxo::CompressedCoins> {

@@ -120,7 +120,7 @@ impl Chain {
             self.index.tree().stored() + self.recovery.left()
         );
         let fork = self.index.tree().fork(self.index.tip(), last);
-        let end = self.last_stored_in_line(fork, last);
+        let end = self.last_stored_ancestor(fork, last);
         if end != last {
             let missing = height(end) + 1;
             log::warn!(
@@ -140,7 +140,7 @@ impl Chain {
     /// The last block before the first one that is not stored, on the way from `fork` up to `last`.
     /// An earlier version of godwit that was killed at the end of `utxo load` left a verified
     /// height without its blocks.
-    fn last_stored_in_line(&self, fork: NodeId, last: NodeId) -> NodeId {
+    fn last_stored_ancestor(&self, fork: NodeId, last: NodeId) -> NodeId {
         let (mut walk, mut end) = (last, last);
         while walk != fork {
             let node = self.index.node(walk);

@@ -87,7 +87,7 @@ pub struct ChainMemory {
     pub receiving: u64,
     /// Blocks of peers that wait in memory for their turn.
     pub near: usize,
-    /// Blocks in line for the tip and the coins that were fetched for them.
+    /// Blocks that are queued for the tip and the coins that were fetched for them.
     pub lookahead: usize,
     /// Blocks in the window and the coins that they spent.
     pub window: usize,

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!                 tip                        applied
-//!   connected ─────▼── writing ── verified ── verifying ──▼── next in line
+//!   connected ─────▼── writing ── verified ── verifying ──▼── next blocks
 //!                     └──────────── the window ─────────┘
 //! ```
 //!

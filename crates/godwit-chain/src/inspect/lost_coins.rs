@@ -47,7 +47,7 @@ pub(super) struct SavedCoins {
 pub(super) struct LostCoinsRepair {
     coins: CoinsRepair,
     /// The blocks that the coins come from, and the height of the last one.
-    line: HashSet<BlockHash>,
+    chain: HashSet<BlockHash>,
     height: u32,
     /// The last one.
     tip: BlockHash,
@@ -86,7 +86,7 @@ impl LostCoinsRepair {
             note(watch, line);
         }
         let state = inspection.state();
-        let (mut line, mut height, mut memory) = (HashSet::new(), 0, options.memory.beside(0));
+        let (mut chain, mut height, mut memory) = (HashSet::new(), 0, options.memory.beside(0));
         if from_blocks && let Some(tip) = state.utxo_tip {
             let mut loading = Loading::new(Arc::clone(&options.params));
             inspection.for_each_block(|hash, record| {
@@ -98,12 +98,12 @@ impl LostCoinsRepair {
                 Ok(index) => {
                     let mut walk = index.tip();
                     while let Some(parent) = index.node(walk).parent() {
-                        line.insert(index.node(walk).hash);
+                        chain.insert(index.node(walk).hash);
                         walk = parent;
                     }
                     height = tip.height;
                 }
-                // It is told, and without a line no pass is complete.
+                // It is told, and without a chain no pass is complete.
                 Err(ChainError::DamagedIndex(_)) => height = u32::MAX,
                 Err(error) => return Err(error),
             }
@@ -111,7 +111,7 @@ impl LostCoinsRepair {
         let mut coins = CoinsRepair::begin(coins, &lost, memory, &options.start.stop)?;
         coins.copy_intact(&mut |manifest| inspection.commit_coins(manifest))?;
         let tip = state.utxo_tip.map_or(BlockHash::ZERO, |tip| tip.hash);
-        let mut repair = Self { coins, line, height, tip, next: 1, untold, counted: None };
+        let mut repair = Self { coins, chain, height, tip, next: 1, untold, counted: None };
         repair.tell_repaired(watch);
         Ok(Some(repair))
     }
@@ -165,9 +165,9 @@ impl LostCoinsRepair {
         self.coins.go_on(saved.pass);
     }
 
-    /// Whether the coins come from this block.
-    pub(super) fn is_in_line(&self, hash: &BlockHash) -> bool {
-        self.line.contains(hash)
+    /// Whether the block is of the chain whose coins these are.
+    pub(super) fn is_on_chain(&self, hash: &BlockHash) -> bool {
+        self.chain.contains(hash)
     }
 
     /// What a block does with wanted coins; on any thread.

@@ -1,7 +1,8 @@
 //! Near blocks: stored blocks that wait in memory for their turn.
 //!
 //! A block that is not here is read back from its file and decoded again, so this is a matter of
-//! speed alone. Kept are the blocks nearest to the tip, as many as the limit and the line leave room for.
+//! speed alone. Kept are the blocks nearest to the tip, as many as the limit and the queue of the look-ahead
+//! leave room for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,9 +33,9 @@ impl NearBlocks {
         self.limit = limit;
     }
 
-    /// Keeps a block. Above the limit, of which the blocks in line take `in_line` bytes, the farthest ones
-    /// are dropped, perhaps this one.
-    pub(crate) fn insert(&mut self, key: HeightKey, block: Arc<Structured>, in_line: usize) {
+    /// Keeps a block. Above the limit, of which the queued blocks take `queued_bytes`, the farthest ones are
+    /// dropped, perhaps this one.
+    pub(crate) fn insert(&mut self, key: HeightKey, block: Arc<Structured>, queued_bytes: usize) {
         match block.holds_permit() {
             true => self.permits += 1,
             false => self.memory += block.memory(),
@@ -42,7 +43,7 @@ impl NearBlocks {
         if let Some(before) = self.blocks.insert(key, block) {
             self.uncount(&before);
         }
-        while self.memory + in_line > self.limit
+        while self.memory + queued_bytes > self.limit
             && self.memory > 0
             && let Some((_, farthest)) = self.blocks.pop_last()
         {
@@ -151,12 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn blocks_in_line_take_from_what_waits() {
+    fn queued_blocks_take_from_what_waits() {
         let blocks = blocks(None);
         let (id, size) = (any_id(), blocks[0].memory());
         let mut waiting = NearBlocks::new(3 * size);
-        let mut insert = |height: u32, in_line| {
-            waiting.insert((height, id), Arc::clone(&blocks[height as usize]), in_line);
+        let mut insert = |height: u32, queued_bytes| {
+            waiting.insert((height, id), Arc::clone(&blocks[height as usize]), queued_bytes);
             heights(&waiting)
         };
         assert_eq!(insert(1, size), [1]);

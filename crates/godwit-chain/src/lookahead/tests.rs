@@ -21,15 +21,15 @@ fn answers(token: u64, error: &StoreError) -> [Answer; 2] {
 }
 
 #[test]
-fn an_error_about_a_block_that_is_not_in_line_any_more_is_fatal_only_when_the_store_is_closed() {
+fn an_error_about_a_block_that_is_not_queued_any_more_is_fatal_only_when_the_store_is_closed() {
     let mut chain = chain(&FaultDisk::new());
     let (open, closed) = (StoreError::Io(denied()), StoreError::Closed(denied()));
     let (token, id) = (1, chain.index.tree().genesis());
     // That many answers follow.
     chain.lookahead.jobs = 6;
-    let in_line = || Ahead { id, token, again: false, stage: Stage::Loading };
+    let queued = || Ahead { id, token, again: false, stage: Stage::Loading };
     for answer in answers(token, &open) {
-        chain.lookahead.queue.push_back(in_line());
+        chain.lookahead.queue.push_back(queued());
         let result = chain.lookahead.answered(&chain.index, &chain.coins, answer);
         assert!(matches!(result, Err(LookaheadError::Store(StoreError::Io(_)))), "{result:?}");
         chain.lookahead.clear_queue();

@@ -167,7 +167,7 @@ impl Serving {
         self.waiting.retain(|&other| other != id);
     }
 
-    fn wait_in_line(&mut self, cx: &mut Context<'_>, id: PeerId, request: Request) {
+    fn wait_for_turn(&mut self, cx: &mut Context<'_>, id: PeerId, request: Request) {
         let Some(peer) = cx.table.get_mut(id) else { return };
         peer.serving.requests.put_back(request);
         if !self.waiting.contains(&id) {
@@ -202,7 +202,7 @@ impl Serving {
             }
             Answer::Read(header) if self.may_read(cx, id) => read(cx, id, header, request),
             Answer::Read(_) => {
-                self.wait_in_line(cx, id, request);
+                self.wait_for_turn(cx, id, request);
                 return false;
             }
             Answer::Nothing => {}

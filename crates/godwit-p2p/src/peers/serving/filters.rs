@@ -58,7 +58,7 @@ impl Serving {
         span: Box<FilterSpan>,
     ) -> bool {
         if !self.may_read(cx, id) {
-            self.wait_in_line(cx, id, Request::Filters(span));
+            self.wait_for_turn(cx, id, Request::Filters(span));
             return false;
         }
         let (request, read) = (cx.out.next_read(), span.read(cx.index));

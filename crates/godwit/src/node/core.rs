@@ -52,31 +52,26 @@ pub enum Turn {
     GoesOn(Poll),
 }
 
-/// Chain and engine.
+/// The chain and the peer engine, and what waits to pass between them.
 pub struct NodeCore {
     chain: Chain,
     peers: Peers,
-    /// Commands for the sockets; taken after each turn.
-    commands: VecDeque<NetCommand>,
-    /// Names to look up; taken after each turn.
-    lookups: Vec<String>,
+    for_driver: DriverWork,
     submissions: Submissions,
-    /// Reads of blocks that the engine will decode, which takes time, and not just pass on.
-    to_take_apart: HashSet<ReadId>,
-    /// Such blocks that were read; the engine reads few at once, and at most one to be announced.
-    waiting_reads: VecDeque<(ReadId, Option<PooledStream>)>,
+    decoding: Decoding,
     /// Most bytes of blocks in flight, even if the chain could take more.
     most_in_flight: u64,
     /// The chain has not been up to date since the start (Core `IsInitialBlockDownload`).
     initial_download: bool,
-    /// The engine was not told of the latest tip.
-    tip_moved: bool,
-    /// The tip that others see. It stays while the chain is on its way to a better one: nobody sees the
-    /// blocks between, as in Core, which holds its lock meanwhile (`ActivateBestChain`), and of a branch
-    /// that turns out to be invalid before it has more work nobody hears at all.
-    seen_tip: NodeId,
+    seen_tip: SeenTip,
     next_header_line: Duration,
-    operator: Operator,
+    /// What `-networkactive` or the operator said last.
+    network_active: bool,
+    /// The chain has nothing to do, as of its last turn.
+    idle: bool,
+    pending_end: PendingEnd,
+    /// Of the question that is being answered.
+    now: Now,
     /// Who tells others of blocks and of what waits for them.
     announcer: Announcer,
     /// Who reads filters for peers, if they are served.
@@ -84,17 +79,39 @@ pub struct NodeCore {
     warnings: Warnings,
 }
 
-/// What concerns the operator of the node.
-struct Operator {
-    network_active: bool,
-    /// The chain has nothing to do, as of its last turn.
-    idle: bool,
-    /// What is to end the node at its next turn.
+/// What the driver does for the engine; taken after each turn.
+#[derive(Default)]
+struct DriverWork {
+    /// For the sockets.
+    commands: VecDeque<NetCommand>,
+    /// Names to look up.
+    lookups: Vec<String>,
+}
+
+/// Blocks that are read for the engine to decode, which takes time, and not just to pass on.
+#[derive(Default)]
+struct Decoding {
+    /// Those that are being read.
+    requests: HashSet<ReadId>,
+    /// Those that were read; the engine reads few at once, and at most one to be announced.
+    waiting: VecDeque<(ReadId, Option<PooledStream>)>,
+}
+
+/// The tip that others see. It stays while the chain is on its way to a better one: nobody sees the
+/// blocks between, as in Core, which holds its lock meanwhile (`ActivateBestChain`), and of a branch
+/// that turns out to be invalid before it has more work nobody hears at all.
+struct SeenTip {
+    id: NodeId,
+    /// The chain has moved, and the engine was not told of the latest tip.
+    is_stale: bool,
+}
+
+/// Why the node is to end at its next turn.
+#[derive(Default)]
+struct PendingEnd {
     fault: Option<ChainError>,
-    /// What the node is to be ended for, and started again.
+    /// A snapshot for which it is started again.
     load: Option<SnapshotLoad>,
-    /// Of the event that is being handled.
-    now: Now,
 }
 
 fn tip_facts(tree: &HeaderTree, id: NodeId) -> TipFacts {
@@ -113,28 +130,22 @@ impl NodeCore {
     pub fn new(mut chain: Chain, peers: Peers) -> Self {
         // Peers have what a disk of ours has lost.
         chain.expect_copies();
-        let seen_tip = chain.tip();
+        let seen_tip = SeenTip { id: chain.tip(), is_stale: true };
         let warnings = Warnings::of(chain.tree(), chain.params());
         Self {
             chain,
             peers,
-            commands: VecDeque::new(),
-            lookups: Vec::new(),
+            for_driver: DriverWork::default(),
             submissions: Submissions::default(),
-            to_take_apart: HashSet::new(),
-            waiting_reads: VecDeque::new(),
+            decoding: Decoding::default(),
             most_in_flight: u64::MAX,
             initial_download: true,
-            tip_moved: true,
             seen_tip,
             next_header_line: Duration::ZERO,
-            operator: Operator {
-                network_active: true,
-                idle: false,
-                fault: None,
-                load: None,
-                now: Now { monotonic: Duration::ZERO, unix: 0 },
-            },
+            network_active: true,
+            idle: false,
+            pending_end: PendingEnd::default(),
+            now: Now { monotonic: Duration::ZERO, unix: 0 },
             announcer: Announcer::default(),
             filters: None,
             warnings,
@@ -190,22 +201,22 @@ impl NodeCore {
 
     /// The snapshot to end for, if there is one.
     pub(super) fn take_load(&mut self) -> Option<SnapshotLoad> {
-        self.operator.load.take()
+        self.pending_end.load.take()
     }
 
     /// Commands for the sockets, oldest first.
     pub fn take_commands(&mut self) -> VecDeque<NetCommand> {
-        std::mem::take(&mut self.commands)
+        std::mem::take(&mut self.for_driver.commands)
     }
 
     /// Host names to look up; each is to be answered with [`NetEvent::Resolved`].
     pub fn take_lookups(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.lookups)
+        std::mem::take(&mut self.for_driver.lookups)
     }
 
     /// Latest time for the next [`turn`](Self::turn).
     pub fn next_wakeup(&self) -> Duration {
-        if self.waiting_reads.is_empty() { self.peers.next_wakeup() } else { Duration::ZERO }
+        if self.decoding.waiting.is_empty() { self.peers.next_wakeup() } else { Duration::ZERO }
     }
 
     /// Whether the chain can take more blocks. It may not, although only as much was requested as
@@ -221,10 +232,10 @@ impl NodeCore {
     pub fn handle_some(
         &mut self,
         now: Now,
-        at_most: usize,
+        limit: usize,
         mut next: impl FnMut(bool) -> Option<NetEvent>,
     ) -> bool {
-        for _ in 0..at_most {
+        for _ in 0..limit {
             let Some(event) = next(self.takes_blocks()) else { return false };
             self.handle(now, event);
         }
@@ -238,14 +249,14 @@ impl NodeCore {
 
     /// `-networkactive`.
     pub fn set_network_active(&mut self, now: Now, active: bool) {
-        self.operator.network_active = active;
+        self.network_active = active;
         self.tell(now, PeersEvent::NetworkActive(active));
         self.apply_actions(now);
     }
 
     /// Answers a question of an RPC method.
     pub fn answer(&mut self, now: Now, question: godwit_api::Question) {
-        self.operator.now = now;
+        self.now = now;
         question(self);
     }
 
@@ -282,7 +293,7 @@ impl NodeCore {
                 progress: history_progress(chain),
                 coins: history_memory(chain) as u64,
             }),
-            network_active: self.operator.network_active,
+            network_active: self.network_active,
             warnings: self.warnings(),
             unvalidated,
             sync,
@@ -296,7 +307,7 @@ impl NodeCore {
     }
 
     fn tell(&mut self, now: Now, event: impl Into<PeersEvent>) {
-        self.peers.handle(now, &ChainIndex::at_tip(&self.chain, self.seen_tip), event);
+        self.peers.handle(now, &ChainIndex::at_tip(&self.chain, self.seen_tip.id), event);
     }
 
     /// Advances the chain by a few steps, and lets the engine do what is due; but stops when it is told
@@ -314,7 +325,7 @@ impl NodeCore {
     }
 
     fn advance(&mut self, now: Now) -> Result<Poll, godwit_chain::ChainError> {
-        if let Some(fault) = self.operator.fault.take() {
+        if let Some(fault) = self.pending_end.fault.take() {
             return Err(fault);
         }
         show_blocks(&mut self.chain, !self.peers.outbox().is_empty());
@@ -328,17 +339,17 @@ impl NodeCore {
                 break;
             }
         }
-        self.operator.idle = poll == Poll::Idle;
+        self.idle = poll == Poll::Idle;
         self.answer_submissions(now);
         self.note_tip(now);
         // One at a time, so that requests of many peers do not hold up the chain.
-        if let Some((request, bytes)) = self.waiting_reads.pop_front() {
+        if let Some((request, bytes)) = self.decoding.waiting.pop_front() {
             self.tell(now, ChainEvent::BlockRead { request, bytes });
         }
         let room = self.chain.room().min(self.most_in_flight);
         self.tell(now, PeersEvent::Tick { room });
         self.apply_actions(now);
-        Ok(if self.waiting_reads.is_empty() { poll } else { Poll::Progress })
+        Ok(if self.decoding.waiting.is_empty() { poll } else { Poll::Progress })
     }
 
     /// Handles an event of the chain.
@@ -346,7 +357,7 @@ impl NodeCore {
         match event {
             Event::Connected(connected) => {
                 let hash = connected.point.hash;
-                self.tip_moved = true;
+                self.seen_tip.is_stale = true;
                 self.submissions.connected(now.monotonic, &hash);
                 log::info!("{}", update_tip(&self.chain, hash, now.unix));
                 let is_told = self.is_told(now);
@@ -365,7 +376,7 @@ impl NodeCore {
                 self.peers.note_block(hash, height, view);
             }
             Event::Disconnected(left) => {
-                self.tip_moved = true;
+                self.seen_tip.is_stale = true;
                 self.peers.note_block_left(&left.hash);
                 log_disconnected(&self.chain, &left);
                 let is_told = self.is_told(now);
@@ -386,8 +397,8 @@ impl NodeCore {
             Event::Judged { source, hash, verdict } => self.judged(now, source, hash, verdict),
             Event::Read { ticket, bytes } => {
                 let request = ReadId(ticket);
-                if self.to_take_apart.remove(&request) {
-                    self.waiting_reads.push_back((request, bytes));
+                if self.decoding.requests.remove(&request) {
+                    self.decoding.waiting.push_back((request, bytes));
                 } else {
                     self.tell(now, ChainEvent::BlockRead { request, bytes });
                 }
@@ -445,7 +456,7 @@ impl NodeCore {
         }
         let (tree, best) = (self.chain.tree(), heading(&self.chain));
         let tip = self.chain.tip();
-        let rests = self.operator.idle || best == tip;
+        let rests = self.idle || best == tip;
         self.submissions.answer(now.monotonic, rests, |hash| {
             // Nothing is told of a block below the tip: a copy of one that was lost, say.
             let is_on_the_way = |id| tree.is_ancestor(id, best) && !tree.is_ancestor(id, tip);
@@ -454,11 +465,10 @@ impl NodeCore {
     }
 
     fn note_tip(&mut self, now: Now) {
-        if !self.tip_moved || self.is_on_the_way() {
+        if !self.seen_tip.is_stale || self.is_on_the_way() {
             return;
         }
-        self.tip_moved = false;
-        self.seen_tip = self.chain.tip();
+        self.seen_tip = SeenTip { id: self.chain.tip(), is_stale: false };
         if self.initial_download && self.is_up_to_date(now) {
             self.initial_download = false;
             log::info!("Leaving InitialBlockDownload (latching to false)");
@@ -472,16 +482,16 @@ impl NodeCore {
     fn is_on_the_way(&self) -> bool {
         let (tree, tip) = (self.chain.tree(), self.chain.tip());
         // A tip that was found or declared invalid is left for one with less work, and that is the end of it.
-        let may_stay = !tree.node(self.seen_tip).failed;
+        let may_stay = !tree.node(self.seen_tip.id).failed;
         // The other branch is as long for a moment, before it is longer.
-        let is_behind = tree.chain_work(tip) <= tree.chain_work(self.seen_tip);
+        let is_behind = tree.chain_work(tip) <= tree.chain_work(self.seen_tip.id);
         // Not `idle`: blocks that are read for peers say nothing of where the chain goes.
-        may_stay && tip != self.seen_tip && is_behind && !is_at_rest(&self.chain)
+        may_stay && tip != self.seen_tip.id && is_behind && !is_at_rest(&self.chain)
     }
 
     /// Whether the chain is between two tips of which others see the first.
     pub(super) fn is_between(&self) -> bool {
-        self.chain.tip() != self.seen_tip
+        self.chain.tip() != self.seen_tip.id
     }
 
     fn is_up_to_date(&self, now: Now) -> bool {
@@ -505,9 +515,9 @@ impl NodeCore {
 
     fn apply_action(&mut self, now: Now, action: Action) {
         match action {
-            Action::Net(command) => self.commands.push_back(command),
+            Action::Net(command) => self.for_driver.commands.push_back(command),
             Action::Chain(request) => self.ask_chain(now, request),
-            Action::Resolve { host } => self.lookups.push(host),
+            Action::Resolve { host } => self.for_driver.lookups.push(host),
             Action::Outbox(change) => {
                 if self.is_told(now) {
                     self.announcer.hold(Notice::Outbox(change));
@@ -527,7 +537,7 @@ impl NodeCore {
             ChainRequest::ReadBlock { request, id, raw, .. } => {
                 let node = ChainIndex::new(&self.chain).node_id(id);
                 if !raw {
-                    self.to_take_apart.insert(request);
+                    self.decoding.requests.insert(request);
                 }
                 self.chain.read_block(node, request.0);
             }
@@ -541,7 +551,7 @@ impl NodeCore {
     }
 
     fn submit_headers(&mut self, now: Now, peer: PeerId, headers: &[BlockHeader]) {
-        let mut result = Ok(ChainIndex::header_id(self.seen_tip));
+        let mut result = Ok(ChainIndex::header_id(self.seen_tip.id));
         for (n, header) in headers.iter().enumerate() {
             match self.chain.accept_header(header, header.block_hash(), now.unix) {
                 Ok(id) => result = Ok(ChainIndex::header_id(id)),
@@ -571,7 +581,7 @@ impl NodeCore {
 
     fn hand_in(&mut self, from: Submitted, bytes: PooledStream) {
         let ticket = self.submissions.add(from);
-        self.operator.idle = false;
+        self.idle = false;
         self.chain.receive_block(bytes, ticket);
     }
 }

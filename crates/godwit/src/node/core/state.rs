@@ -27,7 +27,7 @@ impl NodeState for NodeCore {
     }
 
     fn accept_header(&mut self, header: &BlockHeader) -> Result<(), Reject> {
-        let now = self.operator.now.unix;
+        let now = self.now.unix;
         self.chain.accept_header(header, header.block_hash(), now).map(drop)
     }
 
@@ -40,28 +40,28 @@ impl NodeState for NodeCore {
     }
 
     fn now(&self) -> Now {
-        self.operator.now
+        self.now
     }
 
     fn network_active(&self) -> bool {
-        self.operator.network_active
+        self.network_active
     }
 
     fn command(&mut self, command: NodeCommand) {
-        let now = self.operator.now;
+        let now = self.now;
         if let NodeCommand::SetNetworkActive(active) = command {
-            self.operator.network_active = active;
+            self.network_active = active;
         }
         self.tell(now, PeersEvent::Operator(command));
         self.apply_actions(now);
     }
 
     fn is_idle(&self) -> bool {
-        self.operator.idle
+        self.idle
     }
 
     fn overrule(&mut self, hash: &BlockHash, overrule: Overrule) -> Result<(), OverruleRefusal> {
-        self.operator.idle = false;
+        self.idle = false;
         let done = match overrule {
             Overrule::Invalidate => self.chain.invalidate_block(hash),
             Overrule::Reconsider => self.chain.reconsider_block(hash),
@@ -80,7 +80,7 @@ impl NodeState for NodeCore {
             OverruleError::Genesis => OverruleRefusal::Genesis,
             OverruleError::Chain(error) => {
                 let text = error.to_string();
-                self.operator.fault = Some(error);
+                self.pending_end.fault = Some(error);
                 OverruleRefusal::Refused(text)
             }
             refused => OverruleRefusal::Refused(refused.to_string()),
@@ -102,7 +102,7 @@ impl NodeState for NodeCore {
     }
 
     fn filters_read(&mut self, request: ReadId, data: Option<FilterData>) {
-        let now = self.operator.now;
+        let now = self.now;
         self.tell(now, ChainEvent::FiltersRead { request, data });
         self.apply_actions(now);
     }
@@ -115,7 +115,7 @@ impl NodeState for NodeCore {
         self.peers
             .send_transactions(judged.txs, &judged.replaced)
             .map_err(|OutboxFull| SendRefusal::Full)?;
-        self.apply_actions(self.operator.now);
+        self.apply_actions(self.now);
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl NodeState for NodeCore {
     }
 
     fn load_snapshot(&mut self, load: SnapshotLoad) -> Result<(), LoadPending> {
-        match &mut self.operator.load {
+        match &mut self.pending_end.load {
             Some(_) => Err(LoadPending),
             none => {
                 *none = Some(load);

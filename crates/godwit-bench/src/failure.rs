@@ -1,4 +1,4 @@
-//! Why there is no result.
+//! Why a benchmark ends without a result.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! Files of reports.
+//! Writes the files of reports, with the directories that they belong into.
 
 use std::fs;
 use std::path::Path;

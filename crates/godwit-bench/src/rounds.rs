@@ -1,4 +1,4 @@
-//! What rounds gave.
+//! Rounds of a comparison: one run by each program, and the ratio of what they took.
 
 use serde::Serialize;
 

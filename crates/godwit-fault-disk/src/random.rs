@@ -1,4 +1,4 @@
-//! Pseudo-random numbers.
+//! Pseudo-random numbers of a seed, by which runs can be repeated.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What connections are for.
+//! Kinds of connections, as Bitcoin Core distinguishes them.
 
 use std::fmt;
 

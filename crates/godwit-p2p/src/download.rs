@@ -317,8 +317,8 @@ impl Downloads {
     }
 
     /// Latest time, on the monotonic clock, for the next [`Self::schedule`] and [`Self::overdue`].
-    /// They are due at once when a block arrived or was judged, and when the headers or `room`
-    /// changed.
+    /// They are due at once when a block arrived or was judged, and when the headers or the
+    /// chain's room changed.
     pub(crate) fn next_wakeup(&self, now: Now) -> Option<Duration> {
         let waiting = |peer: &Peer| !peer.queue.is_empty() || peer.is_resting(self.clock.time());
         self.peers.values().any(waiting).then(|| now.monotonic + WAKEUP)

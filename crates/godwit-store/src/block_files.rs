@@ -143,7 +143,7 @@ pub struct WrittenBlock {
 }
 
 impl WrittenBlock {
-    /// Where it lies.
+    /// Its position in the block file.
     pub fn position(&self) -> BlockPosition {
         self.position
     }

@@ -364,8 +364,8 @@ impl Overlay {
         Ok(page)
     }
 
-    /// Calls `each` with the parts of `len` bytes from `offset`: number of the page, place in it, and
-    /// place among the bytes.
+    /// The parts of `len` bytes from `offset`, one for each page: its number, the range within the page, the
+    /// range within the bytes.
     fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
         let end = offset + len as u64;
         (offset / PAGE..end.div_ceil(PAGE)).map(move |number| {

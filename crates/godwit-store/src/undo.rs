@@ -170,7 +170,7 @@ pub struct WrittenUndo {
 }
 
 impl WrittenUndo {
-    /// Where it lies.
+    /// Its position in the undo file.
     pub fn position(&self) -> UndoPosition {
         self.position
     }

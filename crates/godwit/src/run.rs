@@ -1,4 +1,4 @@
-//! From arguments to exit code.
+//! Runs the program: from the process's arguments to its exit code.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! The tables of the page.
+//! Reads the tables in which `docs/memory-policy.md` classifies uses of streams and secrets.
 
 use super::{Kind, Place, Use};
 

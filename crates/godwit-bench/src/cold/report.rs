@@ -1,4 +1,4 @@
-//! What is written of it.
+//! The report of `cold`: blocks that spend old coins, by godwit and by bitcoind, and what the disk can do.
 
 use std::fmt::{self, Write};
 use std::path::Path;

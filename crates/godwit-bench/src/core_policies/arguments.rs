@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of the measurement of memory policies in Bitcoin Core.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The page to read.
+//! Writes what the memory policies cost in Bitcoin Core as `core-policies.md`.
 
 use std::fmt::{self, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The page to read.
+//! Writes what the memory policies cost in whole syncs as `bench-ibd.md`.
 
 use std::fmt::{self, Write};
 use std::path::Path;

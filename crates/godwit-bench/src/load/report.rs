@@ -1,4 +1,4 @@
-//! What is written of it.
+//! The report of `load`: how long clients of the RPC waited during a sync, and what they cost it.
 
 use std::fmt::{self, Write};
 use std::path::Path;

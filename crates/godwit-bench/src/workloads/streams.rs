@@ -1,4 +1,4 @@
-//! The two stream workloads.
+//! The workloads of the pull request that make and fill a stream.
 
 use std::hint::black_box;
 

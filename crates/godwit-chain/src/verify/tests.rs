@@ -1,4 +1,4 @@
-//! What workers make of parts.
+//! How the inputs of blocks are split into parts, and what workers do on a contradiction.
 
 use godwit_consensus::RejectReason;
 use godwit_script::BackendKind;

@@ -1,4 +1,4 @@
-//! The engine's status.
+//! Numbers of the engine for progress lines.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A queue of bits.
+//! The bits to which a peer is committed by the headers that it sent first, in a queue.
 
 /// Bits, first in first out. All are pushed before the first is taken.
 #[derive(Debug, Default)]

@@ -63,8 +63,8 @@ fn presync(params: &Params, minimum_work: Work, salt: u8, offset: u32) -> Presyn
     )
 }
 
-/// Serves a chain as a node does that has nothing else, up to `messages` messages; all that was let
-/// go, and whether it succeeded to the end.
+/// Serves the first chain, and the second one when the headers are downloaded again, as a node does that has
+/// nothing else. All headers that were accepted, and whether it succeeded to the end.
 fn serve(presync: &mut Presync, chains: [&[BlockHeader]; 2]) -> (Vec<BlockHeader>, bool) {
     let mut accepted = Vec::new();
     loop {

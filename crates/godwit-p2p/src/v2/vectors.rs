@@ -1,4 +1,4 @@
-//! The BIP's own vectors.
+//! Packets of the v2 transport compared with the test vectors of BIP324.
 
 use std::fs;
 

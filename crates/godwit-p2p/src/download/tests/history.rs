@@ -1,4 +1,4 @@
-//! Blocks below a loaded snapshot's.
+//! The download of the blocks below a loaded snapshot's, beside those above it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Both sides of each limit.
+//! Counts and lengths in messages, on both sides of each limit.
 
 use super::*;
 

@@ -13,7 +13,7 @@ fn misbehaved(what: Misbehaviour) -> Option<DisconnectReason> {
     Some(DisconnectReason::Misbehaved(what))
 }
 
-/// A node with `count` headers of a chain, told by each of its peers.
+/// A node with a peer of each of the kinds, every one of which has told it the headers of `blocks`.
 fn with_headers(blocks: &[TestBlock], kinds: &[ConnectionKind]) -> (Harness, Vec<PeerId>) {
     let mut node = Harness::new(config());
     let ids: Vec<PeerId> = kinds.iter().map(|&kind| node.peer(kind)).collect();

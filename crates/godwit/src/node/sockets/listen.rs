@@ -1,4 +1,4 @@
-//! Listening sockets.
+//! Binds listening sockets, and accepts peers on them as far as the node keeps up.
 
 use godwit_p2p::{Binding, Entrance, NetEvent, SocketId};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What is published where.
+//! The addresses at which `-zmqpub…` has each topic published.
 
 use super::*;
 

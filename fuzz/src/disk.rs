@@ -1,12 +1,11 @@
 //! A disk one file of which is what an input says.
 
-use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use godwit_fault_disk::FaultDisk;
-use godwit_store::disk::{Disk, DiskFile, DiskLock, OpenMode};
+use godwit_fault_disk::{FaultDisk, forward_disk};
+use godwit_store::disk::{Disk, DiskFile, OpenMode};
 use godwit_stream::DataStream;
 
 /// An in-memory disk; the bytes of one path are set from outside, also while the file is open, and
@@ -46,32 +45,10 @@ impl OneFile {
 }
 
 impl Disk for OneFileDisk {
+    forward_disk!(rest: create_dir_all, sync_dir, rename, remove, list, free_bytes, try_lock);
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         if path == self.path { Ok(Arc::new(self.file.clone())) } else { self.rest.open(path, mode) }
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.rest.create_dir_all(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.rest.sync_dir(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.rest.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.rest.remove(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        self.rest.list(path)
-    }
-
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.rest.try_lock(path)
     }
 }
 

@@ -43,11 +43,8 @@ pub trait Disk: Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Names of all entries of a directory, in any order.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
-    /// How many bytes the file system of a directory has room for; as many as there are numbers for, where
-    /// no bound is known, as by default.
-    fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
-        Ok(u64::MAX)
-    }
+    /// How many bytes the file system of a directory has room for; `u64::MAX` where no bound is known.
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
     /// Locks a file, which is created when absent; `None` when another process holds the lock.
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
 }

@@ -11,6 +11,8 @@
 mod change;
 mod fault;
 mod file;
+#[doc(hidden)]
+pub mod forward;
 mod inline;
 mod journal;
 mod latency;

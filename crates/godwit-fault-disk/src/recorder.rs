@@ -7,21 +7,19 @@
 //! ([`Survival`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
-use godwit_stream::DataStream;
+use godwit_disk::{Disk, DiskFile, OpenMode};
 
 use crate::change::{Change, NameChange};
 use crate::inline::Span;
 use crate::random::SplitMix;
 use crate::timeline::{Inode, Names};
-use crate::{FaultDisk, State, Survival};
+use crate::{FaultDisk, State, Survival, forward_disk, forward_file};
 
 /// Another disk, empty where it is worked on, whose changes are recorded; clones record together.
 #[derive(Clone)]
@@ -136,6 +134,8 @@ impl Recording {
 }
 
 impl Disk for Recorder {
+    forward_disk!(disk: list, free_bytes, try_lock);
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         // Names change one after the other.
         let mut recorded = self.log.recorded();
@@ -186,18 +186,6 @@ impl Disk for Recorder {
         recorded.rename(&self.log, NameChange::Unlink(path.to_owned()));
         Ok(())
     }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        self.disk.list(path)
-    }
-
-    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.disk.free_bytes(dir)
-    }
-
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.disk.try_lock(path)
-    }
 }
 
 struct RecordedFile {
@@ -213,17 +201,7 @@ impl RecordedFile {
 }
 
 impl DiskFile for RecordedFile {
-    fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(offset, out)
-    }
-
-    fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
-        self.file.read_or_fetch_at(offset, out)
-    }
-
-    fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
-        self.file.read_stream_at(offset, len, out)
-    }
+    forward_file!(file: read_exact_at, read_or_fetch_at, read_stream_at, file_len);
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let change = Change::Write(offset, data.to_vec());
@@ -232,10 +210,6 @@ impl DiskFile for RecordedFile {
 
     fn sync(&self) -> io::Result<()> {
         self.log.run(|| self.file.sync(), Step::Sync(self.inode))
-    }
-
-    fn file_len(&self) -> io::Result<u64> {
-        self.file.file_len()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

@@ -1,14 +1,13 @@
 //! A disk whose operations of one kind wait at a gate, as a slow one lets them wait.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use godwit_fault_disk::FaultDisk;
+use godwit_fault_disk::{FaultDisk, forward_disk};
 use godwit_stream::DataStream;
 
-use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
+use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::Operation;
 
 /// [`FaultDisk`] behind a gate.
@@ -76,6 +75,8 @@ impl GateDisk {
 }
 
 impl Disk for GateDisk {
+    forward_disk!(disk: create_dir_all, rename, list, free_bytes, try_lock);
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let operation = if mode == OpenMode::Read { Operation::Open } else { Operation::Create };
         self.gate.pass(operation);
@@ -83,34 +84,14 @@ impl Disk for GateDisk {
         Ok(Arc::new(GateFile { file, gate: Arc::clone(&self.gate) }))
     }
 
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(path)
-    }
-
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.gate.pass(Operation::SyncDir);
         self.disk.sync_dir(path)
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.gate.pass(Operation::Remove);
         self.disk.remove(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        self.disk.list(path)
-    }
-
-    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.disk.free_bytes(dir)
-    }
-
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.disk.try_lock(path)
     }
 }
 

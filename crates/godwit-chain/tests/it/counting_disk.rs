@@ -1,13 +1,12 @@
 //! A disk that counts the bytes that are read of some files.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use godwit_fault_disk::FaultDisk;
-use godwit_store::disk::{Disk, DiskFile, DiskLock, OpenMode};
+use godwit_fault_disk::{FaultDisk, forward_disk, forward_file};
+use godwit_store::disk::{Disk, DiskFile, OpenMode};
 use godwit_stream::DataStream;
 
 /// Counts the bytes that are read of the files that `counts` says; clones share the count.
@@ -53,16 +52,14 @@ struct CountingFile {
 }
 
 impl Disk for CountingDisk {
+    forward_disk!(disk: create_dir_all, remove, list, free_bytes, try_lock);
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.open(path, mode)?;
         match (self.counts)(path) {
             true => Ok(Arc::new(CountingFile { file, read: Arc::clone(&self.read) })),
             false => Ok(file),
         }
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -82,21 +79,11 @@ impl Disk for CountingDisk {
         }
         Ok(())
     }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        self.disk.list(path)
-    }
-
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.disk.try_lock(path)
-    }
 }
 
 impl DiskFile for CountingFile {
+    forward_file!(file: write_all_at, sync, file_len, set_len);
+
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
         self.file.read_exact_at(offset, out)
@@ -110,21 +97,5 @@ impl DiskFile for CountingFile {
     fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
         self.read.fetch_add(len as u64, Ordering::Relaxed);
         self.file.read_stream_at(offset, len, out)
-    }
-
-    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(offset, data)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-
-    fn file_len(&self) -> io::Result<u64> {
-        self.file.file_len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
     }
 }

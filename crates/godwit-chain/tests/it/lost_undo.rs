@@ -1,17 +1,15 @@
 //! The search for what a block spent, when its undo record is lost, goes on behind a restart.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use godwit_chain::{Chain, ChainError, ChainOptions};
-use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_fault_disk::{FaultDisk, Survival, forward_jobs};
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::Disk;
-use godwit_store::exec::{Executor, Priority, Threads, WorkerPool};
+use godwit_store::exec::{Executor, Threads};
 
 use crate::checkpoints::is_block_file;
 use crate::counting_disk::CountingDisk;
@@ -36,30 +34,11 @@ struct Leaping {
 }
 
 impl Executor for Leaping {
-    fn start(
-        &self,
-        name: &'static str,
-        threads: usize,
-        capacity: [usize; Priority::COUNT],
-    ) -> io::Result<Box<dyn WorkerPool>> {
-        self.threads.start(name, threads, capacity)
-    }
+    forward_jobs!(threads);
 
     fn now(&self) -> Duration {
         let leaps = self.leaps.load(Ordering::Relaxed);
         LEAP * self.asked.fetch_add(u32::from(leaps), Ordering::Relaxed)
-    }
-
-    fn run_one(&self) -> bool {
-        false
-    }
-
-    fn spawn_beside(
-        &self,
-        name: &'static str,
-        task: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<Option<JoinHandle<()>>> {
-        self.threads.spawn_beside(name, task)
     }
 }
 

@@ -69,14 +69,13 @@ fn unsuitable(dir: &Path, lacks: &'static str) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
     use std::io;
     use std::sync::Arc;
 
-    use godwit_fault_disk::FaultDisk;
+    use godwit_fault_disk::{FaultDisk, forward_disk};
 
     use super::*;
-    use crate::disk::{Disk, DiskFile, DiskLock};
+    use crate::disk::{Disk, DiskFile};
     use crate::error::NetworkId;
     use crate::fixtures::MAGIC;
     use crate::store::{BLOCK_BUFFERS, Rebuild, Store, StoreOptions};
@@ -96,6 +95,8 @@ mod tests {
     struct Lacking(FaultDisk, Lack);
 
     impl Disk for Lacking {
+        forward_disk!(0: remove, list, free_bytes, try_lock);
+
         fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
             self.0.open(path, mode)
         }
@@ -122,18 +123,6 @@ mod tests {
                 }
                 _ => self.0.rename(from, to),
             }
-        }
-
-        fn remove(&self, path: &Path) -> io::Result<()> {
-            self.0.remove(path)
-        }
-
-        fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-            self.0.list(path)
-        }
-
-        fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-            self.0.try_lock(path)
         }
     }
 

@@ -1,18 +1,16 @@
 //! Lookups on a disk that has nothing in memory, or nothing of some files.
 
 use std::cell::Cell;
-use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use godwit_fault_disk::Counted;
-use godwit_stream::DataStream;
+use godwit_fault_disk::{Counted, forward_disk, forward_file};
 
 use super::super::fixtures::{coin, hasher, outpoint};
 use super::super::run::format::BLOCK;
 use super::*;
-use crate::disk::{Disk, DiskFile, DiskLock, OpenMode};
+use crate::disk::{Disk, DiskFile, OpenMode};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Access {
@@ -55,37 +53,17 @@ impl ColdDisk {
 }
 
 impl Disk for ColdDisk {
+    forward_disk!(disk: create_dir_all, sync_dir, rename, remove, list, free_bytes, try_lock);
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.open(path, mode)?;
         Ok(Arc::new(ColdFile { file, path: path.to_owned(), disk: self.clone() }))
     }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.disk.sync_dir(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        self.disk.list(path)
-    }
-
-    fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        self.disk.try_lock(path)
-    }
 }
 
 impl DiskFile for ColdFile {
+    forward_file!(file: read_stream_at, write_all_at, sync, file_len, set_len);
+
     fn read_exact_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.disk.accesses.lock().unwrap().push(Access::Waited(self.path.clone(), offset));
         self.file.read_exact_at(offset, out)
@@ -100,26 +78,6 @@ impl DiskFile for ColdFile {
         self.disk.accesses.lock().unwrap().push(Access::Fetched(self.path.clone(), offset));
         out.fill(0xa5);
         Ok(false)
-    }
-
-    fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
-        self.file.read_stream_at(offset, len, out)
-    }
-
-    fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(offset, data)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-
-    fn file_len(&self) -> io::Result<u64> {
-        self.file.file_len()
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Merges and repairs that have no room on the disk.
 
-use std::io;
 use std::sync::Mutex;
-use std::thread::JoinHandle;
 use std::time::Duration;
+
+use godwit_fault_disk::forward_jobs;
 
 use super::super::fixtures::{coin, hasher, outpoint};
 use super::super::merge_policy::STALL_SEGMENTS;
@@ -13,7 +13,6 @@ use super::damage::run_paths;
 use super::*;
 use crate::disk::Disk;
 use crate::error::StoreError;
-use crate::exec::{Priority, WorkerPool};
 
 const COINS: u64 = 300;
 
@@ -34,38 +33,22 @@ fn add_round(store: &mut UtxoStore, round: u64, manifest: &mut Manifest) -> Resu
 
 /// Threads with a clock that the test sets.
 #[derive(Clone, Default)]
-struct StoppedClock(Arc<Mutex<Duration>>);
+struct StoppedClock {
+    threads: Threads,
+    time: Arc<Mutex<Duration>>,
+}
 
 impl StoppedClock {
     fn pass(&self, time: Duration) {
-        *self.0.lock().unwrap() += time;
+        *self.time.lock().unwrap() += time;
     }
 }
 
 impl Executor for StoppedClock {
-    fn start(
-        &self,
-        name: &'static str,
-        threads: usize,
-        capacity: [usize; Priority::COUNT],
-    ) -> io::Result<Box<dyn WorkerPool>> {
-        Threads::default().start(name, threads, capacity)
-    }
+    forward_jobs!(threads);
 
     fn now(&self) -> Duration {
-        *self.0.lock().unwrap()
-    }
-
-    fn run_one(&self) -> bool {
-        false
-    }
-
-    fn spawn_beside(
-        &self,
-        name: &'static str,
-        task: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<Option<JoinHandle<()>>> {
-        Threads::default().spawn_beside(name, task)
+        *self.time.lock().unwrap()
     }
 }
 

@@ -1,17 +1,12 @@
 //! Rotation does not wait, and works without a thread.
 
-use std::collections::VecDeque;
-use std::io;
-use std::sync::Mutex;
-use std::thread::JoinHandle;
-use std::time::Duration;
+use godwit_fault_disk::{InlineExecutor, Pace};
 
 use super::super::budget::MAX_UNFLUSHED;
 use super::super::fixtures::{coin, hasher, outpoint};
 use super::*;
 use crate::disk::{Disk, OpenMode};
 use crate::error::Operation;
-use crate::exec::{Job, Priority, WorkerPool};
 use crate::gate_disk::{Gate, GateDisk};
 
 /// A slow disk: memtables pile up to their limit, and then a rotation says so and returns.
@@ -152,54 +147,13 @@ fn removals_follow_one_another() {
     }
 }
 
-/// Runs jobs when it is asked to, on the thread that asks.
-#[derive(Clone, Default)]
-struct Queue(Arc<Mutex<VecDeque<Job>>>);
-
-struct QueuePool(Queue);
-
-impl Executor for Queue {
-    fn start(
-        &self,
-        _: &'static str,
-        _: usize,
-        _: [usize; Priority::COUNT],
-    ) -> io::Result<Box<dyn WorkerPool>> {
-        Ok(Box::new(QueuePool(self.clone())))
-    }
-
-    fn now(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn run_one(&self) -> bool {
-        let job = self.0.lock().unwrap().pop_front();
-        job.map(|job| job()()).is_some()
-    }
-
-    fn spawn_beside(
-        &self,
-        _: &'static str,
-        task: Box<dyn FnOnce() + Send>,
-    ) -> io::Result<Option<JoinHandle<()>>> {
-        task();
-        Ok(None)
-    }
-}
-
-impl WorkerPool for QueuePool {
-    fn push(&self, _: Priority, _: &'static str, job: Job) {
-        self.0.0.lock().unwrap().push_back(job);
-    }
-}
-
 /// Flushes, merges, fsyncs beside them and removals, all on one thread; twice the same bytes.
 #[test]
 fn a_store_needs_no_thread_of_its_own() {
     let run = || {
         let fault = FaultDisk::new();
         let disk = StoreDisk::new(Arc::new(fault.clone()));
-        let executor: Arc<dyn Executor> = Arc::new(Queue::default());
+        let executor: Arc<dyn Executor> = Arc::new(InlineExecutor::new(1, Pace::Instant));
         let manifest = Manifest::empty(2, &hasher());
         let open = |manifest: &Manifest| {
             UtxoStore::open(&disk, Path::new(DIR), hasher(), manifest, CONFIG, &executor).unwrap()

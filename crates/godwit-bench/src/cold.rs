@@ -149,7 +149,7 @@ pub fn main() -> ExitCode {
 }
 
 /// What all runs share.
-struct Stand<'a> {
+struct Setup<'a> {
     arguments: &'a Arguments,
     chain: &'a ColdChain,
     programs: Programs,
@@ -194,10 +194,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         set: None,
         rounds: vec![],
     };
-    let stand =
-        Stand { arguments, chain: &chain, programs, work: &work, disk, godwit, bitcoind, nothing };
+    let setup =
+        Setup { arguments, chain: &chain, programs, work: &work, disk, godwit, bitcoind, nothing };
     for n in 0..arguments.rounds {
-        let (round, set) = stand.run_round(n)?;
+        let (round, set) = setup.run_round(n)?;
         report.set = report.set.or(set);
         println!(
             "{}/{}: disk {:.0} and {:.0} reads a second, godwit {:.1} s, bitcoind {:.1} s",
@@ -238,7 +238,7 @@ fn make_bases(
     Ok([godwit, bitcoind])
 }
 
-impl Stand<'_> {
+impl Setup<'_> {
     fn run_round(&self, n: usize) -> Result<(Round, Option<UtxoSet>), Failure> {
         let disk = [self.disk.rate(1)?, self.disk.rate(64)?];
         let (first, (godwit, ours), (bitcoind, theirs)) =

@@ -32,7 +32,7 @@ use crate::durability::writing::{Application, Writing};
 use crate::environment::Environment;
 use crate::error::ChainError;
 use crate::goal::Goal;
-use crate::index::{BlockIndex, HistorySpan, Stored, assumed};
+use crate::index::{BlockIndex, HistoryProgress, HistorySpan, Stored, assumed};
 use crate::job_sender::JobSender;
 use crate::limits::AHEAD_BLOCKS;
 use crate::lookahead::Lookahead;
@@ -356,7 +356,7 @@ impl History {
         self.coins.committed(manifest)?;
         self.writing.note_committed(1);
         self.durable = tip;
-        if let Some([validated, base]) = assumed::points(index) {
+        if let Some(HistoryProgress { validated, base }) = assumed::progress(index) {
             log::info!(
                 "The history below the snapshot is validated up to height {} of {}, and its coins are durable up \
                  to height {}.",

@@ -27,7 +27,7 @@ use godwit_store::{
     UndoPosition, WrittenBlock,
 };
 
-pub(crate) use assumed::HistorySpan;
+pub(crate) use assumed::{HistoryProgress, HistorySpan};
 pub(crate) use load::{Loading, await_parents};
 
 use crate::error::ChainError;

@@ -80,8 +80,8 @@ pub use import::{
     BadRecord, ImportObserver, ImportPlan, ImportSummary, expect_copies_of, import, lacks_copy,
     plan,
 };
-pub use index::assumed::HistorySpan;
-pub use inspect::audit::{AuditOptions, Audited, ClaimFault, CoinFault, Dispute, Proof};
+pub use index::assumed::{HistoryProgress, HistorySpan};
+pub use inspect::audit::{AuditOptions, Audited, ClaimError, CoinFault, Dispute, Proof};
 pub use inspect::{CoinsFound, InspectOptions, Inspected, RepairPace, inspect};
 pub use limits::{IMPORT_BYTES, MAX_TIP_AGE, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
 pub use options::{

@@ -26,7 +26,7 @@ use crate::apply::{BlockRules, codes};
 use crate::chain::Chain;
 use crate::coins_view::CoinsView;
 use crate::goal::script_reason;
-use crate::inspect::audit::ClaimFault;
+use crate::inspect::audit::ClaimError;
 use crate::inspect::audit::scripts::{ScriptQueue, Unknown, Waiting};
 use crate::options::{ScriptEngine, ScriptOptions};
 use crate::reads::{BlockReader, BlockUnreadable, StoredBlock};
@@ -78,7 +78,7 @@ pub enum RecheckFault {
     /// A coin that it spent is there, or is not the output that its own transaction created.
     Spent(OutPoint),
     /// With the coins of its undo record it would break a rule.
-    Claim(ClaimFault),
+    Claim(ClaimError),
     /// The engine failed; says nothing about the block.
     Engine(ScriptError),
     /// The caller has no more time.
@@ -238,7 +238,7 @@ pub(crate) fn check_rules(
     let is_early = |coin: &Coin| coin.height > block.rules.height;
     if let Some(input) = spent.iter().position(is_early) {
         let height = spent[input].height;
-        return Err(RecheckFault::Claim(ClaimFault::Early { input, height }));
+        return Err(RecheckFault::Claim(ClaimError::Early { input, height }));
     }
     // Asked for the block before the one that created a coin.
     let heights: BTreeSet<u32> = match block.rules.sequence_locks {
@@ -257,7 +257,7 @@ pub(crate) fn check_rules(
     let median_time_past = |height: u32| found[&height];
     let coin = |input: usize| CoinView::from(&spent[input]);
     let checked = block.rules.check(structured, coin, &median_time_past);
-    checked.map_err(|reject| RecheckFault::Claim(ClaimFault::Rule(reject)))
+    checked.map_err(|reject| RecheckFault::Claim(ClaimError::Rule(reject)))
 }
 
 impl TakenBack {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use godwit_store::ChainPoint;
 use godwit_store::utxo::MemoryUsage;
 
-use crate::index::BlockIndex;
+use crate::index::{BlockIndex, HistoryProgress};
 use crate::scrub::ScrubStatus;
 use crate::verify::ScriptTotals;
 
@@ -41,8 +41,8 @@ pub struct ChainStatus {
     /// Blocks whose coins were fetched again, because memory ran out after the first time.
     pub refetched: u64,
     pub scrub: ScrubStatus,
-    /// While the history below a snapshot is validated: the last block that is, and the snapshot's.
-    pub history: Option<[ChainPoint; 2]>,
+    /// While the history below a snapshot is validated.
+    pub history: Option<HistoryProgress>,
 }
 
 impl ChainStatus {

@@ -16,3 +16,18 @@ pub enum Verdict {
     /// It breaks a rule.
     Rejected(Reject),
 }
+
+impl Verdict {
+    /// The word of BIP22 for it, as Core's `submitblock` replies, but for the script rule that is broken. Of a
+    /// connected block BIP22 says nothing, and this is "accept"; of bytes that are no block Core replies with
+    /// an error of this text.
+    pub fn bip22_word(self) -> String {
+        match self {
+            Self::Connected => "accept".into(),
+            Self::Stored => "inconclusive".into(),
+            Self::Duplicate => "duplicate".into(),
+            Self::Undecodable => "Block decode failed".into(),
+            Self::Rejected(reject) => reject.reason.to_string(),
+        }
+    }
+}

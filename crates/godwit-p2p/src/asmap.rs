@@ -6,7 +6,7 @@
 //! that none of them can lead astray later.
 
 mod bits;
-mod fault;
+mod error;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -18,7 +18,7 @@ use godwit_primitives::ReversedHex;
 use godwit_primitives::sha256::sha256d;
 
 use bits::{Bits, Instruction};
-pub use fault::AsmapFault;
+pub use error::AsmapError;
 
 /// Largest file of a map, in bytes. The whole internet takes less than two million of them; Core has no
 /// limit.
@@ -62,9 +62,9 @@ impl Asmap {
     /// # Errors
     ///
     /// The content is no map, or a larger one than [`MAX_ASMAP_BYTES`].
-    pub fn new(bytes: Vec<u8>) -> Result<Self, AsmapFault> {
+    pub fn new(bytes: Vec<u8>) -> Result<Self, AsmapError> {
         if bytes.len() > MAX_ASMAP_BYTES {
-            return Err(AsmapFault::TooLarge);
+            return Err(AsmapError::TooLarge);
         }
         check(&bytes, ADDRESS_BITS)?;
         let version = AsmapVersion(sha256d(&bytes));
@@ -115,7 +115,7 @@ fn interpret(map: &[u8], address: &[u8]) -> Option<u32> {
 
 /// Whether `map` is one for addresses of `address_bits` bits: every branch ends with a system and within
 /// the address, every instruction is reached, and none could be left out (Core `SanityCheckAsmap`).
-fn check(map: &[u8], address_bits: u32) -> Result<(), AsmapFault> {
+fn check(map: &[u8], address_bits: u32) -> Result<(), AsmapError> {
     let mut check = Check {
         map: Bits::new(map),
         unread: address_bits,
@@ -124,9 +124,9 @@ fn check(map: &[u8], address_bits: u32) -> Result<(), AsmapFault> {
     };
     while !check.map.is_at_end() {
         if check.branches.last().is_some_and(|branch| check.map.position() >= branch.start) {
-            return Err(AsmapFault::JumpIntoInstruction);
+            return Err(AsmapError::JumpIntoInstruction);
         }
-        match check.map.instruction().ok_or(AsmapFault::CutShort)? {
+        match check.map.instruction().ok_or(AsmapError::CutShort)? {
             Instruction::Return(_) => {
                 if check.end_branch()? {
                     return check_padding(&mut check.map);
@@ -137,7 +137,7 @@ fn check(map: &[u8], address_bits: u32) -> Result<(), AsmapFault> {
             Instruction::Match(pattern) => check.compare(pattern.len())?,
         }
     }
-    Err(AsmapFault::NoReturn)
+    Err(AsmapError::NoReturn)
 }
 
 /// What is known of the branch that [`check`] is in.
@@ -171,14 +171,14 @@ enum Last {
 
 impl Check<'_> {
     /// The branch ends; whether it was the last one.
-    fn end_branch(&mut self) -> Result<bool, AsmapFault> {
+    fn end_branch(&mut self) -> Result<bool, AsmapError> {
         if self.last == Last::Default {
-            return Err(AsmapFault::DefaultBeforeReturn);
+            return Err(AsmapError::DefaultBeforeReturn);
         }
         let Some(next) = self.branches.pop() else { return Ok(true) };
         match self.map.position().cmp(&next.start) {
-            Ordering::Less => return Err(AsmapFault::Unreachable),
-            Ordering::Greater => return Err(AsmapFault::JumpIntoInstruction),
+            Ordering::Less => return Err(AsmapError::Unreachable),
+            Ordering::Greater => return Err(AsmapError::JumpIntoInstruction),
             Ordering::Equal => {}
         }
         self.unread = next.unread;
@@ -186,52 +186,52 @@ impl Check<'_> {
         Ok(false)
     }
 
-    fn branch(&mut self, distance: usize) -> Result<(), AsmapFault> {
+    fn branch(&mut self, distance: usize) -> Result<(), AsmapError> {
         if distance > self.map.left() {
-            return Err(AsmapFault::JumpBeyondEnd);
+            return Err(AsmapError::JumpBeyondEnd);
         }
         self.read_address(1)?;
         let start = self.map.position() + distance;
         if self.branches.last().is_some_and(|outer| start >= outer.start) {
-            return Err(AsmapFault::CrossingJumps);
+            return Err(AsmapError::CrossingJumps);
         }
         self.branches.push(Branch { start, unread: self.unread });
         self.last = Last::Jump;
         Ok(())
     }
 
-    fn compare(&mut self, len: u32) -> Result<(), AsmapFault> {
+    fn compare(&mut self, len: u32) -> Result<(), AsmapError> {
         let short = len < PATTERN_BITS;
         if short && self.last == (Last::Match { short: true }) {
-            return Err(AsmapFault::TwoShortMatches);
+            return Err(AsmapError::TwoShortMatches);
         }
         self.read_address(len)?;
         self.last = Last::Match { short };
         Ok(())
     }
 
-    fn set_default(&mut self) -> Result<(), AsmapFault> {
+    fn set_default(&mut self) -> Result<(), AsmapError> {
         if self.last == Last::Default {
-            return Err(AsmapFault::TwoDefaults);
+            return Err(AsmapError::TwoDefaults);
         }
         self.last = Last::Default;
         Ok(())
     }
 
-    fn read_address(&mut self, bits: u32) -> Result<(), AsmapFault> {
-        self.unread = self.unread.checked_sub(bits).ok_or(AsmapFault::BeyondAddress)?;
+    fn read_address(&mut self, bits: u32) -> Result<(), AsmapError> {
+        self.unread = self.unread.checked_sub(bits).ok_or(AsmapError::BeyondAddress)?;
         Ok(())
     }
 }
 
 /// What is behind the last instruction.
-fn check_padding(map: &mut Bits<'_>) -> Result<(), AsmapFault> {
+fn check_padding(map: &mut Bits<'_>) -> Result<(), AsmapError> {
     if map.left() > MAX_PADDING {
-        return Err(AsmapFault::Unreachable);
+        return Err(AsmapError::Unreachable);
     }
     while let Some(bit) = map.bit() {
         if bit != 0 {
-            return Err(AsmapFault::Padding);
+            return Err(AsmapError::Padding);
         }
     }
     Ok(())

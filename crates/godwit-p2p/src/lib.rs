@@ -39,7 +39,7 @@ mod v2;
 
 pub use address_book::{AddressBook, AddressCount, Source};
 pub use anchors::{Anchors, MAX_ANCHORS};
-pub use asmap::{Asmap, AsmapFault, AsmapVersion, MAX_ASMAP_BYTES};
+pub use asmap::{Asmap, AsmapError, AsmapVersion, MAX_ASMAP_BYTES};
 pub use bans::{Ban, Bans, HostRange, MAX_BANS};
 pub use compact::{CompactError, PartialBlock, block_transactions, compact_block};
 pub use connection_kind::ConnectionKind;

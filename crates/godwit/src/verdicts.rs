@@ -89,18 +89,8 @@ fn line(number: u64, record: &ScannedBlock, verdict: Verdict, chain: &Chain) -> 
     json!({
         "n": number,
         "hash": record.header.block_hash().to_string(),
-        "verdict": word(verdict),
+        "verdict": verdict.bip22_word(),
         "tip": tip.hash.to_string(),
         "height": tip.height,
     })
-}
-
-fn word(verdict: Verdict) -> String {
-    match verdict {
-        Verdict::Connected => "accept".into(),
-        Verdict::Stored => "inconclusive".into(),
-        Verdict::Duplicate => "duplicate".into(),
-        Verdict::Undecodable => "Block decode failed".into(),
-        Verdict::Rejected(reject) => reject.reason.to_string(),
-    }
 }

@@ -135,14 +135,14 @@ pub fn run(streams: &Streams) -> Result<(), Failure> {
     let mut journal = Journal::open(&path, head, StreamHead::continues)?;
     fs::create_dir_all(&streams.datadir)
         .map_err(|error| Failure::File(streams.datadir.clone(), error))?;
-    let stand = Stand { programs, block: streams.datadir.join("block"), datadir: &streams.datadir };
-    fs::write(&stand.block, block).map_err(|error| Failure::File(stand.block.clone(), error))?;
-    stand.count(policies, &mut journal)?;
+    let setup = Setup { programs, block: streams.datadir.join("block"), datadir: &streams.datadir };
+    fs::write(&setup.block, block).map_err(|error| Failure::File(setup.block.clone(), error))?;
+    setup.count(policies, &mut journal)?;
     for round in 0..*rounds {
         for (benchmark, subject) in turns(policies, round) {
             if limit.is_some_and(|limit| started.elapsed() > limit) {
                 println!("The time is over.");
-                return stand.remove();
+                return setup.remove();
             }
             let line = StreamLine { benchmark: benchmark.name.to_owned(), ..subject };
             let is_there = |other: &StreamLine| {
@@ -151,13 +151,13 @@ pub fn run(streams: &Streams) -> Result<(), Failure> {
                 same && matches!(other.figure, Figure::Time { round: other, .. } if other == round)
             };
             if !journal.lines.iter().any(is_there) {
-                let ns = stand.time(benchmark, &line)?;
+                let ns = setup.time(benchmark, &line)?;
                 journal.add(StreamLine { figure: Figure::Time { round, ns }, ..line })?;
             }
         }
         println!("{core} benchmarks {}/{rounds}", round + 1);
     }
-    stand.remove()
+    setup.remove()
 }
 
 /// What runs in a round: each benchmark by every program, in an order that balances predecessors over
@@ -180,13 +180,13 @@ fn subject(policy: Policy, link_order: usize) -> StreamLine {
 }
 
 /// What the programs run with.
-struct Stand<'a> {
+struct Setup<'a> {
     programs: &'a Path,
     block: PathBuf,
     datadir: &'a Path,
 }
 
-impl Stand<'_> {
+impl Setup<'_> {
     fn command(&self, name: &str, policy: Policy, link_order: usize) -> Vec<OsString> {
         vec![
             program(self.programs, policy, link_order, "benchmarks").into(),

@@ -52,17 +52,17 @@ pub fn run(sync: &Sync) -> Result<(), Failure> {
         Ok(servers)
     };
     let servers = sync.cases.iter().any(Scenario::has_peer).then(serve).transpose()?;
-    let mut stand =
-        Stand { sync, chain: &chain, contest: &contest, servers: servers.as_ref(), journal };
+    let mut setup =
+        Setup { sync, chain: &chain, contest: &contest, servers: servers.as_ref(), journal };
     // The first run meets what nobody else does.
-    stand.run_one(&sync.cases[0], Policy::AsIs, 0)?;
-    stand.run_rounds(started)?;
+    setup.run_one(&sync.cases[0], Policy::AsIs, 0)?;
+    setup.run_rounds(started)?;
     servers.map_or(Ok(()), Servers::stop)?;
     work.remove()
 }
 
 /// What the rounds take place with.
-struct Stand<'a> {
+struct Setup<'a> {
     sync: &'a Sync,
     chain: &'a ChainSummary,
     contest: &'a dyn Fn(Policy, usize) -> Contest<'a>,
@@ -70,7 +70,7 @@ struct Stand<'a> {
     journal: Journal<SyncHead, SyncRun>,
 }
 
-impl Stand<'_> {
+impl Setup<'_> {
     /// All cases go on together, so that an early end leaves as many rounds of each.
     fn run_rounds(&mut self, started: Instant) -> Result<(), Failure> {
         let Subjects { policies, rounds: most, limit, .. } = &self.sync.subjects;

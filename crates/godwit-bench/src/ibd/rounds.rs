@@ -45,7 +45,7 @@ pub fn run(measure: &Measure) -> Result<(), Failure> {
         chain: &chain,
         work: &work,
     };
-    let stand = Stand {
+    let setup = Setup {
         measure,
         chain: &chain,
         by_subject: Subject::ALL.map(|subject| match subject {
@@ -55,7 +55,7 @@ pub fn run(measure: &Measure) -> Result<(), Failure> {
         counting: contest(build(COUNTING)),
     };
     let served =
-        measure.cases.iter().any(Scenario::has_peer).then(|| stand.choose_server()).transpose()?;
+        measure.cases.iter().any(Scenario::has_peer).then(|| setup.choose_server()).transpose()?;
     let (servers, server) = served.unzip();
     let mut results = Results {
         machine,
@@ -69,10 +69,10 @@ pub fn run(measure: &Measure) -> Result<(), Failure> {
         all: vec![],
     };
     for case in &measure.cases {
-        results.add(stand.run_case(case, servers.as_ref())?);
+        results.add(setup.run_case(case, servers.as_ref())?);
         results.write(&measure.out)?;
     }
-    stand.count_wipes(servers.as_ref())?.write(&measure.out)?;
+    setup.count_wipes(servers.as_ref())?.write(&measure.out)?;
     servers.map_or(Ok(()), Servers::stop)?;
     results.seconds = Some(started.elapsed().as_secs_f64());
     results.write(&measure.out)?;
@@ -113,7 +113,7 @@ pub(crate) fn terms<'a>(
 }
 
 /// What all runs take place with.
-struct Stand<'a> {
+struct Setup<'a> {
     measure: &'a Measure,
     chain: &'a ChainSummary,
     /// In the order of [`Subject::ALL`].
@@ -121,7 +121,7 @@ struct Stand<'a> {
     counting: Contest<'a>,
 }
 
-impl Stand<'_> {
+impl Setup<'_> {
     fn contest(&self, subject: Subject) -> &Contest<'_> {
         let place = Subject::ALL.iter().position(|other| *other == subject);
         &self.by_subject[place.expect("all subjects are there")]

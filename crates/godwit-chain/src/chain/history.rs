@@ -10,7 +10,7 @@ use super::{Chain, rests};
 use crate::coins_view::CoinsView;
 use crate::error::ChainError;
 use crate::history::{Answer, Shared, Turn, share};
-use crate::index::assumed;
+use crate::index::{HistoryProgress, assumed};
 use crate::stats::{CoinsHash, VIEW_SORT_BYTES};
 
 /// Lets the history advance, where nothing can be applied to the chain. At `-stopatheight` no block of it is
@@ -37,7 +37,8 @@ pub(super) fn validate(chain: &mut Chain) -> Result<bool, ChainError> {
 
 /// Has the coins at the snapshot's block hashed as they lie on disk.
 fn hash(chain: &mut Chain) {
-    let (Some(station), Some([_, base])) = (&mut chain.history, assumed::points(&chain.index))
+    let (Some(station), Some(HistoryProgress { base, .. })) =
+        (&mut chain.history, assumed::progress(&chain.index))
     else {
         return;
     };
@@ -124,7 +125,7 @@ pub(super) fn committed(chain: &mut Chain) -> Result<(), ChainError> {
     if !committed.is_validated {
         return Ok(());
     }
-    let Some([_, base]) = assumed::points(&chain.index) else { return Ok(()) };
+    let Some(HistoryProgress { base, .. }) = assumed::progress(&chain.index) else { return Ok(()) };
     assumed::end(&mut chain.index);
     chain.durability.find_prune_height(&chain.index);
     let memory = chain.env.memory;
@@ -146,7 +147,7 @@ pub(super) fn share_memory(chain: &mut Chain, coins: u64) {
     let share = history.as_ref().map_or(0, |_| share(coins, behind));
     chain.coins.set_budget(coins - share);
     status.memory.coins = chain.coins.memory_used();
-    status.history = assumed::points(&chain.index).filter(|_| history.is_some());
+    status.history = assumed::progress(&chain.index).filter(|_| history.is_some());
     if let Some(history) = history {
         history.coins.set_budget(share);
         history.status(status);

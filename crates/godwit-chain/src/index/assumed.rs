@@ -23,6 +23,15 @@ pub struct HistorySpan {
     pub base: NodeId,
 }
 
+/// A [`HistorySpan`] as points, for readers without the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryProgress {
+    /// The last block that is validated.
+    pub validated: ChainPoint,
+    /// The snapshot's block.
+    pub base: ChainPoint,
+}
+
 impl BlockIndex {
     pub(crate) fn assumed(&self) -> Option<&AssumedSnapshot> {
         self.assumed.as_ref()
@@ -148,7 +157,10 @@ pub(super) fn link_above(index: &mut BlockIndex, base: NodeId) {
     }
 }
 
-/// The span of the history as points, for who has no tree.
-pub(crate) fn points(index: &BlockIndex) -> Option<[ChainPoint; 2]> {
-    index.history.map(|HistorySpan { tip, base }| [index.point(tip), index.point(base)])
+/// How far the history is validated.
+pub(crate) fn progress(index: &BlockIndex) -> Option<HistoryProgress> {
+    index.history.map(|HistorySpan { tip, base }| HistoryProgress {
+        validated: index.point(tip),
+        base: index.point(base),
+    })
 }

@@ -49,7 +49,7 @@ use scripts::{ScriptQueue, Unknown, Waiting};
 use sums::{BUCKET_BITS, BUCKETS, Mac};
 
 pub use culprits::CoinFault;
-pub use ledger::ClaimFault;
+pub use ledger::ClaimError;
 
 /// Disputes that are told one by one.
 const DISPUTES: usize = 1_000;
@@ -101,7 +101,7 @@ pub enum Dispute {
     /// A block that breaks a rule which needs no coins.
     Block { block: ChainPoint, reject: Reject },
     /// What the undo record of a block claims cannot be true.
-    Claim { block: ChainPoint, fault: ClaimFault },
+    Claim { block: ChainPoint, fault: ClaimError },
     /// A coin of a partition of the coins store.
     Coin { outpoint: OutPoint, partition: usize, fault: CoinFault },
     /// Of so many ranges of a partition's coins the sums do not agree; these were not searched.
@@ -303,7 +303,7 @@ impl Audit {
             self.dispute(Dispute::Block { block: point, reject });
         }
         if coins.is_none() {
-            self.dispute(Dispute::Claim { block: point, fault: ClaimFault::OldForm });
+            self.dispute(Dispute::Claim { block: point, fault: ClaimError::OldForm });
         }
         let claims = Claims::new(undo, coins);
         let reason = script_reason(&self.index, &self.params, self.params.assume_valid, id);
@@ -327,7 +327,7 @@ impl Audit {
     }
 
     /// Takes note of claims that do not hold.
-    fn note(&self, outcome: Result<Vec<(NodeId, ClaimFault)>, Unknown>) -> Result<(), ChainError> {
+    fn note(&self, outcome: Result<Vec<(NodeId, ClaimError)>, Unknown>) -> Result<(), ChainError> {
         match outcome {
             Ok(faults) => {
                 for (id, fault) in faults {

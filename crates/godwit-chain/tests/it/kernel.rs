@@ -131,16 +131,6 @@ fn outcome(verdict: Verdict) -> Outcome {
     }
 }
 
-fn word(verdict: Verdict) -> String {
-    match verdict {
-        Verdict::Connected => "accept".into(),
-        Verdict::Stored => "inconclusive".into(),
-        Verdict::Duplicate => "duplicate".into(),
-        Verdict::Undecodable => "Block decode failed".into(),
-        Verdict::Rejected(reject) => reject.reason.to_string(),
-    }
-}
-
 /// Submits one block to both and compares; the verdict's word.
 fn judge(name: &str, block: &[u8], chain: &mut Chain, kernel: &KernelChain) -> String {
     let verdict = submit_at(chain, block, wall_clock());
@@ -152,7 +142,7 @@ fn judge(name: &str, block: &[u8], chain: &mut Chain, kernel: &KernelChain) -> S
     }
     let tip = chain.tip_point();
     assert_eq!((tip.hash.to_string(), tip.height), kernel.tip(), "{name}: tip");
-    word(verdict)
+    verdict.bip22_word()
 }
 
 fn now() -> u32 {
@@ -193,7 +183,7 @@ fn judge_suite(suite: &Suite, reasons: &mut BTreeMap<String, usize>) -> usize {
     for block in &suite.base {
         let verdict = match &oracle {
             Some(kernel) => judge(suite.name, block, &mut chain, kernel),
-            None => word(submit_at(&mut chain, block, wall_clock())),
+            None => submit_at(&mut chain, block, wall_clock()).bip22_word(),
         };
         assert_eq!(verdict, "accept", "{}: base", suite.name);
     }
@@ -203,7 +193,7 @@ fn judge_suite(suite: &Suite, reasons: &mut BTreeMap<String, usize>) -> usize {
             let name = format!("{}/{name}[{n}]", suite.name);
             let verdict = match &oracle {
                 Some(kernel) => judge(&name, block, &mut chain, kernel),
-                None => word(submit_at(&mut chain, block, wall_clock())),
+                None => submit_at(&mut chain, block, wall_clock()).bip22_word(),
             };
             assert_eq!(verdict, expected.unwrap_or("accept"), "{name}: as the generator expects");
             *reasons.entry(verdict).or_default() += 1;

@@ -420,7 +420,7 @@ enum Step {
     Jump(usize),
 }
 
-fn judged(steps: &[Step]) -> Result<(), AsmapFault> {
+fn judged(steps: &[Step]) -> Result<(), AsmapError> {
     let map = written(|writer| {
         for step in steps {
             match *step {
@@ -436,7 +436,7 @@ fn judged(steps: &[Step]) -> Result<(), AsmapFault> {
 
 #[test]
 fn a_map_ends_with_a_system_and_less_than_a_byte_of_zeros() {
-    use AsmapFault::*;
+    use AsmapError::*;
     let judged = |bytes: &[u8]| check(bytes, ADDRESS_BITS);
     // 17 bits, and 7 that fill the last byte.
     let one = written(|w| w.give(5));
@@ -451,7 +451,7 @@ fn a_map_ends_with_a_system_and_less_than_a_byte_of_zeros() {
 
 #[test]
 fn each_rule_is_named_and_its_edge_is_exact() {
-    use AsmapFault::*;
+    use AsmapError::*;
     use Step::*;
     for (steps, expected) in [
         (&[Default(5), Give(6)][..], Err(DefaultBeforeReturn)),
@@ -484,8 +484,8 @@ fn no_more_is_read_than_an_address_has() {
         w.give(6);
     });
     assert_eq!(check(&full, 9), Ok(()));
-    assert_eq!(check(&full, 8), Err(AsmapFault::BeyondAddress));
-    assert_eq!(check(&full, 7), Err(AsmapFault::BeyondAddress));
+    assert_eq!(check(&full, 8), Err(AsmapError::BeyondAddress));
+    assert_eq!(check(&full, 7), Err(AsmapError::BeyondAddress));
     assert_eq!(interpret(&full, &[0xff]), None, "it was not checked for addresses so short");
     assert_eq!(interpret(&full, &[0xff, 0]), Some(5));
     assert_eq!(interpret(&full, &[0xff, 0x80]), Some(6));

@@ -13,7 +13,7 @@ use super::context::Context;
 use super::event::ConnectFailure;
 use super::line;
 use super::misbehaviour::DisconnectReason;
-use super::peer::{Peer, Standing};
+use super::peer::{Peer, Privileges};
 use crate::address_book::Source;
 use crate::anchors::Anchors;
 use crate::connection_kind::ConnectionKind;
@@ -131,7 +131,7 @@ impl Connections {
         let mut peer = Peer::new(id, ConnectionKind::Inbound, cx.rng.random(), cx.now);
         peer.address = Some(address);
         let through_onion = entrance == Entrance::Onion;
-        peer.standing = Standing { permissions, prefer_evict: discouraged, through_onion };
+        peer.privileges = Privileges { permissions, prefer_evict: discouraged, through_onion };
         peer.handshake.begun = cx.line.time();
         cx.table.insert(cx.now, peer);
         debug!("connection from {address} accepted, peer={}", id.0);
@@ -185,7 +185,7 @@ impl Connections {
         peer.address = address;
         peer.target = Some(attempt.target);
         if let Some(address) = address.filter(|_| attempt.kind == ConnectionKind::Manual) {
-            peer.standing.permissions = cx.config.whitelist.of_manual(&address.host);
+            peer.privileges.permissions = cx.config.whitelist.of_manual(&address.host);
         }
         cx.table.insert(cx.now, peer);
         true
@@ -413,13 +413,13 @@ fn eviction_candidates(cx: &Context<'_>) -> Vec<EvictionCandidate> {
             peer: peer.id,
             kind: peer.kind,
             address: peer.address?,
-            through_onion: peer.standing.through_onion,
+            through_onion: peer.privileges.through_onion,
             connected: peer.connected_at,
             min_ping: peer.ping.shortest.unwrap_or(Duration::MAX),
             last_block: peer.fetch.last_block(),
             relevant_services: cx.has_desirable_services(peer.handshake.services),
             relays_transactions: peer.handshake.relay,
-            prefer_evict: peer.standing.prefer_evict,
+            prefer_evict: peer.privileges.prefer_evict,
             protected: peer.may(Permissions::NO_BAN),
         })
     };

@@ -181,7 +181,7 @@ impl Peers {
                 true => peer.serving.transactions.info(),
                 false => PeerTransactions::default(),
             },
-            permissions: peer.standing.permissions,
+            permissions: peer.privileges.permissions,
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) struct Peer {
     pub(super) target: Option<Target>,
     pub(super) connected_at: Duration,
     pub(super) last_received: Duration,
-    pub(super) standing: Standing,
+    pub(super) privileges: Privileges,
     pub(super) handshake: Handshake,
     pub(super) ping: Ping,
     pub(super) known: KnownChain,
@@ -44,9 +44,9 @@ pub(super) struct Peer {
     pub(super) allowances: Allowances,
 }
 
-/// How the peer stands with the operator and with this node, since it connected.
+/// What the peer may do and how it is treated, by where it comes from; decided when it connects.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct Privileges {
     pub(super) permissions: Permissions,
     /// Its address was discouraged.
     pub(super) prefer_evict: bool,
@@ -131,7 +131,7 @@ impl Peer {
             target: None,
             connected_at: now.monotonic,
             last_received: now.monotonic,
-            standing: Standing::default(),
+            privileges: Privileges::default(),
             handshake: Handshake::new(nonce),
             ping: Ping::default(),
             known: KnownChain::default(),
@@ -169,13 +169,13 @@ impl Peer {
 
     /// Whether the operator gave it all these permissions.
     pub(super) fn may(&self, permissions: Permissions) -> bool {
-        self.standing.permissions.contains(permissions)
+        self.privileges.permissions.contains(permissions)
     }
 
     /// The network over which it is connected (Core `ConnectedThroughNetwork`).
     pub(super) fn connected_through(&self) -> AddressNetwork {
         match self.address {
-            _ if self.standing.through_onion => AddressNetwork::Onion,
+            _ if self.privileges.through_onion => AddressNetwork::Onion,
             Some(address) => address.host.network_class(),
             None => AddressNetwork::Unroutable,
         }
@@ -183,7 +183,7 @@ impl Peer {
 
     /// Where it is, as far as that is known.
     pub(super) fn known_host(&self) -> Option<Host> {
-        self.address.filter(|_| !self.standing.through_onion).map(|address| address.host)
+        self.address.filter(|_| !self.privileges.through_onion).map(|address| address.host)
     }
 
     pub(super) fn established(&self) -> bool {

@@ -91,7 +91,7 @@ impl PeerTable {
     pub(super) fn insert(&mut self, now: Now, mut peer: Peer) {
         let left = match peer.known_host() {
             Some(host) => self.header_allowances.recall(now.monotonic, &host),
-            None if peer.standing.through_onion => {
+            None if peer.privileges.through_onion => {
                 self.header_allowances.recall_onion(now.monotonic)
             }
             None => None,
@@ -109,7 +109,7 @@ impl PeerTable {
         let left = peer.allowances.useless_headers.clone();
         if let Some(host) = peer.known_host() {
             self.header_allowances.remember(now.monotonic, host, left);
-        } else if peer.standing.through_onion {
+        } else if peer.privileges.through_onion {
             self.header_allowances.remember_onion(now.monotonic, left);
         }
         self.departed.push(id);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use godwit_p2p::{Asmap, AsmapFault, MAX_ASMAP_BYTES, NetGroups};
+use godwit_p2p::{Asmap, AsmapError, MAX_ASMAP_BYTES, NetGroups};
 
 use crate::exit::Exit;
 use crate::failure::Fatal;
@@ -12,7 +12,7 @@ use crate::process::open_file;
 
 /// The file is not there, or is no map.
 #[derive(Debug)]
-pub(super) struct AsmapError {
+pub(super) struct AsmapFileError {
     path: PathBuf,
     why: Why,
 }
@@ -21,21 +21,21 @@ pub(super) struct AsmapError {
 enum Why {
     Missing,
     Unreadable(io::Error),
-    Wrong(AsmapFault),
+    Wrong(AsmapError),
 }
 
-impl fmt::Display for AsmapError {
+impl fmt::Display for AsmapFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.why {
             Why::Missing => write!(f, "Could not find asmap file \"{path}\""),
             Why::Unreadable(error) => write!(f, "Could not read asmap file \"{path}\": {error}"),
-            Why::Wrong(fault) => write!(f, "Could not parse asmap file \"{path}\": {fault}"),
+            Why::Wrong(error) => write!(f, "Could not parse asmap file \"{path}\": {error}"),
         }
     }
 }
 
-impl Fatal for AsmapError {
+impl Fatal for AsmapFileError {
     fn exit(&self) -> Exit {
         Exit::Configuration
     }
@@ -46,7 +46,7 @@ impl Fatal for AsmapError {
 /// # Errors
 ///
 /// The file cannot be read, or is no map. Nothing else would do what the operator counts on.
-pub(super) fn groups(file: Option<&Path>, network_dir: &Path) -> Result<NetGroups, AsmapError> {
+pub(super) fn groups(file: Option<&Path>, network_dir: &Path) -> Result<NetGroups, AsmapFileError> {
     let Some(file) = file else { return Ok(NetGroups::default()) };
     let path = network_dir.join(file);
     let bytes = match read(&path) {
@@ -54,7 +54,7 @@ pub(super) fn groups(file: Option<&Path>, network_dir: &Path) -> Result<NetGroup
         Err(error) => {
             let is_missing = error.kind() == io::ErrorKind::NotFound;
             let why = if is_missing { Why::Missing } else { Why::Unreadable(error) };
-            return Err(AsmapError { path, why });
+            return Err(AsmapFileError { path, why });
         }
     };
     log::info!("Opened asmap file \"{}\" ({} bytes) from disk", path.display(), bytes.len());
@@ -63,7 +63,7 @@ pub(super) fn groups(file: Option<&Path>, network_dir: &Path) -> Result<NetGroup
             log::info!("Using asmap version {} for IP bucketing", map.version());
             Ok(NetGroups::by_system(map))
         }
-        Err(fault) => Err(AsmapError { path, why: Why::Wrong(fault) }),
+        Err(error) => Err(AsmapFileError { path, why: Why::Wrong(error) }),
     }
 }
 

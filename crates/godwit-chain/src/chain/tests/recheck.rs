@@ -7,7 +7,7 @@ use godwit_store::BlockUndo;
 
 use super::*;
 use crate::coins_view::CoinsView;
-use crate::inspect::audit::ClaimFault;
+use crate::inspect::audit::ClaimError;
 use crate::recheck::{
     BlockInPlace, CheckLevel, Recheck, RecheckFault, block_in_place, check_rules, median_times,
 };
@@ -161,9 +161,9 @@ fn what_an_undo_record_claims_has_to_keep_the_rules() {
     let mut coins = undo.into_coins();
     check(&coins).expect("intact");
     let value = std::mem::take(&mut coins[0].value);
-    assert!(matches!(check(&coins), Err(RecheckFault::Claim(ClaimFault::Rule(_)))));
+    assert!(matches!(check(&coins), Err(RecheckFault::Claim(ClaimError::Rule(_)))));
     coins[0].value = value;
     coins[0].height = block.point().height + 1;
     let found = check(&coins);
-    assert!(matches!(found, Err(RecheckFault::Claim(ClaimFault::Early { input: 0, .. }))));
+    assert!(matches!(found, Err(RecheckFault::Claim(ClaimError::Early { input: 0, .. }))));
 }

@@ -44,7 +44,7 @@ pub(super) struct Place<'a> {
 /// What is wrong with an undo record although its checksum holds. It refutes what the record claims, and says
 /// nothing about the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClaimFault {
+pub enum ClaimError {
     /// It has numbers that godwit never writes.
     OldForm,
     /// The coin of an input is not the output of the block itself that it spends.
@@ -100,7 +100,7 @@ impl Ledger {
         place: &Place<'_>,
         block: &Structured,
         claims: &Claims,
-    ) -> Result<(), ClaimFault> {
+    ) -> Result<(), ClaimError> {
         let height = place.rules.height;
         self.counts.blocks += 1;
         self.coinbases.push((block.view().txids()[0], height));
@@ -115,7 +115,7 @@ impl Ledger {
         check_order(block, claims, height)?;
         let coin = |input: usize| CoinView::from(&claims.coins[input]);
         let checked = place.rules.check(block, coin, place.median_time_past);
-        checked.map_err(ClaimFault::Rule)
+        checked.map_err(ClaimError::Rule)
     }
 
     /// Counts a coin of the store.
@@ -176,7 +176,7 @@ fn for_each_input(block: &Structured, mut each: impl FnMut(usize, Option<&Inside
 
 /// A coin that the block creates is claimed as it is, and all others are older than the block. So what the
 /// sums do not see, the order in which coins are created and spent, is right.
-fn check_order(block: &Structured, claims: &Claims, height: u32) -> Result<(), ClaimFault> {
+fn check_order(block: &Structured, claims: &Claims, height: u32) -> Result<(), ClaimError> {
     let codes = codes(height);
     let mut fault = None;
     for_each_input(block, |input, inside| {
@@ -191,15 +191,15 @@ fn check_order(block: &Structured, claims: &Claims, height: u32) -> Result<(), C
         };
         if !is_right && fault.is_none() {
             fault = Some(match inside {
-                Some(_) => ClaimFault::Inside { input },
-                None => ClaimFault::Early { input, height: claims.coins[input].height },
+                Some(_) => ClaimError::Inside { input },
+                None => ClaimError::Early { input, height: claims.coins[input].height },
             });
         }
     });
     fault.map_or(Ok(()), Err)
 }
 
-impl std::fmt::Display for ClaimFault {
+impl std::fmt::Display for ClaimError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::OldForm => f.write_str("it has numbers that godwit never writes"),

@@ -10,7 +10,7 @@ use crate::options::ScriptOptions;
 use crate::structure::Structured;
 use crate::tree::NodeId;
 
-use super::ledger::ClaimFault;
+use super::ledger::ClaimError;
 
 /// Inputs that are verified together, those of the last block aside.
 const INPUTS: usize = 1_024;
@@ -65,7 +65,7 @@ impl ScriptQueue {
     }
 
     /// Takes a block, and verifies all that wait if they are enough. Returns those whose claims do not hold.
-    pub(crate) fn push(&mut self, block: Waiting) -> Result<Vec<(NodeId, ClaimFault)>, Unknown> {
+    pub(crate) fn push(&mut self, block: Waiting) -> Result<Vec<(NodeId, ClaimError)>, Unknown> {
         self.inputs += block.coins.len();
         self.bytes += block.block.memory() + block.coins.capacity() * size_of::<Coin>();
         self.waiting.push(block);
@@ -76,7 +76,7 @@ impl ScriptQueue {
     }
 
     /// Verifies all that wait.
-    pub(crate) fn flush(&mut self) -> Result<Vec<(NodeId, ClaimFault)>, Unknown> {
+    pub(crate) fn flush(&mut self) -> Result<Vec<(NodeId, ClaimError)>, Unknown> {
         (self.inputs, self.bytes) = (0, 0);
         let waiting = std::mem::take(&mut self.waiting);
         let txs: Vec<Vec<SpendingTx<'_>>> = waiting.iter().map(Waiting::txs).collect();
@@ -98,7 +98,7 @@ impl ScriptQueue {
             let tx = work + 1;
             match error {
                 ScriptError::Rejected { input } => {
-                    faults.push((block.id, ClaimFault::Script { tx, input }));
+                    faults.push((block.id, ClaimError::Script { tx, input }));
                 }
                 ScriptError::Contradicted { input } => {
                     let (flags, spent) = (block.flags, block.spent_by(tx));

@@ -139,7 +139,7 @@ impl Made {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
-    faults: Vec<(usize, ClaimFault)>,
+    faults: Vec<(usize, ClaimError)>,
     coins: Vec<(OutPoint, CoinFault)>,
 }
 
@@ -206,16 +206,16 @@ fn each_changed_claim_is_refuted_and_named() {
             let Found { faults, coins } = made.audit(Some((n, &claims(coins))), &kept);
             assert!(faults.iter().all(|(at, _)| *at == n), "{faults:?}");
             match faults.first() {
-                Some((_, ClaimFault::Inside { input: of })) => {
+                Some((_, ClaimError::Inside { input: of })) => {
                     assert_eq!((*of, coins.len()), (input, 0));
                     inside += 1;
                     continue;
                 }
-                Some((_, ClaimFault::Early { input: of, .. })) => {
+                Some((_, ClaimError::Early { input: of, .. })) => {
                     assert_eq!(*of, input);
                     early += 1;
                 }
-                Some((_, ClaimFault::Rule(_))) => rules += 1,
+                Some((_, ClaimError::Rule(_))) => rules += 1,
                 Some((_, other)) => panic!("{other}"),
                 None => sums += 1,
             }
@@ -506,7 +506,7 @@ fn what_is_told_is_one_line_each() {
     let (outpoint, coin) = made.coins.iter().next().unwrap();
     let kept: Box<[u8]> = encoded(coin).into();
     let disputes = [
-        Dispute::Claim { block, fault: ClaimFault::Early { input: 3, height: 9 } },
+        Dispute::Claim { block, fault: ClaimError::Early { input: 3, height: 9 } },
         Dispute::Coin { outpoint: *outpoint, partition: 4, fault: CoinFault::Invented { kept } },
         Dispute::Part { partition: 5, ranges: 6 },
         Dispute::Elusive,

@@ -21,7 +21,7 @@ const ASK_AT_ONCE: usize = 2;
 /// network of ours may not have; who comes from Tor there has.
 pub(in crate::peers) fn is_outside(peer: &Peer) -> bool {
     !peer.inbound()
-        || peer.standing.through_onion
+        || peer.privileges.through_onion
         || peer.address.is_none_or(|address| address.is_routable())
 }
 

@@ -275,7 +275,7 @@ fn silent_about_headers(permissions: Permissions) -> Option<DisconnectReason> {
     let mut node = Harness::new(config());
     let (silent, other) = (node.full_peer(), node.full_peer());
     let state = node.peers.table.get_mut(silent).expect("it is connected");
-    state.standing.permissions = permissions;
+    state.privileges.permissions = permissions;
     node.advance(Duration::from_secs(6));
     node.answers_pings = false;
     node.headers(other, &chain(5, 400_000));

@@ -1,4 +1,4 @@
-//! Why a file is no map.
+//! Why a file is not a valid asmap.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::MAX_ASMAP_BYTES;
 
 /// The rule that a file breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AsmapFault {
+pub enum AsmapError {
     /// It is larger than [`MAX_ASMAP_BYTES`].
     TooLarge,
     /// It ends within an instruction.
@@ -33,7 +33,7 @@ pub enum AsmapFault {
     TwoShortMatches,
 }
 
-impl fmt::Display for AsmapFault {
+impl fmt::Display for AsmapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooLarge => {
@@ -54,4 +54,4 @@ impl fmt::Display for AsmapFault {
     }
 }
 
-impl std::error::Error for AsmapFault {}
+impl std::error::Error for AsmapError {}

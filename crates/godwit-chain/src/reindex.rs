@@ -260,7 +260,7 @@ fn restore_undo(
         missing += waiting.left();
     }
     if missing > 0 {
-        log::warn!("Of {missing} connected blocks the undo records are missing or damaged.");
+        log::warn!("Undo records of {missing} connected blocks are missing or damaged.");
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ pub struct ScrubStatus {
     pub repaired: u64,
     /// Blocks that are asked of peers, because they are damaged.
     pub lost: u64,
-    /// Damages that are left.
+    /// Damaged items that are not repaired.
     pub left: u64,
 }
 
@@ -359,8 +359,8 @@ impl Scrub {
         self.undo = LostRecords::default();
         let ScrubStatus { bytes, repaired, lost, left, .. } = self.status;
         log::info!(
-            "The scrub is through. Since the start: {} MiB read, {repaired} damages repaired, {lost} blocks asked \
-             of peers, {left} damages left.",
+            "Scrub pass finished. Since the start: {} MiB read, {repaired} damaged items repaired, {lost} blocks \
+             requested from peers, {left} still damaged.",
             bytes >> 20
         );
         self.move_to(ScrubPlace::Done);

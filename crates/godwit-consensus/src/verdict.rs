@@ -18,9 +18,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word of BIP22 for it, as Core's `submitblock` replies, but for the script rule that is broken. Of a
-    /// connected block BIP22 says nothing, and this is "accept"; of bytes that are no block Core replies with
-    /// an error of this text.
+    /// The word of BIP22 for it, as Core's `submitblock` replies, but for the broken script rule. Of a
+    /// connected block BIP22 says nothing, and this is "accept"; of bytes that are no block Core replies
+    /// with an error of this text.
     pub fn bip22_word(self) -> String {
         match self {
             Self::Connected => "accept".into(),

@@ -75,7 +75,7 @@ fn sign_interval(of: &Surroundings, process: u32) -> Option<Duration> {
 impl Service {
     pub(crate) fn new(of: &Surroundings) -> Self {
         let socket = of.socket.as_deref().and_then(|name| {
-            open(name).inspect_err(|error| log::warn!("systemd is not told: {error}")).ok()
+            open(name).inspect_err(|error| log::warn!("Cannot notify systemd: {error}")).ok()
         });
         Self {
             socket,
@@ -138,7 +138,7 @@ impl Service {
         thread::scope(|scope| {
             let thread = thread::Builder::new().name("godwit-alive".to_owned());
             if let Err(error) = thread.spawn_scoped(scope, signs) {
-                log::warn!("systemd is not told meanwhile: {error}");
+                log::warn!("Cannot notify systemd: {error}");
             }
             let result = work();
             drop(is_working);

@@ -177,7 +177,7 @@ struct Report<'a> {
     bars: &'a MultiProgress,
     stop: &'a StopFlag,
     progress: Option<Progress>,
-    /// Damages that are left, and those that are repaired.
+    /// How many damaged items are left, and how many are repaired.
     left: u64,
     repaired: u64,
     printed: Result<(), OutputError>,

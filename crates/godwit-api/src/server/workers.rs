@@ -94,7 +94,7 @@ impl Workers {
     /// Waits for them, but not for long; the other end of the queue is closed.
     pub(super) fn join(self) {
         if self.running.recv_timeout(LAST_METHODS) == Err(RecvTimeoutError::Timeout) {
-            log::warn!("The end does not wait for an RPC method that goes on.");
+            log::warn!("Shutting down without waiting for an RPC method that is still running.");
             return;
         }
         for worker in self.threads {

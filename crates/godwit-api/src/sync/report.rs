@@ -89,7 +89,7 @@ pub struct Repairs {
     pub scrub: u64,
     /// Blocks that peers were asked for again.
     pub blocks: u64,
-    /// Damages that are left.
+    /// Damaged items that are not repaired.
     pub left: u64,
 }
 

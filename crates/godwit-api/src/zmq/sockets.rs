@@ -236,13 +236,17 @@ impl Sockets {
         }
     }
 
-    /// Cuts off who keeps most, until there is memory for so much more.
+    /// Disconnects the subscribers that keep most, until there is memory for so much more.
     fn make_room(&self, bytes: usize) {
         while self.0.kept.bytes() + bytes > self.0.waiting_bytes {
             let all = self.0.subscribers.borrow();
             let most = all.iter().max_by_key(|subscriber| subscriber.bytes());
             let Some(most) = most.filter(|most| most.bytes() > 0) else { return };
-            log::warn!("ZMQ subscriber {} is cut off: too much waits for it", most.peer);
+            log::warn!(
+                "ZMQ subscriber {} is disconnected: it does not keep up, and the memory for waiting messages is \
+                 used up",
+                most.peer
+            );
             most.state.borrow_mut().outgoing.clear();
             most.cut_off();
         }

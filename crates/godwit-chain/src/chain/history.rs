@@ -100,8 +100,8 @@ pub(super) fn failed(chain: &mut Chain, error: ChainError) -> Result<(), ChainEr
         return Err(error);
     }
     log::error!(
-        "{error}. This was found in the coins of the history below the snapshot, which is validated from genesis \
-         again at the next start, without scripts that ran."
+        "{error}. This damage is in the coins of the history below the snapshot. The node goes on without them; \
+         at the next start the history is validated from genesis again, without the scripts that have run."
     );
     end(chain, HistoryCommit::Forgotten);
     Ok(())

@@ -287,7 +287,10 @@ impl Blocks<'_> {
         let written = match reading.coins.as_ref().filter(is_writing).is_none_or(has_room) {
             true => self.write(reading),
             false => {
-                log::warn!("Repair: there is no room to write down what it has come to.");
+                log::warn!(
+                    "Repair: too little disk space to save progress. What is read from now on is read again if the \
+                     repair is interrupted."
+                );
                 reading.checkpoint.is_off = true;
                 return;
             }
@@ -297,7 +300,7 @@ impl Blocks<'_> {
         match written {
             Ok(bytes) => checkpoint.bytes = bytes,
             Err(error) => {
-                log::warn!("Repair: what it has come to is not written down any more: {error}");
+                log::warn!("Repair: progress is no longer saved: {error}");
                 checkpoint.is_off = true;
                 checkpoint.place.abandon();
             }

@@ -53,7 +53,7 @@ impl LostUndo {
     pub(crate) fn save(&self, place: &Checkpoints, looked_through: &BlockHash) -> bool {
         let written = self.write(place, looked_through);
         if let Err(error) = &written {
-            log::warn!("How far the search is, is not written down any more: {error}");
+            log::warn!("Search progress is no longer saved: {error}");
             place.abandon();
         }
         written.is_ok()

@@ -37,7 +37,8 @@ pub(super) fn start(
     let (sender, reads) = bounded(WAITING);
     let thread = thread::Builder::new().name("godwit-filters".to_owned());
     let spawned = thread.spawn(move || run(&index, &seam, &reads));
-    let spawned = spawned.map_err(|error| log::error!("Peers get no filters: {error}")).ok();
+    let spawned =
+        spawned.map_err(|error| log::error!("Block filters are not served to peers: {error}")).ok();
     spawned.map(|thread| (sender, FilterThread(Some(thread))))
 }
 

@@ -230,7 +230,7 @@ impl Service {
         match fault {
             _ if is_known => log::debug!("no onion service by {control}: {fault}"),
             Fault::Unreachable(_) => {
-                log::info!("No onion service as long as Tor is not there ({control}: {fault})");
+                log::info!("No onion service until Tor can be reached ({control}: {fault})");
             }
             _ => log::warn!("No onion service by Tor at {control}: {fault}"),
         }

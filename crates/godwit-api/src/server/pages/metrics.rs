@@ -273,7 +273,7 @@ fn ours(text: &mut Text, sync: &SyncReport) {
     let family = ("godwit_repairs_total", "counter", "Damages that were repaired");
     let kinds = [("coins", repairs.coins), ("scrub", repairs.scrub), ("blocks", repairs.blocks)];
     text.by(family, "kind", kinds);
-    text.gauge("godwit_damages", "Damages that are left", repairs.left);
+    text.gauge("godwit_damages", "Damaged items that are not repaired", repairs.left);
     let family = ("godwit_peer_received_bytes_per_second", "gauge", "Speed of each peer");
     text.by(family, "id", sync.peers.iter().map(|line| (line.peer.id, line.bytes_per_second)));
 }

@@ -224,7 +224,7 @@ impl Slots {
         if self.config.connect_only.is_some() || self.config.max_automatic == 0 {
             return openings;
         }
-        let occupied = Occupied::new(situation.peers, book.groups());
+        let occupied = Occupied::new(situation.peers, book.groups(), self.manual.added_hosts());
         let mut free = self.most_automatic().saturating_sub(occupied.automatic);
         for opening in self.seeding.next(now.monotonic, situation, book) {
             if let Opening::Connect { .. } = opening {
@@ -252,7 +252,7 @@ impl Slots {
         }
         let wanted = self.wanted(now.monotonic, situation, occupied, book)?;
         book.resolve_collisions(now.unix);
-        let address = choice::choose(&self.config, now.unix, wanted, situation, occupied, book)?;
+        let address = choice::choose(now.unix, wanted, situation, occupied, book)?;
         Some(Opening::Connect {
             target: Target::Address(address),
             kind: wanted.kind,
@@ -281,7 +281,7 @@ impl Slots {
             _ => return None,
         };
         while let Some(AddressEntry { services, address, .. }) = self.anchors.pop() {
-            if choice::will_do(&self.config, &address, services, situation, occupied, by) {
+            if choice::will_do(&address, services, situation, occupied, by) {
                 let (target, count_failure) = (Target::Address(address), occupied.is_online());
                 return Some(Opening::Connect { target, kind, count_failure });
             }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Situation, SlotPeer, SlotsConfig, Wanted, ports};
+use super::{Situation, SlotPeer, Wanted, ports};
 use crate::address_book::{AddressBook, Candidate};
 use crate::connection_kind::ConnectionKind;
-use crate::net_address::{AddressNetwork, NetAddress, NetGroup};
+use crate::net_address::{AddressNetwork, Host, NetAddress, NetGroup};
 use crate::net_groups::NetGroups;
 use crate::services::Services;
-use crate::target::Target;
 
 /// Most addresses that are drawn from the book for one connection.
 const MAX_TRIES: usize = 100;
@@ -22,7 +21,7 @@ const RECENT: i64 = 10 * 60;
 /// side's fault.
 const ONLINE_GROUPS: usize = 2;
 
-/// The slots that are occupied.
+/// The slots that are occupied, and what must not occupy one.
 pub(super) struct Occupied {
     pub(super) full: usize,
     pub(super) block_relay: usize,
@@ -33,10 +32,12 @@ pub(super) struct Occupied {
     groups: BTreeSet<NetGroup>,
     /// Number of groups and of private peers with an open connection.
     proven: usize,
+    /// Addresses of peers that the user adds. They have places of their own.
+    added: BTreeSet<Host>,
 }
 
 impl Occupied {
-    pub(super) fn new(peers: &[SlotPeer<'_>], by: &NetGroups) -> Self {
+    pub(super) fn new(peers: &[SlotPeer<'_>], by: &NetGroups, added: BTreeSet<Host>) -> Self {
         let count = |kind| peers.iter().filter(|peer| peer.kind == kind).count();
         let (full, block_relay) =
             (count(ConnectionKind::OutboundFull), count(ConnectionKind::BlockRelay));
@@ -57,6 +58,7 @@ impl Occupied {
             automatic: full + block_relay + short_lived,
             groups: groups(false).collect(),
             proven: proven_groups.len() + lasting(true).filter(is_private).count(),
+            added,
         }
     }
 
@@ -78,7 +80,6 @@ fn is_private(address: &NetAddress) -> bool {
 
 /// An address for the wanted connection; `None` if none of [`MAX_TRIES`] draws will do.
 pub(super) fn choose(
-    config: &SlotsConfig,
     now: i64,
     wanted: Wanted,
     situation: &Situation<'_>,
@@ -111,7 +112,7 @@ pub(super) fn choose(
             && !bad_port
             && wanted.networks.contains(address.network())
             && (wanted.probe || !is_connected(address, situation.peers))
-            && !is_added(address, &config.add_nodes)
+            && !occupied.added.contains(&address.host)
             && !situation.discouraged.contains(&address.host)
             && !situation.bans.contains(&address.host)
             && !situation.own.contains(&address.host)
@@ -125,7 +126,6 @@ pub(super) fn choose(
 
 /// Whether an address that is not drawn from the book may be called, for a lasting connection.
 pub(super) fn will_do(
-    config: &SlotsConfig,
     address: &NetAddress,
     services: Services,
     situation: &Situation<'_>,
@@ -136,7 +136,7 @@ pub(super) fn will_do(
         && situation.reachable.contains(address.network())
         && (is_private(address) || !occupied.groups.contains(&by.of(address.host)))
         && !is_connected(address, situation.peers)
-        && !is_added(address, &config.add_nodes)
+        && !occupied.added.contains(&address.host)
         && !situation.bans.contains(&address.host)
         && !situation.own.contains(&address.host)
         && !situation.discouraged.contains(&address.host)
@@ -176,11 +176,4 @@ fn has_address_book(services: Services) -> bool {
 
 fn is_connected(address: &NetAddress, peers: &[SlotPeer<'_>]) -> bool {
     peers.iter().filter_map(|peer| peer.address).any(|other| other.host == address.host)
-}
-
-/// Whether `-addnode` names this address. Such peers do not take automatic slots.
-fn is_added(address: &NetAddress, added: &[Target]) -> bool {
-    added
-        .iter()
-        .any(|target| matches!(target, Target::Address(other) if other.host == address.host))
 }

@@ -1,9 +1,11 @@
 //! Connections that the operator asked for: `-connect` and `-addnode`.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Opening, SlotPeer, SlotsConfig};
 use crate::connection_kind::ConnectionKind;
+use crate::net_address::Host;
 use crate::target::Target;
 
 /// Most connections that `-addnode` opens (Core `MAX_ADDNODE_CONNECTIONS`), those that the operator has tried
@@ -89,6 +91,15 @@ impl Manual {
 
     pub(super) fn added(&self) -> Vec<Target> {
         self.added.iter().map(|wish| wish.target.clone()).collect()
+    }
+
+    /// Hosts of those that are named by their address.
+    pub(super) fn added_hosts(&self) -> BTreeSet<Host> {
+        let host = |wish: &Wish| match &wish.target {
+            Target::Address(address) => Some(address.host),
+            Target::Name { .. } => None,
+        };
+        self.added.iter().filter_map(host).collect()
     }
 
     pub(super) fn next(&mut self, now: Duration, peers: &[SlotPeer<'_>]) -> Vec<Opening> {

@@ -282,6 +282,9 @@ fn unsuitable_addresses_are_not_connected_to() {
     assert_eq!(targets(&world.run(10.0)), [Target::Address(ipv4(60, 5, 1, 1))]);
     world.know(&[mail], SEED_SERVICES);
     assert_eq!(targets(&world.run(10.0)), [Target::Address(mail)], "rather than none");
+    world.links.retain(|link| link.address != Some(added));
+    world.slots.remove_node(&Target::Address(added));
+    assert_eq!(targets(&world.run(10.0)), [Target::Address(added)], "not by hand any more");
 }
 
 #[test]

@@ -283,12 +283,25 @@ impl Chain {
         let best = tree.best_header();
         let fork = tree.fork(self.index.tip(), best);
         let last = tree.node(fork).height.saturating_add(most);
-        let mut walk = tree.ancestor(best, last).unwrap_or(best);
-        let mut bytes = 0;
-        while walk != fork {
+        self.stored_between(fork, tree.ancestor(best, last).unwrap_or(best))
+    }
+
+    /// Bytes of the blocks that an earlier process had verified and that are applied again, since their
+    /// coins were not on disk.
+    pub fn replay_ahead(&self) -> u64 {
+        let tree = self.index.tree();
+        self.goal
+            .replay()
+            .map_or(0, |end| self.stored_between(tree.fork(self.index.tip(), end), end))
+    }
+
+    /// Bytes of the stored blocks above `ancestor` up to `last`.
+    fn stored_between(&self, ancestor: NodeId, last: NodeId) -> u64 {
+        let (mut walk, mut bytes) = (last, 0);
+        while walk != ancestor {
             let node = self.index.node(walk);
             bytes += node.position.map_or(0, |position| u64::from(position.len));
-            walk = node.parent().expect("the fork lies below");
+            walk = node.parent().expect("the ancestor lies below");
         }
         bytes
     }

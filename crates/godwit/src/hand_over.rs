@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 
-use godwit_chain::{CoinsMemory, PRUNE_ON_REQUEST, StartOptions};
+use godwit_chain::{CoinsMemory, PRUNE_ON_REQUEST};
 use godwit_handover::{
     HANDED_OVER, HandOverError, HandedOver, LevelDbError, Plan, Settings, Step, check_apart,
 };
@@ -24,7 +24,7 @@ use indicatif::MultiProgress;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::memory::{self, MemoryPlan};
-use crate::open::{holds_chain, open_chain};
+use crate::open::{holds_chain, open_coins};
 use crate::options::{Command, Config};
 use crate::process::{self, StopFlag};
 use crate::progress::{self, AtRisk, Position, Progress};
@@ -81,7 +81,7 @@ pub(crate) fn run(
     let to = path::absolute(to).map_err(|error| HandOverError::Io(to.to_owned(), error))?;
     let target = network_dir(&to, config.params.network);
     check_apart([&to, &target], [&config.datadir, &dir])?;
-    let ahead = settle(config)?;
+    let Some(ahead) = settle(config, bars, stop)? else { return stopped() };
     let mut source = Source::open(config, &dir)?;
     let (inspection, coins) = source.parts()?;
     let plan = Plan::new(inspection, coins, &config.params)?;
@@ -127,10 +127,7 @@ pub(crate) fn run(
             print_text(&text)?;
             Ok(Exit::Success)
         }
-        Err(HandOverError::Stopped) => {
-            print_text("Stopped. Nothing was handed over; the same command begins anew.")?;
-            Ok(Exit::Interrupted)
-        }
+        Err(HandOverError::Stopped) => stopped(),
         Err(error) => Err(error.into()),
     }
 }
@@ -147,16 +144,19 @@ fn tell_ahead(bytes: u64, height: u32) -> Result<(), Failure> {
     Ok(())
 }
 
+fn stopped() -> Result<Exit, Failure> {
+    print_text("Stopped. Nothing was handed over; the same command begins anew.")?;
+    Ok(Exit::Interrupted)
+}
+
 /// Connects what an earlier process had verified and not written, and writes all coins. Returns the bytes of
-/// blocks that are stored above.
-fn settle(config: &Config) -> Result<u64, Failure> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut chain = open_chain(config, workers, None, StartOptions::default())?;
-    chain.connect_known_only();
+/// blocks that are stored above; `None` where the user says stop meanwhile.
+fn settle(config: &Config, bars: &MultiProgress, stop: &StopFlag) -> Result<Option<u64>, Failure> {
+    let Some(mut chain) = open_coins(config, bars, stop)? else { return Ok(None) };
     chain.flush()?;
     let ahead = chain.stored_ahead(u32::MAX);
     chain.close()?;
-    Ok(ahead)
+    Ok(Some(ahead))
 }
 
 fn sort_memory(config: &Config) -> usize {

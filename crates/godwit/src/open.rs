@@ -7,6 +7,7 @@ use godwit_api::Starting;
 use godwit_chain::{
     Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, SCRUB_BYTES_PER_SECOND, StartOptions,
 };
+use godwit_store::Rebuild;
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
@@ -16,7 +17,7 @@ use crate::descriptors;
 use crate::failure::Failure;
 use crate::memory::{self, MemoryPlan};
 use crate::options::{Command, Config};
-use crate::process::{self, StopFlag};
+use crate::process::{StopFlag, random_bytes, seconds_since_1970};
 use crate::progress::{AtRisk, Position, Progress, Stage};
 
 /// What a start is to do that can take long, and ends when the user says so. `says` tells programs that ask.
@@ -66,7 +67,7 @@ pub(crate) fn holds_chain(dir: &Path) -> bool {
 
 /// What a chain is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+enum Purpose {
     /// To run a node, which has time to look at what is at rest.
     Running,
     /// To connect blocks, and be done.
@@ -96,7 +97,7 @@ pub(crate) fn open_chain(
 }
 
 /// Opens the chain of the configured network.
-pub(crate) fn open_for(
+fn open_for(
     purpose: Purpose,
     config: &Config,
     workers: usize,
@@ -122,8 +123,8 @@ pub(crate) fn open_for(
         start,
     };
     descriptors::raise(descriptors::BESIDE_CONNECTIONS);
-    let key = process::random_bytes()?;
-    let now = process::seconds_since_1970();
+    let key = random_bytes()?;
+    let now = seconds_since_1970();
     let chain = Chain::open(Arc::new(RealDisk), config.network_dir(), options, key, now)?;
     if let Some(assumed) = chain.assumed() {
         log::warn!(
@@ -138,6 +139,42 @@ pub(crate) fn open_for(
         }
     }
     Ok(chain)
+}
+
+/// Opens the chain for its coins. Nothing is connected that was not verified before; what was, and has no coins
+/// on disk (everything, behind a rebuild that was interrupted), is applied again. `None` where the user says
+/// stop meanwhile.
+pub(crate) fn open_coins(
+    config: &Config,
+    bars: &MultiProgress,
+    stop: &StopFlag,
+) -> Result<Option<Chain>, Failure> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    // Whatever the node was started with that loads a snapshot between two runs.
+    let (rebuild, validates_history) = (Rebuild::Nothing, false);
+    let start =
+        StartOptions { rebuild, validates_history, ..start_options(config, bars, stop, None) };
+    let mut chain = open_for(Purpose::Coins, config, workers, None, start)?;
+    chain.connect_known_only();
+    let (total, mut progress) = (chain.replay_ahead(), Progress::start(bars));
+    let is_settled = chain.settle_until(stop.shared(), seconds_since_1970(), &mut |chain| {
+        chain.take_events();
+        let connected = chain.status().connected;
+        progress.update(Position {
+            stage: Stage::Height(chain.tip_point().height),
+            blocks: connected.blocks,
+            bytes: connected.bytes,
+            done: connected.bytes,
+            total: total.max(connected.bytes),
+            at_risk: AtRisk::of(chain.status()),
+        });
+    })?;
+    progress.finish();
+    if is_settled {
+        return Ok(Some(chain));
+    }
+    chain.close()?;
+    Ok(None)
 }
 
 #[cfg(test)]

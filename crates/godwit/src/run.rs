@@ -122,9 +122,11 @@ fn run(config: &Config) -> Result<Exit, Failure> {
             Some(file) => verdicts::run(config, options, file, &bars, &stop),
             None => import::run(config, options, &bars, &stop),
         },
-        Command::UtxoStats => utxo::stats(config),
-        Command::UtxoDump { file } => utxo::dump(config, file),
-        Command::UtxoLoad { file, expected } => utxo::load(config, file, expected.as_ref()),
+        Command::UtxoStats => utxo::stats(config, &bars, &stop),
+        Command::UtxoDump { file } => utxo::dump(config, file, &bars, &stop),
+        Command::UtxoLoad { file, expected } => {
+            utxo::load(config, file, expected.as_ref(), &bars, &stop)
+        }
         Command::Verify(options) => verify::run(config, *options, &bars, &stop),
         Command::HandOver { to } => hand_over::run(config, to, &bars, &stop),
         Command::Status(options) => status::run(config, options),

@@ -3,35 +3,26 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use godwit_chain::{
-    Chain, LoadWatch, MIN_BLOCKS_TO_KEEP, SnapshotError, SnapshotInfo, StartOptions,
-};
+use godwit_chain::{Chain, LoadWatch, MIN_BLOCKS_TO_KEEP, SnapshotError, SnapshotInfo};
 use godwit_primitives::ReversedHex;
 use godwit_program::print_json;
+use indicatif::MultiProgress;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::input_file::check_regular;
-use crate::open::{Purpose, open_for};
+use crate::open::open_coins;
 use crate::options::{Config, UtxoHash};
-
-/// Number of threads that scan the coins.
-fn workers() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Opens the chain to read its coins: nothing is connected that was not verified before.
-fn open_coins(config: &Config) -> Result<Chain, Failure> {
-    let start = StartOptions::default();
-    let mut chain = open_for(Purpose::Coins, config, workers(), None, start)?;
-    chain.connect_known_only();
-    Ok(chain)
-}
+use crate::process::StopFlag;
 
 /// `utxo stats`; the names are those of Core's `gettxoutsetinfo`.
-pub(crate) fn stats(config: &Config) -> Result<Exit, Failure> {
-    let mut chain = open_coins(config)?;
+pub(crate) fn stats(
+    config: &Config,
+    bars: &MultiProgress,
+    stop: &StopFlag,
+) -> Result<Exit, Failure> {
+    let Some(mut chain) = open_coins(config, bars, stop)? else { return Ok(Exit::Interrupted) };
     let stats = chain.utxo_stats()?;
     let assumed = chain.assumed().map(|assumed| assumed.base.height);
     chain.close()?;
@@ -49,8 +40,13 @@ pub(crate) fn stats(config: &Config) -> Result<Exit, Failure> {
 }
 
 /// `utxo dump`; the names are those of Core's `dumptxoutset`.
-pub(crate) fn dump(config: &Config, file: &Path) -> Result<Exit, Failure> {
-    let mut chain = open_coins(config)?;
+pub(crate) fn dump(
+    config: &Config,
+    file: &Path,
+    bars: &MultiProgress,
+    stop: &StopFlag,
+) -> Result<Exit, Failure> {
+    let Some(mut chain) = open_coins(config, bars, stop)? else { return Ok(Exit::Interrupted) };
     let info = chain.dump_snapshot(file)?;
     chain.close()?;
     Ok(print_json(&json!({
@@ -68,9 +64,12 @@ pub(crate) fn load(
     config: &Config,
     file: &Path,
     expected: Option<&UtxoHash>,
+    bars: &MultiProgress,
+    stop: &StopFlag,
 ) -> Result<Exit, Failure> {
     check_regular(file)?;
-    let info = load_into(config, file, expected, &|_| ControlFlow::Continue(()))??;
+    let Some(chain) = open_coins(config, bars, stop)? else { return Ok(Exit::Interrupted) };
+    let info = load_into(chain, file, expected, &|_| ControlFlow::Continue(()))??;
     Ok(print_json(&json!({
         "coins_loaded": info.coins,
         "tip_hash": info.base.hash.to_string(),
@@ -81,15 +80,14 @@ pub(crate) fn load(
     }))?)
 }
 
-/// Loads a snapshot into a data directory that nobody has open. Where it is refused, or `watch` stops it, all
-/// is as it was; what is outside of that result concerns the directory itself.
+/// Loads a snapshot into a chain, and closes it. Where it is refused, or `watch` stops it, all is as it was;
+/// what is outside of that result concerns the data directory itself.
 pub(crate) fn load_into(
-    config: &Config,
+    mut chain: Chain,
     file: &Path,
     expected: Option<&UtxoHash>,
     watch: LoadWatch<'_>,
 ) -> Result<Result<SnapshotInfo, SnapshotError>, Failure> {
-    let mut chain = open_coins(config)?;
     let info = match chain.load_snapshot(file, expected.map(|hash| hash.0), watch) {
         Ok(info) => info,
         Err(error) => return Ok(Err(error)),

@@ -11,8 +11,10 @@ use godwit_api::{LOADING, LoadOutcome, Server, SnapshotLoad};
 use godwit_chain::Loading;
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::{StoreError, check_unused};
+use indicatif::{MultiProgress, ProgressDrawTarget};
 
 use crate::failure::Failure;
+use crate::open::open_coins;
 use crate::options::Config;
 use crate::process::StopFlag;
 use crate::utxo;
@@ -44,10 +46,18 @@ pub(super) fn load_closed(
         }
         if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let outcome = match stop.is_set() {
+    let chain = match stop.is_set() {
         // The directory may still be in use.
-        true => Err(StoreError::Stopped.into()),
-        false => utxo::load_into(config, load.path(), None, &watch)?,
+        true => None,
+        false => open_coins(
+            config,
+            &MultiProgress::with_draw_target(ProgressDrawTarget::hidden()),
+            stop,
+        )?,
+    };
+    let outcome = match chain {
+        Some(chain) => utxo::load_into(chain, load.path(), None, &watch)?,
+        None => Err(StoreError::Stopped.into()),
     };
     if let Err(error) = &outcome {
         log::error!("The snapshot was not loaded: {error}");

@@ -14,6 +14,7 @@ use crate::blocks::{SUBSIDY, child, small_chain, write_dat};
 use crate::damaged_index::copy;
 use crate::kill;
 use crate::node::{Ended, Node};
+use crate::progress::Phase;
 use crate::running::{Moment, Running};
 use crate::snapshot::{load, node_with_headers, small_snapshot};
 
@@ -269,6 +270,29 @@ fn a_hand_over_that_is_killed_is_made_by_the_same_command() {
     assert_eq!(stats(&node), reference.stats);
     let ended = node.run(&[&"verify"]).expect(Exit::Success);
     assert!(ended.stdout.contains("Damage: none"), "{ended:?}");
+}
+
+/// Behind a rebuild that was interrupted, the hand-over applies all blocks again first.
+#[test]
+fn a_signal_ends_the_replay_of_a_hand_over_that_the_same_command_ends() {
+    let reference = kill::reference();
+    let node = {
+        let _alone = reference.serve_alone();
+        copy(&reference.node)
+    };
+    let mut rebuilding =
+        Running::start(&node, &[&"-reindex-chainstate", &"-noconnect", &"-listen=0"]);
+    assert!(rebuilding.wait_for(Moment::Start(Phase::Replay, 1)), "it replays");
+    assert!(rebuilding.kill());
+    let (to, option) = (node.beside("core"), format!("-to={}", node.beside("core").display()));
+    let mut running = Running::start(&node, &[&"hand-over", &option]);
+    assert!(running.wait_for(Moment::Start(Phase::Replay, 1)), "it replays");
+    let (_, status) = running.terminate();
+    assert_eq!(status.code(), Some(Exit::Interrupted.code().into()));
+    assert!(!to.exists());
+    let ended = hand_over(&node, &to).expect(Exit::Success);
+    assert!(!ended.stdout.contains("not connected"), "{ended:?}");
+    assert_eq!(stats(&node), reference.stats);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use godwit_chain::Chain;
-use godwit_consensus::{check_proof_of_work, connect};
+use godwit_consensus::{MAX_TIMEWARP, check_proof_of_work, connect};
 use godwit_policy::check_in_block;
 use godwit_primitives::merkle::merkle_root;
 use godwit_primitives::network::Deployment;
@@ -58,6 +58,8 @@ struct BlockTemplate {
     /// Those of the last blocks, the oldest first.
     times: Vec<u32>,
     bits: u32,
+    /// Blocks between two changes of the target.
+    interval: u32,
 }
 
 fn block_template(node: &dyn NodeState) -> BlockTemplate {
@@ -67,16 +69,22 @@ fn block_template(node: &dyn NodeState) -> BlockTemplate {
     let mut times: Vec<u32> = line.take(TIMES).map(|id| tree.node(id).header.time).collect();
     times.reverse();
     let now = u32::try_from(node.now().unix).unwrap_or(u32::MAX);
-    let mut template =
-        BlockTemplate { prev: tip.hash, height: tip.height + 1, now, times, bits: 0 };
+    let interval = chain.params().difficulty_adjustment_interval();
+    let (prev, height) = (tip.hash, tip.height + 1);
+    let mut template = BlockTemplate { prev, height, now, times, bits: 0, interval };
     template.bits = next_bits(chain, chain.tip(), template.time());
     template
 }
 
 impl BlockTemplate {
-    /// The time of the block, which is above the median of those before it.
+    /// The time of the block: the present one, if the rules allow it. As in Core (`GetMinimumTime`), that of
+    /// BIP94 is kept on every network.
     fn time(&self) -> u32 {
-        self.now.max(self.median_time() + 1)
+        let earliest = match (self.height.is_multiple_of(self.interval), self.times.last()) {
+            (true, Some(last)) => last.saturating_sub(MAX_TIMEWARP),
+            _ => 0,
+        };
+        self.now.max(self.median_time() + 1).max(earliest)
     }
 
     fn median_time(&self) -> u32 {
@@ -407,22 +415,23 @@ mod tests {
     }
 
     /// The time of each is the present one, or one second above the median of the last eleven, of which there
-    /// are fewer at first.
+    /// are fewer at first. Every tenth is no more than ten minutes older than the one before.
     #[test]
     fn times_are_those_that_a_chain_of_these_blocks_asks_for() {
         let (now, genesis) = (1_000, 900);
         let mut times = vec![genesis];
         let prev = BlockHash::from_bytes([0; 32]);
-        let mut template =
-            BlockTemplate { prev, height: 1, now, times: times.clone(), bits: 0x207f_ffff };
+        let (times_known, bits, interval) = (times.clone(), 0x207f_ffff, 10);
+        let mut template = BlockTemplate { prev, height: 1, now, times: times_known, bits, interval };
         for height in 1..60u32 {
             let last = &times[times.len().saturating_sub(TIMES)..];
             let mut sorted = last.to_vec();
             sorted.sort_unstable();
-            let expected = now.max(sorted[sorted.len() / 2] + 1);
+            let earliest = if height % 10 == 0 { last[last.len() - 1] - 600 } else { 0 };
+            let expected = now.max(sorted[sorted.len() / 2] + 1).max(earliest);
             assert_eq!((template.height, template.time()), (height, expected));
             // Every third miner's clock is far ahead.
-            let time = if height % 3 == 0 { now + 500 + height } else { template.time() };
+            let time = if height % 3 == 0 { now + 5_000 + height } else { template.time() };
             times.push(time);
             let header = header(time);
             template = template.above(&header);

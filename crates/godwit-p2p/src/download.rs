@@ -33,7 +33,7 @@ use godwit_primitives::{BlockHash, Work};
 use self::branch::Branch;
 use self::clock::Clock;
 use self::exclusions::Exclusions;
-use self::peer::{Link, MIN_IN_FLIGHT, Peer};
+use self::peer::{Link, MIN_IN_FLIGHT, Peer, Usual};
 use crate::index::{HeaderId, HeaderIndex};
 use crate::peer_id::PeerId;
 use crate::time::Now;
@@ -301,9 +301,7 @@ impl Downloads {
     /// Average rate, in bytes per second, of the peers that have one; `None` before the first byte
     /// of a block.
     pub(crate) fn usual_rate(&self) -> Option<f64> {
-        let rates = self.peers.values().filter_map(|peer| peer.rate.get());
-        let (sum, count) = rates.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
-        (count > 0).then(|| sum / f64::from(count))
+        Usual::of(self.peers.values()).rate
     }
 
     /// Number of blocks in flight from the peer.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use godwit_primitives::BlockHash;
 
-use super::peer::Peer;
+use super::peer::{Peer, Usual};
 use super::{Block, Downloads};
 use crate::index::{HeaderId, HeaderIndex};
 use crate::peer_id::PeerId;
@@ -63,8 +63,7 @@ struct Plan {
     /// Blocks that may be pending at once.
     budget: usize,
     window: usize,
-    /// Rate assumed of a peer without a measured one, in bytes per second.
-    usual: Option<f64>,
+    usual: Usual,
     /// Rate of all peers together, in bytes per second.
     link: f64,
 }
@@ -86,9 +85,8 @@ impl Downloads {
             peer.rate.remember_blocks(self.size);
         }
         self.link.active = self.peers.values().filter(|peer| !peer.queue.is_empty()).count();
-        let rates: Vec<f64> = self.peers.values().filter_map(|peer| peer.rate.get()).collect();
-        let link: f64 = rates.iter().sum();
-        let usual = (!rates.is_empty()).then(|| link / rates.len() as f64);
+        let link = self.peers.values().filter_map(|peer| peer.rate.get()).sum();
+        let usual = Usual::of(self.peers.values());
         let budget = (room as f64 / self.size) as usize;
         let plan = Plan { now, budget, window: self.window(), usual, link };
         let mut requests = Vec::new();

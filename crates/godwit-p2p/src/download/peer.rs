@@ -88,6 +88,29 @@ pub(super) struct Link {
     pub(super) last_answer: Duration,
 }
 
+/// What is assumed of a peer of which nothing is measured: what the others do on average. A better guess would
+/// give every newcomer the blocks that hold up the window, and one that comes again and again with worthless
+/// answers would get them each time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usual {
+    /// Bytes per second; `None` if no peer has a rate.
+    pub(super) rate: Option<f64>,
+    /// Seconds, as [`Peer::latency`].
+    pub(super) latency: f64,
+}
+
+impl Usual {
+    pub(super) fn of<'a>(peers: impl Iterator<Item = &'a Peer> + Clone) -> Self {
+        let rate = average(peers.clone().filter_map(|peer| peer.rate.get()));
+        Self { rate, latency: average(peers.filter_map(|peer| peer.latency)).unwrap_or(0.0) }
+    }
+}
+
+fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) traits: PeerTraits,
@@ -254,7 +277,7 @@ impl Peer {
     /// longer than usual. So the requests count as lost only if all peers together have delivered
     /// several times what this peer's turn takes in the same time; or if no other peer has requests
     /// in flight, or no peer has answered for long.
-    pub(super) fn held_up(&self, now: Duration, size: f64, usual: Option<f64>, link: &Link) -> f64 {
+    pub(super) fn held_up(&self, now: Duration, size: f64, usual: Usual, link: &Link) -> f64 {
         let since = now.saturating_sub(self.last_end).as_secs_f64();
         let due = LOST_FACTOR * size / self.rate_or(usual) + LOST_SECONDS;
         if self.queue.is_empty() || since < due {
@@ -268,8 +291,8 @@ impl Peer {
         if alone || passed >= its_turn || stuck { since } else { 0.0 }
     }
 
-    fn rate_or(&self, usual: Option<f64>) -> f64 {
-        self.rate.get().or(usual).unwrap_or(UNKNOWN_RATE).max(0.001)
+    fn rate_or(&self, usual: Usual) -> f64 {
+        self.rate.get().or(usual.rate).unwrap_or(UNKNOWN_RATE).max(0.001)
     }
 
     /// How many blocks of `size` bytes may be in flight from it.
@@ -280,11 +303,11 @@ impl Peer {
     }
 
     /// Expected seconds until the request at `position` of the queue is answered; the position
-    /// after the last stands for a new request. `usual` is the rate to assume if this peer's is
-    /// unknown.
-    pub(super) fn seconds_until(&self, position: usize, size: f64, usual: Option<f64>) -> f64 {
+    /// after the last stands for a new request.
+    pub(super) fn seconds_until(&self, position: usize, size: f64, usual: Usual) -> f64 {
         let ahead = (position + 1) as f64 * size - (self.partial as f64).min(size * 0.9);
-        let wait = if self.queue.is_empty() { self.latency.unwrap_or(0.0) } else { 0.0 };
+        let latency = self.latency.unwrap_or(usual.latency);
+        let wait = if self.queue.is_empty() { latency } else { 0.0 };
         wait + ahead / self.rate_or(usual)
     }
 }

@@ -99,17 +99,17 @@ pub fn show_blocks(chain: &mut Chain, shown: bool) {
     chain.events.shows_blocks = shown;
 }
 
-/// The height from which on the scripts of the best header's chain run: those of blocks below are taken as
-/// valid (`-assumevalid`).
+/// The height from which on the scripts of the best header's chain run; those of the blocks below are taken as
+/// valid, or were when they were connected (`-assumevalid`). 0 where all scripts run.
 pub fn scripts_from(chain: &Chain) -> u32 {
     let (index, tree) = (&chain.index, chain.index.tree());
-    let tip = tree.node(index.tip()).height;
-    let next = tree.ancestor(tree.best_header(), tip + 1);
-    let skips = next.is_some_and(|id| chain.goal.skips_scripts(index, &chain.env.params, id));
     let assumed = chain.goal.assume_valid().and_then(|hash| tree.find(&hash));
-    match assumed {
-        Some(assumed) if skips => tree.node(assumed).height + 1,
-        _ => tip + 1,
+    let Some(assumed) = assumed else { return 0 };
+    let next = tree.ancestor(tree.best_header(), tree.node(index.tip()).height + 1);
+    let skips = |id| chain.goal.skips_scripts(index, &chain.env.params, id);
+    match tree.is_ancestor(assumed, index.tip()) || next.is_some_and(skips) {
+        true => tree.node(assumed).height + 1,
+        false => 0,
     }
 }
 

@@ -60,7 +60,7 @@ fn how_far(report: &SyncReport) -> String {
                 true => format!("scripts run from block {}", grouped(from.into())),
                 false => "every script runs".to_owned(),
             };
-            let percent = report.share * 100.0;
+            let percent = report.share.unwrap_or_default() * 100.0;
             format!("Block {tip} of {best}, {percent:.2} % of the work; {scripts}.")
         }
     }

@@ -37,8 +37,8 @@ pub struct SyncReport {
     pub stage: SyncStage,
     pub tip: Tip,
     pub best: Tip,
-    /// Of all work, from 0 to 1; 1 only at the end.
-    pub share: f64,
+    /// Of all work, from 0 to 1; 1 only at the end. `None` as long as nobody has told what there is to do.
+    pub share: Option<f64>,
     pub estimate: Option<Estimate>,
     pub bottleneck: Bottleneck,
     /// Rates over the last seconds.
@@ -243,7 +243,7 @@ pub(crate) fn sync_json(report: &SyncReport, chain: &'static str, version: &'sta
         ("headers", report.best.height.into()),
         ("time", report.tip.time.into()),
         ("now", report.unix.into()),
-        ("percent", short(report.share * 100.0, 2)),
+        ("percent", report.share.map_or(Json::Null, |share| short(share * 100.0, 2))),
         ("left", report.estimate.as_ref().map_or(Json::Null, seconds_json)),
         ("bottleneck", bottleneck_json(report.bottleneck)),
         ("blocks_per_second", short(report.blocks_per_second, 2)),

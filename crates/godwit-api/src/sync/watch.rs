@@ -18,6 +18,9 @@ const CURRENT: f64 = 15.0;
 /// After this long without the next block, the peer that it is asked of holds the sync up.
 const LATE: Duration = Duration::from_secs(3);
 
+/// Blocks that a node in step with the network may lack: those that are on their way.
+const IN_STEP: u32 = 3;
+
 /// What a second's bytes count in a peer's speed.
 const NEW_SPEED: f64 = 0.2;
 
@@ -32,7 +35,7 @@ pub struct SyncWatch {
     first: u32,
     history: History,
     starved: Duration,
-    share: f64,
+    share: Option<f64>,
     best: u32,
     /// Of each peer the bytes that it had sent, and its speed.
     speeds: HashMap<u64, (u64, f64)>,
@@ -50,7 +53,7 @@ impl SyncWatch {
             first,
             history: History::default(),
             starved: Duration::ZERO,
-            share: 0.0,
+            share: None,
             best: 0,
             speeds: HashMap::new(),
             next_block: None,
@@ -68,7 +71,8 @@ impl SyncWatch {
         let now = sample(&facts, self.starved);
         self.history.push(now);
         let past = self.history.last(CURRENT).unwrap_or_default();
-        let stage = stage(&facts);
+        let missing = facts.best.height.saturating_sub(facts.tip.height);
+        let stage = stage(facts.initial_download, missing, !facts.peers.is_empty());
         let at = Stretch {
             first: self.first,
             tip: facts.tip.height,
@@ -127,11 +131,12 @@ impl SyncWatch {
         let share = share_done(samples, &done, &ahead, &self.machine);
         let grew = at.best > self.best.saturating_add(self.best / 100);
         self.best = at.best;
+        // What a node had done that was in step is no part of what it has to catch up with.
+        let before = self.share.filter(|before| !grew && *before < 1.0).unwrap_or(0.0);
         self.share = match stage {
-            SyncStage::Synced => 1.0,
-            SyncStage::Blocks if grew => share.min(NEARLY_ALL),
-            SyncStage::Blocks => share.max(self.share).min(NEARLY_ALL),
-            SyncStage::Connecting | SyncStage::Headers => 0.0,
+            SyncStage::Synced => Some(1.0),
+            SyncStage::Blocks => Some(share.max(before).min(NEARLY_ALL)),
+            SyncStage::Connecting | SyncStage::Headers => None,
         };
     }
 
@@ -165,12 +170,14 @@ impl SyncWatch {
     }
 }
 
-fn stage(facts: &SyncFacts) -> SyncStage {
-    match facts {
-        SyncFacts { initial_download: false, .. } => SyncStage::Synced,
-        _ if facts.tip.height < facts.best.height => SyncStage::Blocks,
-        _ if facts.peers.is_empty() => SyncStage::Connecting,
-        _ => SyncStage::Headers,
+/// Once the initial download has ended it does not begin again: it says nothing of a node that was away for weeks
+/// since, which is not in step with the network before it has caught up.
+fn stage(initial_download: bool, missing_blocks: u32, has_peers: bool) -> SyncStage {
+    match missing_blocks {
+        0..=IN_STEP if !initial_download => SyncStage::Synced,
+        1.. => SyncStage::Blocks,
+        0 if has_peers => SyncStage::Headers,
+        0 => SyncStage::Connecting,
     }
 }
 
@@ -223,4 +230,19 @@ fn memory(status: &ChainStatus, peers: u64) -> Vec<(&'static str, u64)> {
         ("blocks", blocks),
         ("peers", peers),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_was_away_is_not_in_step_before_it_has_caught_up() {
+        assert_eq!(stage(true, 0, false), SyncStage::Connecting);
+        assert_eq!(stage(true, 0, true), SyncStage::Headers);
+        assert_eq!(stage(true, 1, true), SyncStage::Blocks);
+        assert_eq!(stage(false, 0, false), SyncStage::Synced);
+        assert_eq!(stage(false, IN_STEP, true), SyncStage::Synced, "they are on their way");
+        assert_eq!(stage(false, IN_STEP + 1, true), SyncStage::Blocks);
+    }
 }

@@ -408,7 +408,7 @@ impl<'a> Node<'a> {
                 let questions = self.rpc.receiver();
                 let began = self.core.chain().status().times.wait;
                 wait_with_both(self.core.chain_mut(), inbox, questions, timeout);
-                if poll == Poll::Idle && self.core.is_initial_download() {
+                if poll == Poll::Idle && self.core.lacks_blocks() {
                     let waited = self.core.chain().status().times.wait - began;
                     self.overview.starve(waited);
                 }

@@ -61,6 +61,8 @@ pub(super) struct Asked {
     /// Names as the exporter has them, and numbers as JSON writes them.
     latest: Vec<(&'static str, &'static str, String)>,
     hash_rates: Vec<(&'static str, String)>,
+    /// Those of the outbox, which is in the place of a mempool.
+    waiting: Vec<(&'static str, &'static str, String)>,
     branches: usize,
     bans: Vec<(String, String, String)>,
 }
@@ -83,6 +85,18 @@ const LATEST: [(&str, &str, &str); 7] = [
         "total_out",
         "bitcoin_latest_block_value",
         "Bitcoin value of all transactions in the latest block",
+    ),
+];
+
+/// What waits to be in a block, by `getmempoolinfo`.
+const WAITING: [(&str, &str, &str); 4] = [
+    ("bytes", "bitcoin_mempool_bytes", "Size in bytes of the transactions sent here"),
+    ("size", "bitcoin_mempool_size", "Number of transactions sent here and not in a block"),
+    ("usage", "bitcoin_mempool_usage", "Memory usage of the transactions sent here"),
+    (
+        "unbroadcastcount",
+        "bitcoin_mempool_unbroadcast",
+        "Number of transactions waiting for acknowledgment",
     ),
 ];
 
@@ -115,6 +129,10 @@ impl Asked {
             let rate = ask(api, node, "getnetworkhashps", &[blocks.into()]).ok()?;
             Some((metric, rate.write()))
         };
+        let outbox = ask(api, node, "getmempoolinfo", &[]).ok();
+        let waiting = WAITING.into_iter().filter_map(|(name, metric, help)| {
+            Some((metric, help, outbox.as_ref()?.get(name)?.write()))
+        });
         let tips = ask(api, node, "getchaintips", &[]);
         let bans = ask(api, node, "listbanned", &[]);
         let ban = |ban: &Json| {
@@ -124,6 +142,7 @@ impl Asked {
         };
         Self {
             latest: latest.chain(fee).collect(),
+            waiting: waiting.collect(),
             hash_rates: rates.into_iter().filter_map(rate).collect(),
             branches: tips.iter().filter_map(|tips| tips.as_list().ok()).map(<[Json]>::len).sum(),
             bans: bans.iter().filter_map(|bans| bans.as_list().ok()).flatten().map(ban).collect(),
@@ -165,15 +184,7 @@ fn exporters(text: &mut Text, api: &Api, snapshot: &Snapshot, asked: &Asked, war
     text.gauge("bitcoin_meminfo_locked", "Number of bytes locked", locked.locked);
     text.gauge("bitcoin_meminfo_chunks_used", "Number of allocated chunks", locked.chunks_used);
     text.gauge("bitcoin_meminfo_chunks_free", "Number of unused chunks", locked.chunks_free);
-    for (name, help) in [
-        ("bitcoin_mempool_bytes", "Size of mempool in bytes: there is none"),
-        ("bitcoin_mempool_size", "Number of unconfirmed transactions in mempool: there is none"),
-        ("bitcoin_mempool_usage", "Total memory usage for the mempool: there is none"),
-        ("bitcoin_mempool_unbroadcast", "Number of transactions waiting for acknowledgment"),
-    ] {
-        text.gauge(name, help, 0);
-    }
-    for (name, help, value) in &asked.latest {
+    for (name, help, value) in asked.waiting.iter().chain(&asked.latest) {
         text.gauge(name, help, value);
     }
     text.gauge("bitcoin_txcount", "Number of TX since the genesis block", sync.transactions);
@@ -212,7 +223,9 @@ fn exporters(text: &mut Text, api: &Api, snapshot: &Snapshot, asked: &Asked, war
 
 fn ours(text: &mut Text, sync: &SyncReport) {
     text.gauge("godwit_headers", "Height of the best header", sync.best.height);
-    text.gauge("godwit_sync_work_ratio", "Share of the sync's work that is done", sync.share);
+    if let Some(share) = sync.share {
+        text.gauge("godwit_sync_work_ratio", "Share of the sync's work that is done", share);
+    }
     if let Some(estimate) = &sync.estimate {
         let bounds =
             [("expected", estimate.left), ("least", estimate.least), ("most", estimate.most)];

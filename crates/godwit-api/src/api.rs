@@ -99,6 +99,11 @@ impl ActiveCalls {
         ActiveRequest(&self.others)
     }
 
+    #[cfg(test)]
+    pub(crate) fn other_count(&self) -> usize {
+        self.others.load(Ordering::SeqCst)
+    }
+
     /// Whether there is a request that may hold what it reads of the node's files. Those that have a snapshot
     /// loaded hold nothing: they wait for the end of the load.
     pub(crate) fn may_read(&self) -> bool {

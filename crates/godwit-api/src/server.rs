@@ -4,6 +4,7 @@
 //! status of answers, the queue of requests.
 
 mod body;
+mod hung_up;
 mod listening;
 mod pages;
 mod patient;
@@ -46,6 +47,7 @@ use crate::subnet::Subnet;
 use crate::zmq::Notifier;
 pub use body::BODY_BYTES;
 use body::{Bodies, Hopeless, MAX_BODY_BYTES, MAX_RESOURCE_BODY_BYTES, Received, receive};
+use hung_up::hung_up;
 use listening::{NotBound, bind, bind_all, listen, listen_all};
 use pages::Pages;
 pub use pages::{MAX_PAGE_CONNECTIONS, PageOptions};
@@ -441,17 +443,6 @@ async fn serve(
     };
     if let Err(error) = ended {
         log::debug!("RPC connection from {peer}: {error}");
-    }
-}
-
-/// Ends when the client is gone. One that has said all may only be waiting for its answer, and cannot be told
-/// from one that is gone: it gets so much time.
-async fn hung_up(stream: &TcpStream, limit: Duration) {
-    match stream.peek(&mut [0]).await {
-        Ok(0) => sleep(limit).await,
-        // The next request is there before the answer to this one.
-        Ok(_) => std::future::pending().await,
-        Err(_) => {}
     }
 }
 

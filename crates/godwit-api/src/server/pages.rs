@@ -76,7 +76,7 @@ struct Shared {
     connections: Arc<Semaphore>,
     /// The last status as it was sent.
     status: Mutex<Option<(Arc<SyncReport>, Bytes)>>,
-    figures: tokio::sync::Mutex<Option<(Instant, Bytes)>>,
+    figures: Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>,
     warnings: AtomicU64,
 }
 
@@ -119,7 +119,7 @@ impl Pages {
             policy: HeaderValue::try_from(policy()).expect("the policy is plain text"),
             connections: Arc::new(Semaphore::new(MAX_PAGE_CONNECTIONS)),
             status: Mutex::default(),
-            figures: tokio::sync::Mutex::default(),
+            figures: Arc::default(),
             warnings: AtomicU64::new(0),
         };
         Ok(Self { listeners, shared: Arc::new(shared) })
@@ -253,9 +253,10 @@ fn status(shared: &Shared) -> Bytes {
     bytes
 }
 
-/// Figures, not older than a second. What is asked of methods is asked on a thread that may wait.
+/// Figures, not older than a second. What is asked of methods is asked on a thread that may wait. That thread
+/// has the lock: a client that goes away meanwhile ends its own wait, and the next one does not begin anew.
 async fn figures(shared: &Arc<Shared>) -> Option<Bytes> {
-    let mut last = shared.figures.lock().await;
+    let mut last = Arc::clone(&shared.figures).lock_owned().await;
     if let Some((gathered, bytes)) = &*last
         && gathered.elapsed() < FIGURES
     {
@@ -269,11 +270,11 @@ async fn figures(shared: &Arc<Shared>) -> Option<Bytes> {
         let asked = metrics::Asked::of(&of.api, &node, &snapshot);
         let warns = u64::from(snapshot.all_warnings().next().is_some());
         let warnings = of.warnings.fetch_add(warns, Ordering::Relaxed) + warns;
-        Some(Bytes::from(metrics::text(&of.api, &snapshot, &asked, warnings)))
+        let bytes = Bytes::from(metrics::text(&of.api, &snapshot, &asked, warnings));
+        *last = Some((Instant::now(), bytes.clone()));
+        Some(bytes)
     });
-    let bytes = gathered.await.ok().flatten()?;
-    *last = Some((Instant::now(), bytes.clone()));
-    Some(bytes)
+    gathered.await.ok().flatten()
 }
 
 #[cfg(test)]

@@ -227,13 +227,46 @@ fn a_body_that_comes_too_slowly_is_given_up() {
 fn a_wait_of_a_client_that_is_gone_ends() {
     let timeout = Some(Duration::from_millis(200));
     let server = start(ServerOptions { threads: 2, timeout, ..options() });
-    let mut gone = server.connect();
-    send(&mut gone, WAIT);
-    drop(gone);
-    // One wait at a time: it is refused until the other one has ended.
-    let brief = r#"{"method":"waitfornewblock","id":1,"params":[1]}"#;
-    while !server.ask(brief).starts_with("HTTP/1.1 200") {
+    // The second one has asked for something else meanwhile.
+    for next in [None, Some(ECHO)] {
+        let mut gone = server.connect();
+        send(&mut gone, WAIT);
+        if let Some(next) = next {
+            std::thread::sleep(Duration::from_millis(100));
+            send(&mut gone, next);
+        }
+        drop(gone);
+        // One wait at a time: it is refused until the other one has ended.
+        let brief = r#"{"method":"waitfornewblock","id":1,"params":[1]}"#;
+        while !server.ask(brief).starts_with("HTTP/1.1 200") {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// They are gathered by asking the node, which does not answer here.
+#[test]
+fn figures_are_gathered_once_at_a_time_however_many_ask_and_go() {
+    let metrics = free_port();
+    let pages = PageOptions { metrics: Some(metrics), ..PageOptions::default() };
+    let interfaces = Interfaces { pages, ..Interfaces::default() };
+    let server = start(ServerOptions { interfaces, ..options() });
+    let gathered = || server._server.api.active.other_count();
+    let ask = || {
+        let mut stream = std::net::TcpStream::connect(metrics).expect("somebody listens");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it is read");
+        stream
+    };
+    let first = ask();
+    while gathered() == 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(first);
+    for _ in 0..10 {
+        let gone = ask();
         std::thread::sleep(Duration::from_millis(50));
+        drop(gone);
+        assert_eq!(gathered(), 1);
     }
 }
 

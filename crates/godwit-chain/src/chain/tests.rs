@@ -30,6 +30,7 @@ use crate::contradiction::Contradiction;
 use crate::durability::writing::CoinWriting;
 use crate::options::{BlockMemory, ChainOptions, CoinsMemory, ScriptOptions, StartOptions};
 use crate::verify::VerifyError;
+use crate::view::scripts_from;
 use crate::waiting::LONGEST_WAIT;
 use crate::window;
 
@@ -106,8 +107,12 @@ fn blocks_of(plan: &ChainPlan) -> Vec<Vec<u8>> {
     blocks
 }
 
+fn header_of(block: &[u8]) -> BlockHeader {
+    SpanReader::new(block).get().expect("a block starts with a header")
+}
+
 pub(crate) fn give(chain: &mut Chain, block: &[u8], ticket: u64) {
-    let header: BlockHeader = SpanReader::new(block).get().expect("a block starts with a header");
+    let header = header_of(block);
     chain.accept_header(&header, header.block_hash(), NOW).expect("a good header");
     chain.receive_block(DataStream::from(block).into(), ticket);
 }
@@ -213,6 +218,29 @@ fn a_candidate_that_the_index_knows_no_place_of_is_an_error() {
     chain.index.add_candidate_without_block(header);
     let result = chain.settle(NOW);
     assert!(matches!(result, Err(ChainError::DamagedIndex(h)) if h == hash), "{result:?}");
+}
+
+/// Whoever reads that all scripts run may rely on it, also when the assumed block lies behind.
+#[test]
+fn what_was_taken_as_valid_is_told_for_good() {
+    const ASSUMED: u32 = 5;
+    let from = |assumed: Option<u32>, height: usize| {
+        let disk = FaultDisk::new();
+        let threads = Arc::new(Threads::default());
+        let hash = |height: u32| header_of(&blocks()[height as usize - 1]).block_hash();
+        let assume_valid = assumed.map(hash);
+        let options = options(CacheMinima::PRODUCT, threads, CoinWriting::PRODUCT);
+        let mut chain = open(&disk, ChainOptions { assume_valid, ..options });
+        for (ticket, block) in (1..).zip(&blocks()[..height]) {
+            give(&mut chain, block, ticket);
+        }
+        chain.settle(NOW).expect("no fault");
+        assert_eq!(chain.tip_point().height as usize, height);
+        scripts_from(&chain)
+    };
+    assert_eq!(from(None, 8), 0);
+    assert_eq!(from(Some(ASSUMED), 4), 0, "with so little work above it nothing is assumed");
+    assert_eq!(from(Some(ASSUMED), 8), ASSUMED + 1);
 }
 
 #[test]

@@ -67,8 +67,9 @@ std::optional<Refusal> inputs(const CTransaction& tx, std::span<const godwit_spe
 {
     CCoinsViewCache view{&CoinsViewEmpty::Get()};
     for (std::size_t n = 0; n < spent.size(); ++n) {
-        // The height and the kind of the creating transaction are not asked for.
-        view.AddCoin(tx.vin[n].prevout, Coin{output(spent[n]), 1, false}, /*possible_overwrite=*/true);
+        // The height and the kind of the creating transaction are not asked for. AddCoin would leave out what
+        // nobody can spend, which Core's mempool finds as an output of an unconfirmed transaction.
+        view.EmplaceCoinInternalDANGER(COutPoint{tx.vin[n].prevout}, Coin{output(spent[n]), 1, false});
     }
     const TxValidationState state{ValidateInputsStandardness(tx, view)};
     if (state.IsInvalid()) return Refusal{state.GetRejectReason(), state.GetDebugMessage()};

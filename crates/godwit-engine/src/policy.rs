@@ -273,6 +273,22 @@ mod tests {
         assert_eq!(reason, "NOPx reserved for soft-fork upgrades");
     }
 
+    /// Core's mempool knows such outputs too, as long as no block has them.
+    #[test]
+    fn an_output_that_nobody_can_spend_is_refused_for_what_its_script_says() {
+        let mut tx = spends(&[TRUE]);
+        tx.inputs[0].witness.clear();
+        let bare = |script: &[u8]| {
+            let refused = refusal(&tx, &[script.to_vec()]).expect("one stage refuses it");
+            (refused.0, refused.1)
+        };
+        let rule = "mempool-script-verify-flag-failed (OP_RETURN was encountered)";
+        assert_eq!(bare(&[0x6a, 1, 7]), (PolicyStage::Scripts, rule.to_owned()));
+        let unknown = "bad-txns-nonstandard-inputs".to_owned();
+        assert_eq!(bare(&[0x6a, 0x61]), (PolicyStage::Inputs, unknown.clone()), "no pushes alone");
+        assert_eq!(bare(&[0x51; 10_001]), (PolicyStage::Inputs, unknown));
+    }
+
     #[test]
     fn the_rule_is_named_that_the_script_of_an_input_breaks_under_the_flags() {
         let returns = [0x6a];

@@ -40,6 +40,10 @@ pub(crate) const AGAIN_WHEN_FETCHED: Duration = Duration::from_secs(12 * 60 * 60
 /// Added to the length of a transaction in `outbox.dat`, if a peer has asked for it.
 const FETCHED: u32 = 1 << 31;
 
+/// Added to the virtual bytes of a transaction in `outbox.dat`, if its signature operations decide them,
+/// although its own weight comes to as many.
+const DENSE: u64 = 1 << 63;
+
 /// Memory of an entry beside its bytes: itself, its places in the tables, and what the allocator adds.
 const ENTRY_BYTES: usize = 512;
 /// The same for each input.
@@ -56,6 +60,8 @@ pub struct OutboxTx {
     pub fee: Amount,
     /// Virtual bytes, adjusted for signature operations.
     pub vsize: u64,
+    /// Weight, adjusted likewise.
+    pub weight: u64,
     /// When it was sent, in seconds since 1970.
     pub time: i64,
     /// Height of the tip then.
@@ -63,10 +69,18 @@ pub struct OutboxTx {
 }
 
 impl OutboxTx {
-    /// A transaction, with what was found out about it.
+    /// A transaction, with what was found out about it. Where its own weight comes to `vsize`, it has that.
     pub fn new(tx: TxView<'_>, fee: Amount, vsize: u64, time: i64, height: u32) -> Self {
         let bytes = tx.bytes().into();
-        Self { txid: tx.txid(), wtxid: tx.wtxid(), bytes, fee, vsize, time, height }
+        let own = tx.weight() as u64;
+        let weight = if own.div_ceil(4) == vsize { own } else { vsize.saturating_mul(4) };
+        Self { txid: tx.txid(), wtxid: tx.wtxid(), bytes, fee, vsize, weight, time, height }
+    }
+
+    /// Whether its weight is not that which its virtual bytes let one expect.
+    fn is_dense(&self) -> bool {
+        let own = self.view().weight() as u64;
+        self.weight != own && own.div_ceil(4) == self.vsize
     }
 
     pub fn view(&self) -> TxView<'_> {
@@ -455,7 +469,7 @@ impl TxOutbox {
                 out.write_i64(tx.time);
                 out.write_u32(tx.height);
                 out.write_i64(tx.fee);
-                out.write_u64(tx.vsize);
+                out.write_u64(tx.vsize | if tx.is_dense() { DENSE } else { 0 });
                 let (hash, height) = block.unwrap_or((BlockHash::from_bytes([0; 32]), 0));
                 out.put(&hash);
                 out.write_u32(height);
@@ -480,7 +494,8 @@ impl TxOutbox {
         let mut outbox = Self::default();
         for _ in 0..reader.u32()? {
             let (time, height) = (reader.i64()?, reader.u32()?);
-            let (fee, vsize) = (reader.i64()?, reader.u64()?);
+            let (fee, size) = (reader.i64()?, reader.u64()?);
+            let vsize = size & !DENSE;
             let (hash, block_height) = (reader.get::<BlockHash>()?, reader.u32()?);
             let length = reader.u32()?;
             let bytes = reader.bytes((length & !FETCHED) as usize)?;
@@ -488,7 +503,10 @@ impl TxOutbox {
             if tx.bytes().len() != bytes.len() || !money_range(fee) || vsize == 0 {
                 return Err(SavedFileError::Inconsistent);
             }
-            let tx = OutboxTx::new(tx, fee, vsize, time, height);
+            let mut tx = OutboxTx::new(tx, fee, vsize, time, height);
+            if size & DENSE != 0 {
+                tx.weight = vsize.saturating_mul(4);
+            }
             let conflicts =
                 tx.view().inputs().any(|input| outbox.spenders.contains_key(&input.prevout));
             if conflicts

@@ -196,7 +196,8 @@ pub(crate) fn check<'a>(
         .map_err(|reject| rule(input_details(reject, tx, &spent, height))(reject))?;
     ask_core(PolicyStage::Inputs, tx, &spent)?;
     let sigops = sigop_cost(tx, &facts, &views, ScriptFlags::P2SH | ScriptFlags::WITNESS);
-    let vsize = (tx.weight() as u64).max(sigops * BYTES_PER_SIGOP).div_ceil(4);
+    let weight = (tx.weight() as u64).max(sigops * BYTES_PER_SIGOP);
+    let vsize = weight.div_ceil(4);
     dust_pays_no_fee(tx, fee)?;
     if sigops > MAX_SIGOPS {
         return Err(Refusal::TooManySigops(sigops));
@@ -205,7 +206,7 @@ pub(crate) fn check<'a>(
         pays_for_relay(fee, vsize)?;
     }
     truc::check(tx, vsize, pool, &conflicts)?;
-    let tx = PoolTx { tx, txid: tx.txid(), wtxid: tx.wtxid(), fee, vsize };
+    let tx = PoolTx { tx, txid: tx.txid(), wtxid: tx.wtxid(), fee, vsize, weight };
     Ok(Checked { tx, spent, conflicts })
 }
 

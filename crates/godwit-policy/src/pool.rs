@@ -15,6 +15,9 @@ pub struct PoolTx<'a> {
     pub fee: Amount,
     /// Virtual bytes, adjusted for signature operations.
     pub vsize: u64,
+    /// Weight, adjusted for signature operations (Core `GetAdjustedWeight`); a quarter of it, rounded up, is
+    /// `vsize`.
+    pub weight: u64,
 }
 
 impl PoolTx<'_> {

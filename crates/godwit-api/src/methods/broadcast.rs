@@ -115,7 +115,9 @@ fn put(
 ) -> Result<Result<(), SendRefusal>, RpcError> {
     let kept = |judged: &Judged<'_>| {
         let tx = &judged.tx;
-        OutboxTx::new(tx.tx, tx.fee, tx.vsize, 0, ground.tip.height)
+        let mut kept = OutboxTx::new(tx.tx, tx.fee, tx.vsize, 0, ground.tip.height);
+        kept.weight = tx.weight;
+        kept
     };
     let mut txs: Vec<OutboxTx> = judged.iter().map(kept).collect();
     let replaced = judged.iter().flat_map(|judged| judged.replaced.iter().copied()).collect();

@@ -39,8 +39,8 @@ impl Waiting {
     fn pool(&self) -> Pool<'_> {
         let mut pool = Pool::default();
         for tx in &self.txs {
-            let OutboxTx { txid, wtxid, fee, vsize, .. } = **tx;
-            pool.add(PoolTx { tx: tx.view(), txid, wtxid, fee, vsize });
+            let OutboxTx { txid, wtxid, fee, vsize, weight, .. } = **tx;
+            pool.add(PoolTx { tx: tx.view(), txid, wtxid, fee, vsize, weight });
         }
         pool
     }
@@ -56,8 +56,6 @@ impl Waiting {
         let (ancestors, ancestor_size, ancestor_fees) = sums(&pool.with_ancestors(itself()));
         let (descendants, size, descendant_fees) = sums(&pool.with_descendants(itself()));
         let view = tx.view();
-        let weight = view.weight() as u64;
-        let adjusted = if weight.div_ceil(4) == tx.vsize { weight } else { tx.vsize * 4 };
         let fees = Json::object([
             ("base", Json::amount(tx.fee)),
             ("modified", Json::amount(tx.fee)),
@@ -72,7 +70,7 @@ impl Waiting {
         let ids = |txids: BTreeSet<String>| txids.into_iter().map(Json::from).collect::<Json>();
         Json::object([
             ("vsize", tx.vsize.into()),
-            ("weight", weight.into()),
+            ("weight", view.weight().into()),
             ("time", tx.time.into()),
             ("height", tx.height.into()),
             ("descendantcount", descendants.into()),
@@ -80,7 +78,7 @@ impl Waiting {
             ("ancestorcount", ancestors.into()),
             ("ancestorsize", ancestor_size.into()),
             ("wtxid", tx.wtxid.to_string().into()),
-            ("chunkweight", adjusted.into()),
+            ("chunkweight", tx.weight.into()),
             ("fees", fees),
             ("depends", ids(parents.map(|txid| txid.to_string()).collect())),
             ("spentby", ids(children.map(|txid| txid.to_string()).collect())),

@@ -347,6 +347,27 @@ fn any_damage_of_the_file_is_noticed() {
     assert!(TxOutbox::from_bytes(&bytes, [0; 4], nowhere).is_err(), "another network's");
 }
 
+/// Up to three units of weight are lost in virtual bytes.
+#[test]
+fn a_weight_that_signature_operations_decide_is_kept() {
+    let mut tx = spending(&[coin(0)], 1);
+    tx.inputs[0].witness = vec![vec![7]];
+    let mut bytes: DataStream = DataStream::new();
+    tx.encode(&mut bytes);
+    let view = TxView::parse(bytes.as_slice()).expect("a transaction");
+    let own = view.weight() as u64;
+    assert!(!own.is_multiple_of(4));
+    let vsize = own.div_ceil(4);
+    for (vsize, weight) in [(vsize, own), (vsize, 4 * vsize), (vsize + 5, 4 * vsize + 20)] {
+        let mut kept = OutboxTx::new(view, 100, vsize, 1, 3);
+        kept.weight = weight;
+        let mut outbox = TxOutbox::default();
+        outbox.put(vec![kept.clone()], &[]).expect("there is room");
+        let read = TxOutbox::from_bytes(&outbox.to_bytes(MAGIC), MAGIC, nowhere).expect("a file");
+        assert_eq!(read.get(&kept.txid).map(|tx| &**tx), Some(&kept));
+    }
+}
+
 #[test]
 fn a_file_that_contradicts_itself_is_refused() {
     let [parent, child, _] = family();

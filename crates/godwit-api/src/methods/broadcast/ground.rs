@@ -125,8 +125,8 @@ impl Ground {
     pub(super) fn pool(&self) -> Pool<'_> {
         let mut pool = Pool::default();
         for tx in &self.outbox {
-            let OutboxTx { txid, wtxid, fee, vsize, .. } = **tx;
-            pool.add(PoolTx { tx: tx.view(), txid, wtxid, fee, vsize });
+            let OutboxTx { txid, wtxid, fee, vsize, weight, .. } = **tx;
+            pool.add(PoolTx { tx: tx.view(), txid, wtxid, fee, vsize, weight });
         }
         pool
     }

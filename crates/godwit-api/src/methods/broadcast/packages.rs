@@ -189,7 +189,7 @@ mod tests {
         let (txid, wtxid, fee, vsize) = (tx.txid(), tx.wtxid(), 100, 60);
         let rate = FeeRate { fee, size: vsize };
         let replaced = replaced.iter().copied().collect();
-        Judged { tx: PoolTx { tx, txid, wtxid, fee, vsize }, replaced, rate }
+        Judged { tx: PoolTx { tx, txid, wtxid, fee, vsize, weight: 240 }, replaced, rate }
     }
 
     #[test]

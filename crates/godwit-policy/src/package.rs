@@ -165,8 +165,8 @@ pub fn judge_package<'a>(
 fn fits<'a>(all: &[Checked<'a>], pool: &Pool<'a>) -> Result<(), PackageVerdict<'a>> {
     let mut with = pool.clone();
     for checked in all {
-        let (tx, vsize) = (checked.tx.tx, checked.tx.vsize);
-        if replace::cluster_within_limits(tx, vsize, &with, &BTreeSet::new()).is_err() {
+        let (tx, weight) = (checked.tx.tx, checked.tx.weight);
+        if replace::cluster_within_limits(tx, weight, &with, &BTreeSet::new()).is_err() {
             let whole = Some(PackageRefusal::ClusterTooLarge);
             return Err(PackageVerdict { whole, refused: None, judged: Vec::new() });
         }

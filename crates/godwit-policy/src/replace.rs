@@ -11,10 +11,10 @@ use crate::refusal::{Refusal, money};
 /// Clusters that a replacement may touch (Core `MAX_REPLACEMENT_CANDIDATES`).
 const MAX_REPLACED: usize = 100;
 
-/// Transactions that may be connected, and their virtual bytes (Core `DEFAULT_CLUSTER_LIMIT`,
+/// Transactions that may be connected, and their adjusted weight (Core `DEFAULT_CLUSTER_LIMIT`,
 /// `DEFAULT_CLUSTER_SIZE_LIMIT_KVB`).
 const MAX_CLUSTER: usize = 64;
-const MAX_CLUSTER_VSIZE: u64 = 101_000;
+const MAX_CLUSTER_WEIGHT: u64 = 404_000;
 
 /// What leaves the pool for `tx`: its conflicts, and all that depend on them.
 ///
@@ -79,17 +79,20 @@ pub(crate) fn keeps_its_parents(
 /// Few transactions are connected with `tx`, which takes the place of `replaced`.
 pub(crate) fn cluster_within_limits(
     tx: TxView<'_>,
-    vsize: u64,
+    weight: u64,
     pool: &Pool<'_>,
     replaced: &BTreeSet<Txid>,
 ) -> Result<(), Refusal> {
     let mut left = pool.clone();
     replaced.iter().for_each(|txid| left.remove(txid));
     let cluster = left.cluster(left.parents(tx));
-    let others = cluster.iter().filter_map(|txid| left.get(txid)).map(|tx| tx.vsize);
-    let total = vsize + others.sum::<u64>();
-    match cluster.len() < MAX_CLUSTER && total <= MAX_CLUSTER_VSIZE {
+    let others = cluster.iter().filter_map(|txid| left.get(txid)).map(|tx| tx.weight);
+    let total = weight + others.sum::<u64>();
+    match cluster.len() < MAX_CLUSTER && total <= MAX_CLUSTER_WEIGHT {
         true => Ok(()),
         false => Err(Refusal::ClusterTooLarge),
     }
 }
+
+#[cfg(test)]
+mod tests;

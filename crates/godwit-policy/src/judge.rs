@@ -246,6 +246,7 @@ pub fn judge<'a>(
     let Checked { tx: of_pool, conflicts, .. } = &checked;
     let (fee, vsize) = (of_pool.fee, of_pool.vsize);
     let replaced = replace::replaced(tx, fee, vsize, pool, conflicts)?;
+    replace::improves(of_pool, pool, conflicts, &replaced)?;
     replace::cluster_within_limits(tx, of_pool.weight, pool, &replaced)?;
     replace::keeps_its_parents(tx, pool, conflicts)?;
     within_rate(of_pool, terms.max_rate)?;

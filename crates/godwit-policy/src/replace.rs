@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use godwit_primitives::{Amount, TxView, Txid};
 
 use crate::fee_rate::{FeeRate, RELAY_FEE};
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolTx};
 use crate::refusal::{Refusal, money};
 
 /// Clusters that a replacement may touch (Core `MAX_REPLACEMENT_CANDIDATES`).
@@ -55,12 +55,50 @@ pub(crate) fn replaced(
             money(least)
         )));
     }
-    let rate = FeeRate { fee, size: vsize };
-    let improves = |txid| pool.get(txid).is_none_or(|old| rate.compare(old.rate()).is_gt());
-    if !all.iter().all(improves) {
-        return Err(Refusal::ReplacementFailed);
-    }
     Ok(all)
+}
+
+/// Blocks earn more with `tx` than with those that it replaces, however much room they have (Core
+/// `ImprovesFeerateDiagram`).
+///
+/// Core compares what a block could earn at each size, before and after. This is never more lenient. A block
+/// that takes all that pays some rate loses by the replacement only if that rate is below the highest of
+/// `replaced`, and at most their fees. It then wins `tx`, and has to take those ancestors of `tx` that it had
+/// not: with one of `replaced` it had those that all conflicts share, and ancestors above that rate cost it
+/// nothing. If `tx` pays a higher rate than each of `replaced` together with all other ancestors, then also
+/// together with some of these.
+///
+/// # Errors
+///
+/// It cannot be told so.
+pub(crate) fn improves(
+    tx: &PoolTx<'_>,
+    pool: &Pool<'_>,
+    conflicts: &BTreeSet<Txid>,
+    replaced: &BTreeSet<Txid>,
+) -> Result<(), Refusal> {
+    let rates = replaced.iter().filter_map(|txid| pool.get(txid)).map(rate);
+    let Some(highest) = rates.max_by(|one, other| one.compare(*other)) else { return Ok(()) };
+    let shared = |ancestor: &Txid| {
+        conflicts.iter().all(|txid| pool.with_ancestors(BTreeSet::from([*txid])).contains(ancestor))
+    };
+    let mut together = rate(tx);
+    for txid in pool.with_ancestors(pool.parents(tx.tx)).difference(replaced) {
+        let Some(ancestor) = pool.get(txid) else { continue };
+        if rate(ancestor).compare(highest).is_lt() && !shared(txid) {
+            together.fee += ancestor.fee;
+            together.size += ancestor.weight;
+        }
+    }
+    match together.compare(highest).is_gt() {
+        true => Ok(()),
+        false => Err(Refusal::ReplacementFailed),
+    }
+}
+
+/// By weight, as Core compares rates of the pool.
+fn rate(tx: &PoolTx<'_>) -> FeeRate {
+    FeeRate { fee: tx.fee, size: tx.weight }
 }
 
 /// A transaction does not depend on one that it would replace.

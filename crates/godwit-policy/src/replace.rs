@@ -32,10 +32,10 @@ pub(crate) fn replaced(
         return Ok(BTreeSet::new());
     }
     let txid = tx.txid();
-    if conflicts.len() > MAX_REPLACED {
+    let clusters = clusters(pool, conflicts.clone());
+    if clusters > MAX_REPLACED {
         return Err(Refusal::TooManyReplaced(format!(
-            "rejecting replacement {txid}; too many conflicting clusters ({} > {MAX_REPLACED})",
-            conflicts.len()
+            "rejecting replacement {txid}; too many conflicting clusters ({clusters} > {MAX_REPLACED})"
         )));
     }
     let all = pool.with_descendants(conflicts.clone());
@@ -56,6 +56,17 @@ pub(crate) fn replaced(
         )));
     }
     Ok(all)
+}
+
+/// How many clusters these belong to.
+fn clusters(pool: &Pool<'_>, mut txids: BTreeSet<Txid>) -> usize {
+    let mut count = 0;
+    while let Some(first) = txids.pop_first() {
+        let cluster = pool.cluster(BTreeSet::from([first]));
+        txids.retain(|txid| !cluster.contains(txid));
+        count += 1;
+    }
+    count
 }
 
 /// Blocks earn more with `tx` than with those that it replaces, however much room they have (Core

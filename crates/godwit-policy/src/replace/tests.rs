@@ -50,6 +50,35 @@ fn a_cluster_has_so_much_weight_and_no_more() {
     assert_eq!(of(2_500), Err(Refusal::ClusterTooLarge));
 }
 
+#[test]
+fn conflicts_that_are_connected_count_once() {
+    let coins: Vec<OutPoint> = (0..101).map(coin).collect();
+    let replacement = bytes(&coins, 1);
+    let replacement = in_pool(&replacement, 100_000, 17_000);
+    let judged = |txs: &[Vec<u8>]| {
+        let txs: Vec<PoolTx<'_>> = txs.iter().map(|bytes| in_pool(bytes, 100, 400)).collect();
+        let pool = pool(&txs);
+        let spenders = coins.iter().filter_map(|coin| pool.spender(coin)).collect();
+        replaced(replacement.tx, replacement.fee, replacement.vsize, &pool, &spenders)
+            .map(|all| all.len())
+    };
+    let apart: Vec<Vec<u8>> = coins.iter().map(|coin| bytes(&[*coin], 1)).collect();
+    assert_eq!(judged(&apart[1..]), Ok(100));
+    assert_eq!(
+        judged(&apart),
+        Err(Refusal::TooManyReplaced(format!(
+            "rejecting replacement {}; too many conflicting clusters (101 > 100)",
+            replacement.txid
+        )))
+    );
+    // The first two depend on one that stays.
+    let parent = bytes(&[coin(200)], 2);
+    let txid = TxView::parse(&parent).expect("a transaction").txid();
+    let child = |n: u32| bytes(&[coin(n), OutPoint { txid, vout: n }], 1);
+    let connected = [&[parent, child(0), child(1)], &apart[2..]].concat();
+    assert_eq!(judged(&connected), Ok(101));
+}
+
 /// C is replaced by a transaction that also spends P, which is large and cheap: a block that took C took no P.
 #[test]
 fn a_cheap_ancestor_that_the_conflict_lacks_counts() {

@@ -244,10 +244,7 @@ pub fn judge<'a>(
 ) -> Result<Judged<'a>, Refusal> {
     let checked = check(tx, coins, pool, next_block, terms.replaces, Pay::Alone)?;
     let Checked { tx: of_pool, conflicts, .. } = &checked;
-    let (fee, vsize) = (of_pool.fee, of_pool.vsize);
-    let replaced = replace::replaced(tx, fee, vsize, pool, conflicts)?;
-    replace::improves(of_pool, pool, conflicts, &replaced)?;
-    replace::cluster_within_limits(tx, of_pool.weight, pool, &replaced)?;
+    let replaced = replace::replaced(of_pool, pool, conflicts)?;
     replace::keeps_its_parents(tx, pool, conflicts)?;
     within_rate(of_pool, terms.max_rate)?;
     spends_parents_dust(tx, pool)?;

@@ -20,18 +20,29 @@ const MAX_CLUSTER_WEIGHT: u64 = 404_000;
 ///
 /// # Errors
 ///
-/// It pays too little for that.
+/// It may not replace that, or would be connected with too many; the first reason in Core's order
+/// (`MemPoolAccept::ReplacementChecks`).
 pub(crate) fn replaced(
-    tx: TxView<'_>,
-    fee: Amount,
-    vsize: u64,
+    tx: &PoolTx<'_>,
+    pool: &Pool<'_>,
+    conflicts: &BTreeSet<Txid>,
+) -> Result<BTreeSet<Txid>, Refusal> {
+    let replaced = outbid(tx, pool, conflicts)?;
+    cluster_within_limits(tx.tx, tx.weight, pool, &replaced)?;
+    improves(tx, pool, conflicts, &replaced)?;
+    Ok(replaced)
+}
+
+/// What would leave the pool for `tx`, if its fee is enough for that.
+fn outbid(
+    tx: &PoolTx<'_>,
     pool: &Pool<'_>,
     conflicts: &BTreeSet<Txid>,
 ) -> Result<BTreeSet<Txid>, Refusal> {
     if conflicts.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let txid = tx.txid();
+    let PoolTx { txid, fee, vsize, .. } = *tx;
     let clusters = clusters(pool, conflicts.clone());
     if clusters > MAX_REPLACED {
         return Err(Refusal::TooManyReplaced(format!(
@@ -82,7 +93,7 @@ fn clusters(pool: &Pool<'_>, mut txids: BTreeSet<Txid>) -> usize {
 /// # Errors
 ///
 /// It cannot be told so.
-pub(crate) fn improves(
+fn improves(
     tx: &PoolTx<'_>,
     pool: &Pool<'_>,
     conflicts: &BTreeSet<Txid>,

@@ -59,8 +59,7 @@ fn conflicts_that_are_connected_count_once() {
         let txs: Vec<PoolTx<'_>> = txs.iter().map(|bytes| in_pool(bytes, 100, 400)).collect();
         let pool = pool(&txs);
         let spenders = coins.iter().filter_map(|coin| pool.spender(coin)).collect();
-        replaced(replacement.tx, replacement.fee, replacement.vsize, &pool, &spenders)
-            .map(|all| all.len())
+        replaced(&replacement, &pool, &spenders).map(|all| all.len())
     };
     let apart: Vec<Vec<u8>> = coins.iter().map(|coin| bytes(&[*coin], 1)).collect();
     assert_eq!(judged(&apart[1..]), Ok(100));
@@ -79,6 +78,25 @@ fn conflicts_that_are_connected_count_once() {
     assert_eq!(judged(&connected), Ok(101));
 }
 
+/// In Core's order: the fee, what it would be connected with, its rate.
+#[test]
+fn the_first_reason_is_given() {
+    let (parent, conflict) = (bytes(&[coin(0)], 65), bytes(&[coin(1)], 1));
+    let (parent, conflict) = (in_pool(&parent, 1_000, 400), in_pool(&conflict, 1_000, 400));
+    let children: Vec<Vec<u8>> = (1..64).map(|n| bytes(&[output(&parent, n)], 1)).collect();
+    let children: Vec<PoolTx<'_>> = children.iter().map(|tx| in_pool(tx, 1_000, 400)).collect();
+    let judged = |fee, children: &[PoolTx<'_>]| {
+        let bytes = bytes(&[coin(1), output(&parent, 0)], 1);
+        let pool = pool(&[&[parent, conflict], children].concat());
+        replaced(&in_pool(&bytes, fee, 4_000), &pool, &BTreeSet::from([conflict.txid]))
+    };
+    let is_poor = |refused| matches!(refused, Err(Refusal::InsufficientFee(_)));
+    assert!(is_poor(judged(1_099, &children)));
+    assert_eq!(judged(1_100, &children), Err(Refusal::ClusterTooLarge));
+    assert_eq!(judged(1_100, &children[1..]), Err(Refusal::ReplacementFailed));
+    assert_eq!(judged(10_001, &children[1..]), Ok(BTreeSet::from([conflict.txid])));
+}
+
 /// C is replaced by a transaction that also spends P, which is large and cheap: a block that took C took no P.
 #[test]
 fn a_cheap_ancestor_that_the_conflict_lacks_counts() {
@@ -88,8 +106,7 @@ fn a_cheap_ancestor_that_the_conflict_lacks_counts() {
     let conflicts = BTreeSet::from([conflict.txid]);
     let judged = |tx: &[u8], fee, weight, pool: &Pool<'_>| {
         let tx = in_pool(tx, fee, weight);
-        let replaced = replaced(tx.tx, fee, tx.vsize, pool, &conflicts)?;
-        improves(&tx, pool, &conflicts, &replaced)
+        replaced(&tx, pool, &conflicts).map(drop)
     };
     let with = |cheap| pool(&[cheap, conflict]);
     assert_eq!(judged(&alone, 2_100, 600, &with(cheap)), Ok(()));
@@ -117,8 +134,7 @@ fn the_parent_of_what_is_replaced_does_not_count() {
     let judged = |prevouts: &[OutPoint], conflicts: &[Txid]| {
         let (bytes, conflicts) = (bytes(prevouts, 1), conflicts.iter().copied().collect());
         let tx = in_pool(&bytes, 3_100, 600);
-        let replaced = replaced(tx.tx, tx.fee, tx.vsize, &pool, &conflicts)?;
-        improves(&tx, &pool, &conflicts, &replaced)
+        replaced(&tx, &pool, &conflicts).map(drop)
     };
     assert_eq!(judged(&[output(&parent, 0)], &[child.txid]), Ok(()));
     assert_eq!(judged(&[output(&parent, 1), coin(1)], &[child.txid]), Ok(()));
@@ -201,8 +217,8 @@ fn what_is_taken_improves_the_diagram_of_small_pools() {
         let old = pool(&txs);
         let conflicts: BTreeSet<Txid> =
             tx.tx.inputs().filter_map(|input| old.spender(&input.prevout)).collect();
-        let judged = keeps_its_parents(tx.tx, &old, &conflicts)
-            .and_then(|()| replaced(tx.tx, tx.fee, tx.vsize, &old, &conflicts));
+        let judged =
+            keeps_its_parents(tx.tx, &old, &conflicts).and_then(|()| outbid(&tx, &old, &conflicts));
         let Ok(replaced) = judged else { continue };
         if replaced.is_empty() || !old.with_ancestors(old.parents(tx.tx)).is_disjoint(&replaced) {
             continue;

@@ -47,7 +47,9 @@ fn fixed_point(text: &str) -> Option<i64> {
     let all = [whole, decimals].concat();
     let significant = all.trim_start_matches('0').trim_end_matches('0');
     if significant.is_empty() {
-        return Some(0);
+        // Core looks at the exponent of a zero as well.
+        let zeros = usize::try_from(exponent + DECIMALS).ok()?;
+        return (zeros < MAX_DIGITS).then_some(0);
     }
     let trailing = (all.len() - all.trim_end_matches('0').len()) as i64;
     let zeros = exponent + DECIMALS + trailing - decimals.len() as i64;
@@ -68,6 +70,12 @@ mod tests {
         for (text, satoshi) in [
             ("0", Some(0)),
             ("-0", Some(0)),
+            ("0e-8", Some(0)),
+            ("0e-9", None),
+            ("0e9", Some(0)),
+            ("0e10", None),
+            ("0.000e-8", Some(0)),
+            ("0.000000000", Some(0)),
             ("1", Some(100_000_000)),
             ("0.00000001", Some(1)),
             ("0.000000010", Some(1)),

@@ -381,6 +381,8 @@ pub(super) fn arguments(both: &mut Both<'_>) -> Vec<String> {
         json!([]),
         json!(1e-9),
         json!("1e-8"),
+        json!("0e-9"),
+        json!("0e10"),
         json!(22_000_000),
         json!(null),
     ];

@@ -69,11 +69,13 @@ fn outcomes<'a>(txs: &[TxView<'a>], ground: &'a Ground, most: Option<FeeRate>) -
     if message.is_some() || open.is_empty() {
         return Outcomes { of, message };
     }
+    if open.len() == 1 {
+        // Nobody else can pay for it. Core judges it again, as before.
+        return Outcomes { of, message: Some(FAILED) };
+    }
     let together: Vec<TxView<'a>> = open.iter().map(|n| txs[*n]).collect();
-    let alone = together.len() == 1;
-    let pay = if alone { Pay::Alone } else { Pay::Together };
     let terms = Terms { replaces: false, max_rate: most };
-    let verdict = judge_package(&together, &ground.coins, &pool, &next_block, terms, pay);
+    let verdict = judge_package(&together, &ground.coins, &pool, &next_block, terms, Pay::Together);
     if let Some((n, refusal)) = verdict.refused {
         let is_dust = matches!(refusal, Refusal::UnspentDust { .. });
         of.insert(open[n], Outcome::Refused(refusal));

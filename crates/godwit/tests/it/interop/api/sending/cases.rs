@@ -213,6 +213,9 @@ pub(super) fn together(both: &mut Both<'_>) -> Vec<String> {
     let (poor, miser) = family(0, 5);
     let (third, fourth) = family(1_000, 1_000);
     let (heir, late) = family(1_000, 1_000);
+    let (host, guest) = family(1_000, 1_000);
+    let rival = Tx::spending(host.output(0)).paying(1_005);
+    let better = Tx::spending(host.output(0)).paying(3_000);
     let stranger =
         Tx::spending(CoinHere { value: 5_000_000_000, ..coin_of(&parent) }).paying(2_000);
     let broken = child.clone().with(|tx| tx.inputs[0].witness = vec![vec![0x52]]);
@@ -263,6 +266,10 @@ pub(super) fn together(both: &mut Both<'_>) -> Vec<String> {
         hexes(&[&third, &fourth]),
         hexes(&[&late]),
         hexes(&[&heir, &late]),
+        hexes(&[&host, &guest]),
+        hexes(&[&host, &rival]),
+        hexes(&[&host, &better]),
+        hexes(&[&host, &host, &better]),
     ];
     of_version_3(both, &[hexes(&[&truc, &of_truc]), hexes(&[&heir, &adult])]);
     submit(both, &submitted, &mut found);

@@ -156,9 +156,11 @@ pub(in crate::methods) fn submit(call: &mut Call<'_>) -> Result<Json, RpcError> 
         }
         let replaced: BTreeSet<Txid> =
             accepted.iter().flat_map(|judged| judged.replaced.iter().copied()).collect();
+        let mut told_of = BTreeSet::new();
         let results = txs
             .iter()
             .enumerate()
+            .filter(|(_, tx)| told_of.insert(tx.wtxid()))
             .map(|(n, tx)| (tx.wtxid().to_string().into(), told(*tx, of.get(&n))))
             .collect();
         return Ok(Json::object([

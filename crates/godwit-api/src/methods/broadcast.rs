@@ -7,12 +7,14 @@ pub(super) mod amount;
 mod ground;
 mod packages;
 
+use std::collections::BTreeSet;
+
 use godwit_p2p::OutboxTx;
 use godwit_policy::{
     Class, FeeRate, Judged, MAX_PACKAGE, Pay, Refusal, Terms, judge, judge_package,
 };
 use godwit_primitives::coin::is_unspendable;
-use godwit_primitives::{COIN, TxView};
+use godwit_primitives::{COIN, TxView, Txid};
 use godwit_rpc::{Json, RpcError, code};
 
 use super::transaction::{TxForm, has_valid_operations, parse_transaction};
@@ -107,20 +109,21 @@ fn moved() -> RpcError {
     RpcError::new(code::MISC_ERROR, text)
 }
 
-/// Puts transactions into the outbox, if `ground` is still the ground.
+/// Puts transactions into the outbox in place of `leaving`, if `ground` is still the ground.
 fn put(
     call: &Call<'_>,
     ground: &Ground,
-    judged: &[Judged<'_>],
+    judged: &[&Judged<'_>],
+    leaving: BTreeSet<Txid>,
 ) -> Result<Result<(), SendRefusal>, RpcError> {
-    let kept = |judged: &Judged<'_>| {
+    let kept = |judged: &&Judged<'_>| {
         let tx = &judged.tx;
         let mut kept = OutboxTx::new(tx.tx, tx.fee, tx.vsize, 0, ground.tip.height);
         kept.weight = tx.weight;
         kept
     };
     let mut txs: Vec<OutboxTx> = judged.iter().map(kept).collect();
-    let replaced = judged.iter().flat_map(|judged| judged.replaced.iter().copied()).collect();
+    let replaced = leaving.into_iter().collect();
     let (tip, outbox) = (ground.tip.hash, ground.version);
     call.node.ask(move |node| {
         let now = node.now().unix;
@@ -158,7 +161,7 @@ pub(super) fn send(call: &mut Call<'_>) -> Result<Json, RpcError> {
             let text = "Fee exceeds maximum configured by user (e.g. -maxtxfee, maxfeerate)";
             return Err(RpcError::new(code::VERIFY_ERROR, text));
         }
-        match put(call, &ground, &[judged])? {
+        match put(call, &ground, &[&judged], judged.replaced.clone())? {
             Ok(()) => return Ok(txid.to_string().into()),
             Err(SendRefusal::Full) => return Err(rejected(&Refusal::Full)),
             Err(SendRefusal::Moved) => {}

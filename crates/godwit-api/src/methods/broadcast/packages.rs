@@ -14,15 +14,39 @@ use super::{
     ATTEMPTS, Call, SendRefusal, fees, max_burn, max_rate, moved, package, put, transactions, views,
 };
 
+/// A transaction that goes into the outbox.
+struct Accepted<'a> {
+    judged: Judged<'a>,
+    /// These pay for it.
+    payers: Vec<Wtxid>,
+    /// What it replaces, and what was replaced by those of the package that it replaces.
+    leaving: BTreeSet<Txid>,
+}
+
+impl<'a> Accepted<'a> {
+    fn new(judged: Judged<'a>, payers: Vec<Wtxid>) -> Self {
+        let leaving = judged.replaced.clone();
+        Self { judged, payers, leaving }
+    }
+}
+
 /// What comes of a transaction.
 enum Outcome<'a> {
-    /// It goes into the outbox, and these pay for it.
-    Accepted(Judged<'a>, Vec<Wtxid>),
+    Accepted(Accepted<'a>),
     /// It was there: virtual bytes and fee.
     There(u64, i64),
     /// It was there with another witness.
     OtherWitness(Wtxid),
     Refused(Refusal),
+}
+
+impl<'a> Outcome<'a> {
+    fn accepted(&self) -> Option<&Accepted<'a>> {
+        match self {
+            Self::Accepted(accepted) => Some(accepted),
+            _ => None,
+        }
+    }
 }
 
 /// What comes of a package: of each transaction, by its place, unless it is refused as a whole.
@@ -51,11 +75,12 @@ fn outcomes<'a>(txs: &[TxView<'a>], ground: &'a Ground, most: Option<FeeRate>) -
         }
         let terms = Terms { replaces: true, max_rate: most };
         match judge(*tx, &ground.coins, &pool, &next_block, terms) {
-            Ok(mut judged) => {
+            Ok(judged) => {
                 judged.replaced.iter().for_each(|txid| pool.remove(txid));
-                refuse_replaced(&mut of, &mut judged);
                 pool.add(judged.tx);
-                of.insert(n, Outcome::Accepted(judged, vec![tx.wtxid()]));
+                let mut accepted = Accepted::new(judged, vec![tx.wtxid()]);
+                refuse_replaced(&mut of, txs, &mut accepted);
+                of.insert(n, Outcome::Accepted(accepted));
             }
             Err(refusal) => {
                 match refusal.class() {
@@ -86,21 +111,26 @@ fn outcomes<'a>(txs: &[TxView<'a>], ground: &'a Ground, most: Option<FeeRate>) -
     }
     let payers: Vec<Wtxid> = together.iter().map(TxView::wtxid).collect();
     for (n, judged) in open.into_iter().zip(verdict.judged) {
-        of.insert(n, Outcome::Accepted(judged, payers.clone()));
+        of.insert(n, Outcome::Accepted(Accepted::new(judged, payers.clone())));
     }
     Outcomes { of, message: None }
 }
 
-/// Refuses what was accepted before and left the pool for `judged`, as Core does: `judged` takes the place of
-/// what that one would have replaced.
-fn refuse_replaced(of: &mut BTreeMap<usize, Outcome<'_>>, judged: &mut Judged<'_>) {
-    for outcome in of.values_mut() {
-        if let Outcome::Accepted(earlier, _) = outcome
-            && judged.replaced.remove(&earlier.tx.txid)
-        {
-            judged.replaced.append(&mut earlier.replaced);
-            *outcome = Outcome::Refused(Refusal::Full);
+/// Refuses what was there or accepted before and left the pool for `later`, as Core does: what that one
+/// replaced leaves the outbox all the same.
+fn refuse_replaced(
+    of: &mut BTreeMap<usize, Outcome<'_>>,
+    txs: &[TxView<'_>],
+    later: &mut Accepted<'_>,
+) {
+    for (n, outcome) in of {
+        if !later.judged.replaced.contains(&txs[*n].txid()) {
+            continue;
         }
+        if let Outcome::Accepted(earlier) = outcome {
+            later.leaving.append(&mut earlier.leaving);
+        }
+        *outcome = Outcome::Refused(Refusal::Full);
     }
 }
 
@@ -114,7 +144,7 @@ fn told(tx: TxView<'_>, outcome: Option<&Outcome<'_>>) -> Json {
             json.push("vsize", *vsize);
             json.push("fees", Json::object([("base", Json::amount(*fee))]));
         }
-        Some(Outcome::Accepted(judged, payers)) => {
+        Some(Outcome::Accepted(Accepted { judged, payers, .. })) => {
             json.push("vsize", judged.tx.vsize);
             let payers = payers.iter().map(Wtxid::to_string).collect();
             json.push("fees", fees(judged, payers));
@@ -138,15 +168,11 @@ pub(in crate::methods) fn submit(call: &mut Call<'_>) -> Result<Json, RpcError> 
     for _ in 0..ATTEMPTS {
         let ground = Ground::of(call, &txs)?;
         let Outcomes { of, message } = outcomes(&txs, &ground, most);
-        let accepted: Vec<Judged<'_>> = of
-            .values()
-            .filter_map(|outcome| match outcome {
-                Outcome::Accepted(judged, _) => Some(judged.clone()),
-                _ => None,
-            })
-            .collect();
+        let accepted: Vec<&Accepted<'_>> = of.values().filter_map(Outcome::accepted).collect();
         if !accepted.is_empty() {
-            match put(call, &ground, &accepted)? {
+            let judged: Vec<&Judged<'_>> = accepted.iter().map(|one| &one.judged).collect();
+            let leaving = accepted.iter().flat_map(|one| one.leaving.iter().copied()).collect();
+            match put(call, &ground, &judged, leaving)? {
                 Ok(()) => {}
                 Err(SendRefusal::Moved) => continue,
                 Err(SendRefusal::Full) => {
@@ -155,7 +181,7 @@ pub(in crate::methods) fn submit(call: &mut Call<'_>) -> Result<Json, RpcError> 
             }
         }
         let replaced: BTreeSet<Txid> =
-            accepted.iter().flat_map(|judged| judged.replaced.iter().copied()).collect();
+            accepted.iter().flat_map(|one| one.judged.replaced.iter().copied()).collect();
         let mut told_of = BTreeSet::new();
         let results = txs
             .iter()
@@ -188,30 +214,35 @@ mod tests {
         [&[2, 0, 0, 0][..], &[1], &input, &[1], &output, &[0; 4]].concat()
     }
 
-    fn judged<'a>(bytes: &'a [u8], replaced: &[Txid]) -> Judged<'a> {
-        let tx = TxView::parse(bytes).expect("a transaction");
+    fn accepted<'a>(tx: TxView<'a>, payers: &[TxView<'_>], replaced: &[Txid]) -> Accepted<'a> {
         let (txid, wtxid, fee, vsize) = (tx.txid(), tx.wtxid(), 100, 60);
         let rate = FeeRate { fee, size: vsize };
         let replaced = replaced.iter().copied().collect();
-        Judged { tx: PoolTx { tx, txid, wtxid, fee, vsize, weight: 240 }, replaced, rate }
+        let tx = PoolTx { tx, txid, wtxid, fee, vsize, weight: 240 };
+        Accepted::new(Judged { tx, replaced, rate }, payers.iter().map(TxView::wtxid).collect())
     }
 
     #[test]
     fn what_a_later_one_of_the_package_replaces_is_refused() {
         let [older, other] = [1, 2].map(|n| Txid::from_bytes([n; 32]));
-        let all = [1, 2, 3].map(bytes);
-        let first = judged(&all[0], &[older]);
-        let second = judged(&all[1], &[]);
-        let mut third = judged(&all[2], &[other, first.tx.txid]);
+        let all = [1, 2, 3, 4, 5].map(bytes);
+        let txs = all.each_ref().map(|bytes| TxView::parse(bytes).expect("a transaction"));
+        let alone = |n: usize, replaced: &[Txid]| accepted(txs[n], &txs[n..=n], replaced);
+        let mut last = alone(4, &[other, txs[0].txid(), txs[2].txid()]);
         let mut of = BTreeMap::from([
-            (0, Outcome::Accepted(first, Vec::new())),
-            (1, Outcome::Accepted(second, Vec::new())),
+            (0, Outcome::Accepted(alone(0, &[older]))),
+            (1, Outcome::Accepted(alone(1, &[]))),
             (2, Outcome::There(60, 100)),
+            (3, Outcome::There(60, 100)),
         ]);
-        refuse_replaced(&mut of, &mut third);
+        refuse_replaced(&mut of, &txs, &mut last);
         assert!(matches!(of[&0], Outcome::Refused(Refusal::Full)));
         assert!(matches!(of[&1], Outcome::Accepted(..)));
-        assert!(matches!(of[&2], Outcome::There(..)));
-        assert_eq!(third.replaced, BTreeSet::from([older, other]));
+        assert!(matches!(of[&2], Outcome::Refused(Refusal::Full)));
+        assert!(matches!(of[&3], Outcome::There(..)));
+        // Core tells of these, and not of what a refused one replaced; that leaves, too.
+        let told = BTreeSet::from([other, txs[0].txid(), txs[2].txid()]);
+        assert_eq!(last.judged.replaced, told);
+        assert_eq!(last.leaving, &told | &BTreeSet::from([older]));
     }
 }

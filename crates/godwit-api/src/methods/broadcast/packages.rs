@@ -153,6 +153,52 @@ fn told(tx: TxView<'_>, outcome: Option<&Outcome<'_>>) -> Json {
     json
 }
 
+/// What of the accepted went into the outbox.
+enum Kept {
+    All,
+    /// For the others there is no room.
+    Some,
+    /// Nothing: tip or outbox are others by now.
+    Moved,
+}
+
+/// Puts what was accepted into the outbox. What has no room there is refused, as Core refuses what its
+/// mempool does not keep: from the last on, which spends from the others, with those that pay for it.
+fn keep(
+    call: &Call<'_>,
+    ground: &Ground,
+    of: &mut BTreeMap<usize, Outcome<'_>>,
+) -> Result<Kept, RpcError> {
+    let mut kept = Kept::All;
+    loop {
+        let accepted: Vec<&Accepted<'_>> = of.values().filter_map(Outcome::accepted).collect();
+        if accepted.is_empty() {
+            return Ok(kept);
+        }
+        let judged: Vec<&Judged<'_>> = accepted.iter().map(|one| &one.judged).collect();
+        let leaving = accepted.iter().flat_map(|one| one.leaving.iter().copied()).collect();
+        match put(call, ground, &judged, leaving)? {
+            Ok(()) => return Ok(kept),
+            Err(NotSent::Moved) => return Ok(Kept::Moved),
+            Err(NotSent::Full) => {
+                refuse_last(of);
+                kept = Kept::Some;
+            }
+        }
+    }
+}
+
+/// Refuses the last that was accepted, with those that pay for it.
+fn refuse_last(of: &mut BTreeMap<usize, Outcome<'_>>) {
+    let last = of.values().rev().find_map(Outcome::accepted);
+    let payers = last.map(|last| last.payers.clone()).unwrap_or_default();
+    for outcome in of.values_mut() {
+        if outcome.accepted().is_some_and(|one| payers.contains(&one.judged.tx.wtxid)) {
+            *outcome = Outcome::Refused(Refusal::Full);
+        }
+    }
+}
+
 /// Hands in a child with its parents, or one transaction.
 pub(in crate::methods) fn submit(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let list = package(call)?;
@@ -167,21 +213,15 @@ pub(in crate::methods) fn submit(call: &mut Call<'_>) -> Result<Json, RpcError> 
     }
     for _ in 0..ATTEMPTS {
         let ground = Ground::of(call, &txs)?;
-        let Outcomes { of, message } = outcomes(&txs, &ground, most);
-        let accepted: Vec<&Accepted<'_>> = of.values().filter_map(Outcome::accepted).collect();
-        if !accepted.is_empty() {
-            let judged: Vec<&Judged<'_>> = accepted.iter().map(|one| &one.judged).collect();
-            let leaving = accepted.iter().flat_map(|one| one.leaving.iter().copied()).collect();
-            match put(call, &ground, &judged, leaving)? {
-                Ok(()) => {}
-                Err(SendRefusal::Moved) => continue,
-                Err(SendRefusal::Full) => {
-                    return Err(RpcError::new(code::VERIFY_REJECTED, Refusal::Full.to_string()));
-                }
-            }
+        let Outcomes { mut of, mut message } = outcomes(&txs, &ground, most);
+        match keep(call, &ground, &mut of)? {
+            Kept::All => {}
+            Kept::Some => message = Some(FAILED),
+            Kept::Moved => continue,
         }
+        let accepted = of.values().filter_map(Outcome::accepted);
         let replaced: BTreeSet<Txid> =
-            accepted.iter().flat_map(|one| one.judged.replaced.iter().copied()).collect();
+            accepted.flat_map(|one| one.judged.replaced.iter().copied()).collect();
         let mut told_of = BTreeSet::new();
         let results = txs
             .iter()
@@ -244,5 +284,24 @@ mod tests {
         let told = BTreeSet::from([other, txs[0].txid(), txs[2].txid()]);
         assert_eq!(last.judged.replaced, told);
         assert_eq!(last.leaving, &told | &BTreeSet::from([older]));
+    }
+
+    #[test]
+    fn what_has_no_room_is_refused_from_the_end_with_what_pays_for_it() {
+        let all = [1, 2, 3, 4, 5].map(bytes);
+        let txs = all.each_ref().map(|bytes| TxView::parse(bytes).expect("a transaction"));
+        let pair = [txs[1], txs[4]];
+        let mut of = BTreeMap::from([
+            (0, Outcome::Accepted(accepted(txs[0], &txs[..1], &[]))),
+            (1, Outcome::Accepted(accepted(txs[1], &pair, &[]))),
+            (2, Outcome::There(60, 100)),
+            (3, Outcome::Accepted(accepted(txs[3], &txs[3..4], &[]))),
+            (4, Outcome::Accepted(accepted(txs[4], &pair, &[]))),
+        ]);
+        for refused in [&[1, 4][..], &[1, 3, 4], &[0, 1, 3, 4], &[0, 1, 3, 4]] {
+            refuse_last(&mut of);
+            let full = of.iter().filter(|(_, one)| matches!(one, Outcome::Refused(Refusal::Full)));
+            assert_eq!(full.map(|(n, _)| *n).collect::<Vec<_>>(), refused);
+        }
     }
 }

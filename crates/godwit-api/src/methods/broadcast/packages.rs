@@ -199,6 +199,17 @@ fn refuse_last(of: &mut BTreeMap<usize, Outcome<'_>>) {
     }
 }
 
+/// Has those of a package announced again that were in the outbox and still are, whatever is said of it.
+fn announce_again(call: &Call<'_>, txs: &[TxView<'_>], ground: &Ground) -> Result<(), RpcError> {
+    let pool = ground.pool();
+    let txids = txs.iter().map(TxView::txid);
+    let there: Vec<Txid> = txids.filter(|txid| pool.get(txid).is_some()).collect();
+    if there.is_empty() {
+        return Ok(());
+    }
+    call.node.ask(move |node| there.iter().for_each(|txid| node.announce_again(txid)))
+}
+
 /// Hands in a child with its parents, or one transaction.
 pub(in crate::methods) fn submit(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let list = package(call)?;
@@ -219,6 +230,7 @@ pub(in crate::methods) fn submit(call: &mut Call<'_>) -> Result<Json, RpcError> 
             Kept::Some => message = Some(FAILED),
             Kept::Moved => continue,
         }
+        announce_again(call, &txs, &ground)?;
         let accepted = of.values().filter_map(Outcome::accepted);
         let replaced: BTreeSet<Txid> =
             accepted.flat_map(|one| one.judged.replaced.iter().copied()).collect();

@@ -67,7 +67,9 @@ impl Waiting {
         let parents = parents.filter(|txid| pool.get(txid).is_some());
         let outputs = (0..view.output_count() as u32).map(|vout| OutPoint { txid: tx.txid, vout });
         let children = outputs.filter_map(|outpoint| pool.spender(&outpoint));
-        let ids = |txids: BTreeSet<String>| txids.into_iter().map(Json::from).collect::<Json>();
+        // Core sorts the former as text, the latter by their bytes.
+        let depends: BTreeSet<String> = parents.map(|txid| txid.to_string()).collect();
+        let spent_by: BTreeSet<Txid> = children.collect();
         Json::object([
             ("vsize", tx.vsize.into()),
             ("weight", view.weight().into()),
@@ -80,8 +82,8 @@ impl Waiting {
             ("wtxid", tx.wtxid.to_string().into()),
             ("chunkweight", tx.weight.into()),
             ("fees", fees),
-            ("depends", ids(parents.map(|txid| txid.to_string()).collect())),
-            ("spentby", ids(children.map(|txid| txid.to_string()).collect())),
+            ("depends", depends.into_iter().map(Json::from).collect()),
+            ("spentby", spent_by.iter().map(|txid| Json::from(txid.to_string())).collect()),
             ("unbroadcast", self.unfetched.contains(&tx.txid).into()),
         ])
     }
@@ -192,4 +194,36 @@ pub(super) fn spending(call: &mut Call<'_>) -> Result<Json, RpcError> {
         }
     }
     Ok(Json::List(results))
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_primitives::TxView;
+
+    use super::*;
+
+    /// A transaction with nine outputs.
+    fn waiting(prevout: OutPoint) -> Arc<OutboxTx> {
+        let OutPoint { txid, vout } = prevout;
+        let input = [&txid.to_bytes()[..], &vout.to_le_bytes(), &[0], &[0xff; 4]].concat();
+        let output = [&5u64.to_le_bytes()[..], &[1, 0x51]].concat().repeat(9);
+        let bytes = [&[2, 0, 0, 0][..], &[1], &input, &[9], &output, &[0; 4]].concat();
+        let tx = TxView::parse(&bytes).expect("a transaction");
+        Arc::new(OutboxTx::new(tx, 100, (tx.weight() as u64).div_ceil(4), 1, 1))
+    }
+
+    #[test]
+    fn children_are_in_order_of_their_bytes() {
+        let parent = waiting(OutPoint { txid: Txid::from_bytes([9; 32]), vout: 0 });
+        let txid = parent.txid;
+        let children = (0..9).map(|vout| waiting(OutPoint { txid, vout }));
+        let txs: Vec<Arc<OutboxTx>> = [Arc::clone(&parent)].into_iter().chain(children).collect();
+        let waiting = Waiting { txs, unfetched: BTreeSet::new(), next_sequence: 1, memory: 0 };
+        let entry = waiting.entry(&parent, &waiting.pool());
+        let listed = entry.get("spentby").expect("a member").as_list().expect("a list");
+        let mut txids: Vec<Txid> = waiting.txs[1..].iter().map(|tx| tx.txid).collect();
+        txids.sort_unstable_by_key(|txid| txid.to_bytes());
+        let sorted: Vec<Json> = txids.iter().map(|txid| txid.to_string().into()).collect();
+        assert_eq!(listed, sorted);
+    }
 }

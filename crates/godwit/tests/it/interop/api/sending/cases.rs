@@ -116,8 +116,46 @@ pub(super) fn alone(both: &mut Both<'_>) -> Vec<String> {
     let locked = child.clone().with(|tx| tx.inputs[0].sequence = 1);
     both.try_and_send("a child that has to wait a block", &locked, &mut found);
     replaced(both, coin, &child, &mut found);
+    beside_something_cheap(both, &mut found);
     confirmed(both, &mut found);
+    brood(both, &mut found);
     found
+}
+
+/// Replacements that spend from a large transaction that pays little.
+fn beside_something_cheap(both: &mut Both<'_>, found: &mut Vec<String>) {
+    let cheap = (0..93)
+        .fold(Tx::spending(both.coins.take()), |tx, _| tx.with_output(1_000, &to_true()))
+        .paying(1_000);
+    let (coin, other) = (both.coins.take(), both.coins.take());
+    // All of the 1,000 satoshi of its output are left to the miner.
+    let spending = |coin, n| Tx::spending(coin).with_input(cheap.output(n));
+    for (what, tx) in [
+        ("something large and cheap", cheap.clone()),
+        ("what will be replaced", Tx::spending(coin).paying(1_000)),
+        ("a replacement that spends something large and cheap", spending(coin, 1).paying(1_100)),
+        ("one that pays for both", spending(coin, 1).paying(60_000)),
+        ("a child of something large and cheap", spending(other, 2).paying(2_000)),
+        ("a better one", spending(other, 2).paying(5_000)),
+    ] {
+        both.try_and_send(what, &tx, found);
+    }
+}
+
+/// Many that spend from one, and what nobody can spend.
+fn brood(both: &mut Both<'_>, found: &mut Vec<String>) {
+    let parent = (0..8)
+        .fold(Tx::spending(both.coins.take()), |tx, _| tx.with_output(10_000, &to_true()))
+        .with_output(0, &[0x6a, 1, 7])
+        .paying(2_000);
+    both.try_and_send("a parent of many", &parent, found);
+    for n in 1..=8 {
+        let child = Tx::spending(parent.output(n)).paying(1_000);
+        both.try_and_send("one of many children", &child, found);
+    }
+    let lost = Tx::spending(parent.output(0)).with_input(parent.output(9)).paying(1_000);
+    let lost = lost.with(|tx| tx.inputs[1].witness.clear());
+    both.try_and_send("spending what nobody can spend", &lost, found);
 }
 
 /// Outputs of several kinds in a block, and what spends them.

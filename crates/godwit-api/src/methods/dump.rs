@@ -41,6 +41,24 @@ fn not_back() -> RpcError {
     RpcError::new(code::MISC_ERROR, text)
 }
 
+/// The tip, if it is named so.
+fn tip_that_is(call: &Call<'_>, named: Named) -> Result<BlockHash, RpcError> {
+    let (named, tip) = call.node.ask(move |node| {
+        let chain = node.chain();
+        let hash = |id| chain.tree().node(id).hash;
+        named.find(chain).map(|id| (hash(id), hash(chain.tip())))
+    })??;
+    check_is(tip, Some(named)).map(|()| tip)
+}
+
+/// Fails where another block is wanted.
+fn check_is(tip: BlockHash, wanted: Option<BlockHash>) -> Result<(), RpcError> {
+    match wanted {
+        Some(wanted) if wanted != tip => Err(not_back()),
+        _ => Ok(()),
+    }
+}
+
 /// What the file is made of beside the coins.
 struct Base {
     disk: StoreDisk,
@@ -86,22 +104,16 @@ fn begin(disk: &StoreDisk, path: &Path) -> Result<SnapshotDump, RpcError> {
 }
 
 pub(super) fn coins(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    let wanted = wanted(call)?;
-    if let Some(named) = wanted {
-        let is_tip = call.node.ask(move |node| {
-            let chain = node.chain();
-            named.find(chain).map(|id| id == chain.tip())
-        })??;
-        if !is_tip {
-            return Err(not_back());
-        }
-    }
+    let wanted = wanted(call)?.map(|named| tip_that_is(call, named)).transpose()?;
     let dir = call.api.log_path.parent().map(Path::to_owned).unwrap_or_default();
     let path: PathBuf = dir.join(call.arg(0).as_text()?);
     check_absent(&path)?;
     in_turn(call, |call, view, memory| {
+        // The turn may have taken minutes to come.
+        check_is(view.tip().hash, wanted)?;
         let base = base(call, view)?;
         let stats = count(call, view, CoinsHash::Serialized, memory)?;
+        check_absent(&path)?;
         let mut dump = begin(&base.disk, &path)?;
         let free = || free(view);
         let space = Space::new(&free);
@@ -125,4 +137,17 @@ pub(super) fn coins(call: &mut Call<'_>) -> Result<Json, RpcError> {
             ("nchaintx", base.chain_tx_count.into()),
         ]))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_coins_of_another_block_than_the_wanted_one_are_not_dumped() {
+        let [one, other] = [1, 2].map(|n| BlockHash::from_bytes([n; 32]));
+        assert_eq!(check_is(one, None), Ok(()));
+        assert_eq!(check_is(one, Some(one)), Ok(()));
+        assert_eq!(check_is(other, Some(one)), Err(not_back()));
+    }
 }

@@ -29,11 +29,20 @@ fn wanted(call: &Call<'_>) -> Result<Option<Named>, RpcError> {
             Err(unfit(format!("Invalid snapshot type \"{kind}\" specified with rollback option")))
         }
         (None, "latest") => Ok(None),
-        (None, "rollback") => Err(not_back()),
+        (None, "rollback") => highest_snapshot(call).map(Some),
         (None, kind) => Err(unfit(format!(
             "Invalid snapshot type \"{kind}\" specified. Please specify \"rollback\" or \"latest\""
         ))),
     }
+}
+
+/// The highest block of the network whose coins can be loaded without further ado.
+fn highest_snapshot(call: &Call<'_>) -> Result<Named, RpcError> {
+    let highest = call.node.ask(|node| {
+        let known = node.chain().params().assumeutxo;
+        known.iter().map(|snapshot| snapshot.height).max()
+    })?;
+    highest.map(Named::Height).ok_or_else(not_back)
 }
 
 fn not_back() -> RpcError {

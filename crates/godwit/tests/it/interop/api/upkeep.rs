@@ -198,6 +198,24 @@ fn the_coins_of_the_tip_are_dumped_as_bitcoind_dumps_them() {
     assert!(path.exists());
 }
 
+/// Without an option, `rollback` goes to the network's highest snapshot: on regtest to block 299.
+#[test]
+fn a_dump_goes_back_to_the_highest_snapshot() {
+    let Some(bitcoind) = bitcoind::start(&bitcoind::Start::default()) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::start(&node, &[]);
+    let dump = |name: &str| json!([node.beside(name).display().to_string(), "rollback"]);
+    let asked = [("dumptxoutset", dump("too-early"))];
+    assert_same(godwit.port, bitcoind.rpc.port(), &asked);
+    godwit.call("generatetodescriptor", &json!([299, "raw(51)"]));
+    let dumped = godwit.call("dumptxoutset", &dump("there"));
+    assert_eq!((&dumped["base_height"], node.beside("there").exists()), (&json!(299), true));
+    godwit.call("generatetodescriptor", &json!([1, "raw(51)"]));
+    let refused = godwit.rpc.try_call("dumptxoutset", &dump("too-late"));
+    assert!(matches!(refused, Err(RpcError::Refused(error)) if error["code"] == -1));
+    assert!(!node.beside("too-early").exists() && !node.beside("too-late").exists());
+}
+
 /// So many thin blocks above those of the first block file that some may be pruned.
 const THIN: u16 = 900;
 

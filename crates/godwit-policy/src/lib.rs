@@ -6,9 +6,9 @@
 //! a mempool, the outbox, arrives as a [`Pool`]; coins, heights and times arrive as arguments.
 //!
 //! Simpler than in Core, and never more lenient: a replacement has to have a higher fee rate than each
-//! transaction that it replaces, also together with cheap ancestors that these have not, where Core compares
-//! fee-rate diagrams; a package replaces nothing; the only child of a version 3 transaction is not evicted for
-//! another one.
+//! transaction that it replaces, also together with cheap ancestors that these have not (Core compares
+//! fee-rate diagrams); a package replaces nothing; the only child of a version 3 transaction is not evicted
+//! for another one.
 
 mod dust;
 mod fee_rate;

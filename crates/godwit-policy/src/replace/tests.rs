@@ -97,7 +97,7 @@ fn the_first_reason_is_given() {
     assert_eq!(judged(10_001, &children[1..]), Ok(BTreeSet::from([conflict.txid])));
 }
 
-/// C is replaced by a transaction that also spends P, which is large and cheap: a block that took C took no P.
+/// C is replaced by a transaction that also spends P, which is large and cheap: with C a block took no P.
 #[test]
 fn a_cheap_ancestor_that_the_conflict_lacks_counts() {
     let (cheap, conflict) = (bytes(&[coin(0)], 2), bytes(&[coin(1)], 1));

@@ -251,9 +251,6 @@ pub(super) fn together(both: &mut Both<'_>) -> Vec<String> {
     let (poor, miser) = family(0, 5);
     let (third, fourth) = family(1_000, 1_000);
     let (heir, late) = family(1_000, 1_000);
-    let (host, guest) = family(1_000, 1_000);
-    let rival = Tx::spending(host.output(0)).paying(1_005);
-    let better = Tx::spending(host.output(0)).paying(3_000);
     let stranger =
         Tx::spending(CoinHere { value: 5_000_000_000, ..coin_of(&parent) }).paying(2_000);
     let broken = child.clone().with(|tx| tx.inputs[0].witness = vec![vec![0x52]]);
@@ -304,14 +301,45 @@ pub(super) fn together(both: &mut Both<'_>) -> Vec<String> {
         hexes(&[&third, &fourth]),
         hexes(&[&late]),
         hexes(&[&heir, &late]),
-        hexes(&[&host, &guest]),
-        hexes(&[&host, &rival]),
-        hexes(&[&host, &better]),
-        hexes(&[&host, &host, &better]),
     ];
     of_version_3(both, &[hexes(&[&truc, &of_truc]), hexes(&[&heir, &adult])]);
     submit(both, &submitted, &mut found);
+    replacing(both, &mut found);
     found
+}
+
+/// Members that replace what waits, and each other.
+fn replacing(both: &mut Both<'_>, found: &mut Vec<String>) {
+    let [coin, of_grand, of_other, of_last] = std::array::from_fn(|_| both.coins.take());
+    let host = Tx::spending(coin).paying(1_000);
+    let with_fee = |fee| Tx::spending(host.output(0)).paying(fee);
+    let (guest, poor, better) = (with_fee(1_000), with_fee(1_005), with_fee(3_000));
+    // The first parent replaces `other`, and leaves for the second one, which replaces what it spends from.
+    let [grand, other] = [of_grand, of_other].map(|coin| Tx::spending(coin).paying(1_000));
+    let first = Tx::spending(grand.output(0)).with_input(of_other).paying(3_000);
+    let first = first.with(|tx| tx.outputs[0].value += of_other.value);
+    let second = Tx::spending(of_grand).paying(9_000);
+    let child = |one: &Tx, two: &Tx| {
+        let tx = Tx::spending(one.output(0)).with_input(two.output(0)).paying(1_000);
+        tx.with(|tx| tx.outputs[0].value += two.output(0).value)
+    };
+    // Likewise, where the first parent is there.
+    let last = Tx::spending(of_last).paying(1_000);
+    let there = Tx::spending(last.output(0)).paying(1_000);
+    let leaves = Tx::spending(of_last).paying(9_000);
+    let submitted = [
+        hexes(&[&host, &guest]),
+        hexes(&[&host, &poor]),
+        hexes(&[&host, &better]),
+        hexes(&[&host, &host, &better]),
+        hexes(&[&grand]),
+        hexes(&[&other]),
+        hexes(&[&first, &second, &child(&first, &second)]),
+        hexes(&[&last]),
+        hexes(&[&there]),
+        hexes(&[&there, &leaves, &child(&there, &leaves)]),
+    ];
+    submit(both, &submitted, found);
 }
 
 /// In a package bitcoind refuses all of it for a rule about version 3, godwit the one that breaks it.

@@ -179,8 +179,8 @@ fn keep(
         let leaving = accepted.iter().flat_map(|one| one.leaving.iter().copied()).collect();
         match put(call, ground, &judged, leaving)? {
             Ok(()) => return Ok(kept),
-            Err(NotSent::Moved) => return Ok(Kept::Moved),
-            Err(NotSent::Full) => {
+            Err(SendRefusal::Moved) => return Ok(Kept::Moved),
+            Err(SendRefusal::Full) => {
                 refuse_last(of);
                 kept = Kept::Some;
             }

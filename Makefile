@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 demo: setup
 	cargo build --release --locked --workspace --bins
-	@tools/demo $(CARGO_TARGET_DIR)/release
+	@tools/demo "$(CARGO_TARGET_DIR)/release"
 
 test: setup
 	@tools/test
@@ -59,50 +59,50 @@ bench: setup
 # of import-vs-core go in OPTIONS.
 bench-import: setup
 	cargo build --release --locked --workspace --bins
-	@tools/bench-import $(CARGO_TARGET_DIR)/release $(OPTIONS)
+	@tools/bench-import "$(CARGO_TARGET_DIR)/release" $(OPTIONS)
 
 # Which options make bitcoind fastest here: what make bench-import and bench-sync are to give it in
 # -bitcoind-options. Wants a quiet machine for half an hour. Options of core-settings go in OPTIONS.
 bench-core: setup
 	cargo build --release --locked --workspace --bins
-	@tools/bench-core $(CARGO_TARGET_DIR)/release $(OPTIONS)
+	@tools/bench-core "$(CARGO_TARGET_DIR)/release" $(OPTIONS)
 
 # Download from bitcoinds, against a bitcoind; likewise, for two hours. Options of sync-vs-core go in
 # OPTIONS.
 bench-sync: setup
 	cargo build --release --locked --workspace --bins
-	@tools/bench-sync $(CARGO_TARGET_DIR)/release $(OPTIONS)
+	@tools/bench-sync "$(CARGO_TARGET_DIR)/release" $(OPTIONS)
 
 # Blocks whose coins are not in memory, against a bitcoind on the same coins; likewise, as root, for an hour
 # behind the making of 60 million coins. Options of cold-vs-core go in OPTIONS.
 bench-cold: setup
 	cargo build --release --locked --workspace --bins
-	@tools/bench-cold $(CARGO_TARGET_DIR)/release $(OPTIONS)
+	@tools/bench-cold "$(CARGO_TARGET_DIR)/release" $(OPTIONS)
 
 # Syncs of the real program for the test of its estimate of the time that is left; an hour, and another result on another
 # machine. OPTIONS=-only=0,1 records some of them again, -at-once=4 several at a time.
 record-syncs: setup
 	cargo build --release --locked --workspace --bins
-	@tools/record-syncs $(CARGO_TARGET_DIR)/release "$$(tools/bench-chain $(CARGO_TARGET_DIR)/release)" \
+	@tools/record-syncs "$(CARGO_TARGET_DIR)/release" "$$(tools/bench-chain "$(CARGO_TARGET_DIR)/release")" \
 		crates/godwit-api/src/sync/estimate/recorded $(OPTIONS)
 
 # What clients of the RPC cost a sync with every script, and how long they wait; likewise, for twenty minutes. Options of
 # rpc-load go in OPTIONS.
 bench-rpc: setup
 	cargo build --release --locked --workspace --bins
-	@tools/bench-rpc $(CARGO_TARGET_DIR)/release $(OPTIONS)
+	@tools/bench-rpc "$(CARGO_TARGET_DIR)/release" $(OPTIONS)
 
 # What writing coins early costs an import (-flushinterval), with every script and without; wants a quiet machine for twenty
 # minutes. Options of early-writing go in OPTIONS.
 bench-writing: setup
 	cargo build --release --locked --workspace --bins
-	@tools/bench-writing $(CARGO_TARGET_DIR)/release $(OPTIONS)
+	@tools/bench-writing "$(CARGO_TARGET_DIR)/release" $(OPTIONS)
 
 # What a limit of memory costs: 950,000 headers within control groups of 1 GiB and 512 MiB; as root, on a quiet machine, for
 # an hour and a half, or ROUNDS times a quarter of an hour.
 bench-memory: setup
 	cargo build --release --locked --workspace --bins
-	@tools/bench-memory $(CARGO_TARGET_DIR)/release $(ROUNDS)
+	@tools/bench-memory "$(CARGO_TARGET_DIR)/release" $(ROUNDS)
 
 # What wiping freed memory costs over a whole sync, with a bitcoind for comparison; wants a quiet
 # machine for an hour. Options of ibd-policies go in OPTIONS.
@@ -114,7 +114,7 @@ bench-ibd: setup
 # CORES names the versions; options of core-policies -sync go in OPTIONS.
 bench-core-policies: setup
 	cargo build --release --locked -p godwit-sim -p godwit -p godwit-bench --bin godwit-sim --bin godwit --bin core-policies
-	@tools/bench-core-policies $(CARGO_TARGET_DIR)/release $(OPTIONS)
+	@tools/bench-core-policies "$(CARGO_TARGET_DIR)/release" $(OPTIONS)
 
 # Microseconds per signature check in lanes, beside libsecp256k1; wants a quiet machine for a minute or two.
 bench-verify: setup

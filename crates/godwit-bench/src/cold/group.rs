@@ -1,6 +1,7 @@
 //! A control group that limits memory, page cache included.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -25,6 +26,7 @@ impl Group {
         fs::create_dir(&path).map_err(failed)?;
         let group = Self { path: path.clone(), peak };
         fs::write(group.path.join(limit_file), limit.to_string()).map_err(failed)?;
+        forbid_swap(&group.path, limit).map_err(failed)?;
         Ok(group)
     }
 
@@ -45,6 +47,19 @@ impl Group {
     }
 }
 
+/// Without swap, which would make room of another kind. A kernel may keep no account of it; then neither file
+/// is there.
+fn forbid_swap(group: &Path, limit: u64) -> io::Result<()> {
+    // Version 1 has memory and swap in one limit.
+    for (file, most) in [("memory.swap.max", 0), ("memory.memsw.limit_in_bytes", limit)] {
+        let path = group.join(file);
+        if path.exists() {
+            fs::write(path, most.to_string())?;
+        }
+    }
+    Ok(())
+}
+
 impl Drop for Group {
     fn drop(&mut self) {
         // One that is left behind does no harm, and an error on the way out says more.
@@ -55,6 +70,19 @@ impl Drop for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn swap_is_forbidden_in_either_version_and_where_it_is_not_counted_nothing_is_written() {
+        let group = tempfile::tempdir().unwrap();
+        let text = |file| fs::read_to_string(group.path().join(file)).unwrap();
+        forbid_swap(group.path(), 7).unwrap();
+        assert_eq!(fs::read_dir(group.path()).unwrap().count(), 0);
+        for file in ["memory.swap.max", "memory.memsw.limit_in_bytes"] {
+            fs::write(group.path().join(file), "max").unwrap();
+        }
+        forbid_swap(group.path(), 7).unwrap();
+        assert_eq!([text("memory.swap.max"), text("memory.memsw.limit_in_bytes")], ["0", "7"]);
+    }
 
     #[test]
     fn a_command_becomes_itself_inside() {

@@ -47,9 +47,12 @@ pub struct WorkDir {
 }
 
 impl WorkDir {
-    /// Makes it. It stays when something fails, with the logs that tell why.
+    /// Makes it. It stays when something fails, with the logs that tell why, until the program runs here
+    /// again.
     pub fn beside(chain: &Path, program: &str) -> Result<Self, Failure> {
-        let place = chain.parent().unwrap_or(Path::new("."));
+        let place = chain.parent().filter(|place| !place.as_os_str().is_empty());
+        let place = place.unwrap_or(Path::new("."));
+        remove_abandoned(place, program)?;
         let path = place.join(format!("{program}-{}", std::process::id()));
         fs::create_dir(&path).map_err(|error| Failure::File(path.clone(), error))?;
         Ok(Self { path })
@@ -83,6 +86,26 @@ impl WorkDir {
     }
 }
 
+/// Removes what earlier processes of the program left in `place`: gigabytes, each time that one was
+/// interrupted.
+fn remove_abandoned(place: &Path, program: &str) -> Result<(), Failure> {
+    let failed = |error| Failure::File(place.to_owned(), error);
+    for entry in fs::read_dir(place).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let pid = name.strip_prefix(program).and_then(|rest| rest.strip_prefix('-'));
+        let Some(pid) = pid.and_then(|pid| pid.parse::<u32>().ok()) else { continue };
+        if path.is_dir() && !Path::new("/proc").join(pid.to_string()).exists() {
+            println!(
+                "Removing {}, which a run left that was interrupted or failed.",
+                path.display()
+            );
+            remove(&path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Removes a directory with all that is in it.
 pub fn remove(path: &Path) -> Result<(), Failure> {
     fs::remove_dir_all(path).map_err(|error| Failure::File(path.to_owned(), error))
@@ -92,4 +115,27 @@ pub fn remove(path: &Path) -> Result<(), Failure> {
 pub fn read_through(path: &Path) -> Result<u64, Failure> {
     let copied = File::open(path).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
     copied.map_err(|error| Failure::File(path.to_owned(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_processes_left_that_are_gone_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let abandoned = format!("sync-vs-core-{}", ended.id());
+        // Of a process that runs, of another program, of nobody.
+        let stay = ["sync-vs-core-1".to_owned(), format!("vs-core-{}", ended.id())];
+        let stay = [&stay[..], &["sync-vs-core-old".to_owned()]].concat();
+        for name in stay.iter().chain([&abandoned]) {
+            fs::create_dir_all(place.path().join(name).join("data")).unwrap();
+        }
+        let work = WorkDir::beside(&place.path().join("chain.dat"), "sync-vs-core").unwrap();
+        assert!(!place.path().join(abandoned).exists());
+        assert!(stay.iter().all(|name| place.path().join(name).is_dir()));
+        work.remove().unwrap();
+    }
 }

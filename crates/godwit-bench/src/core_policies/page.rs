@@ -30,8 +30,9 @@ fn markdown(report: &Report) -> Result<String, fmt::Error> {
          `tools/build-core-policies`: **as-is**, what it ships; **barrier**, the call and the compiler barrier without the \
          zeros; **plain**, `SerializeData` as `std::vector<std::byte>`; **custom**, if it was built, an allocator of its own type that \
          does what `std::allocator` does; **again**, the programs of as-is once more, whose difference is known to be none. \
-         Each is linked with its objects in three orders. Differences are against as-is, linked in the same order, in the same \
-         round, in percent, with their 95 % intervals (Hodges and Lehmann's estimate, Wilcoxon's signed-rank test). \
+         Each is linked with its objects in three orders. Differences are against as-is unless a column names \
+         another, linked in the same order, in the same round, in percent, with their 95 % intervals (Hodges and Lehmann's \
+         estimate, Wilcoxon's signed-rank test). \
          28.99 is of the pull request's time; which commit it is, and so whether it is the pull request's, is not known.\n"
     )?;
     for core in &report.cores {
@@ -114,9 +115,9 @@ fn write_differences(
 }
 
 /// The rest of a table's head, of which `columns` stand already.
-fn write_columns(out: &mut String, columns: &str, policies: &[Difference]) -> fmt::Result {
-    policies.iter().try_for_each(|difference| write!(out, " {} |", difference.policy))?;
-    writeln!(out, "\n{columns}{}", "---:|".repeat(policies.len()))
+fn write_columns(out: &mut String, columns: &str, all: &[Difference]) -> fmt::Result {
+    all.iter().try_for_each(|difference| write!(out, " {difference} |"))?;
+    writeln!(out, "\n{columns}{}", "---:|".repeat(all.len()))
 }
 
 fn write_orders(out: &mut String, sync: &SyncReport) -> fmt::Result {
@@ -138,9 +139,9 @@ fn write_orders(out: &mut String, sync: &SyncReport) -> fmt::Result {
 }
 
 fn write_power(out: &mut String, all: &[Difference]) -> fmt::Result {
-    let parts = all.iter().filter_map(|difference| {
-        Some(format!("{} {:.2} %", difference.policy, difference.detectable?))
-    });
+    let parts = all
+        .iter()
+        .filter_map(|difference| Some(format!("{difference} {:.2} %", difference.detectable?)));
     let parts: Vec<_> = parts.collect();
     if parts.is_empty() {
         return writeln!(out);
@@ -234,6 +235,7 @@ mod tests {
         let text = markdown(&Report { cores: vec![core] }).unwrap();
         for part in [
             "## Bitcoin Core 28.99\n",
+            "| case | rounds | barrier | plain | custom | again | plain against barrier |\n|---|---:|---:|---:|---:|---:|---:|\n",
             "| files | 6 | -3.51 (-6.00 to -1.00) | +0.00 (+0.00 to +0.00) |",
             "| all | 6 | -3.51 (-6.00 to -1.00) |",
             "| files | 450 | none | 10.00 (10.00–10.00) | 20.00 (20.00–20.00) |",

@@ -1,6 +1,7 @@
 //! What the syncs give: each policy against what Core ships, in the same round.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
@@ -45,7 +46,7 @@ pub struct CoreReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SyncReport {
     pub head: SyncHead,
-    /// What the policies take more than what ships, over the rounds of all cases.
+    /// What the policies take more than each other, over the rounds of all cases.
     pub all: Vec<Difference>,
     /// The same of each link order alone.
     pub by_order: Vec<Vec<Difference>>,
@@ -74,10 +75,12 @@ pub struct CaseReport {
     pub runs: Vec<Vec<(Policy, f64, f64)>>,
 }
 
-/// What a policy takes more than what ships in the same round, in percent.
+/// What a policy takes more than another in the same round, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Difference {
     pub policy: Policy,
+    /// Mostly what ships.
+    pub against: Policy,
     pub rounds: usize,
     /// Processor time; fewer than six rounds say too little.
     pub processor: Option<Interval>,
@@ -100,8 +103,8 @@ impl Round {
         self.runs.iter().find(|(who, _)| *who == policy).map(|(_, sample)| sample)
     }
 
-    fn ratio(&self, policy: Policy, value: fn(&Sample) -> f64) -> Option<f64> {
-        Some(value(self.by(policy)?) / value(self.by(Policy::AsIs)?))
+    fn ratio(&self, policy: Policy, against: Policy, value: fn(&Sample) -> f64) -> Option<f64> {
+        Some(value(self.by(policy)?) / value(self.by(against)?))
     }
 
     /// How long it lasted.
@@ -122,23 +125,37 @@ pub fn rounds_of(lines: &[SyncRun], case: &str, policies: &[Policy]) -> Vec<Roun
     rounds.into_values().filter(|round| round.runs.len() == policies.len()).collect()
 }
 
-/// Each policy against what ships over these rounds.
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.against {
+            Policy::AsIs => self.policy.fmt(f),
+            against => write!(f, "{} against {against}", self.policy),
+        }
+    }
+}
+
+/// Each policy against what ships over these rounds, and behind them the standard allocator against the
+/// barrier: neither makes zeros, so what tells them apart is not the wiping.
 pub fn differences(cases: &[&[Round]], policies: &[Policy]) -> Vec<Difference> {
-    let of = |policy| {
+    let of = |(policy, against)| {
         let ratios = |value| -> Vec<f64> {
             let rounds = cases.iter().copied().flatten();
-            rounds.filter_map(|round| round.ratio(policy, value)).collect()
+            rounds.filter_map(|round| round.ratio(policy, against, value)).collect()
         };
         let processor = ratios(Sample::processor_seconds);
         Difference {
             policy,
+            against,
             rounds: processor.len(),
             processor: Interval::of_excess(&processor),
             wall: Interval::of_excess(&ratios(|sample| sample.seconds)),
             detectable: detectable(&processor),
         }
     };
-    Policy::others(policies).map(of).collect()
+    let without_zeros = [Policy::Plain, Policy::Barrier];
+    let pair = without_zeros.iter().all(|policy| policies.contains(policy));
+    let pair = pair.then_some((Policy::Plain, Policy::Barrier));
+    Policy::others(policies).map(|policy| (policy, Policy::AsIs)).chain(pair).map(of).collect()
 }
 
 /// See [`Difference::detectable`].
@@ -272,13 +289,31 @@ pub(crate) mod tests {
         let lines = runs(Policy::Plain, &[0.99, 0.98, 0.97, 0.96, 0.95, 0.94]);
         let rounds = rounds_of(&lines, "files", &Policy::ALL);
         let differences = differences(&[&rounds], &Policy::ALL);
-        let of = |policy| *differences.iter().find(|found| found.policy == policy).unwrap();
+        let against = |policy, other| {
+            let found = |found: &&Difference| (found.policy, found.against) == (policy, other);
+            *differences.iter().find(found).unwrap()
+        };
+        let of = |policy| against(policy, Policy::AsIs);
         let plain = of(Policy::Plain).processor.unwrap();
         assert!((plain.low + 6.0).abs() < 1e-9 && (plain.high + 1.0).abs() < 1e-9, "{plain:?}");
         let again = of(Policy::Again);
         assert_eq!(again.processor.unwrap().estimate, 0.0);
         assert_eq!((again.rounds, again.detectable), (6, Some(0.0)));
         assert_eq!(of(Policy::Plain).wall.unwrap(), plain);
+    }
+
+    #[test]
+    fn the_two_policies_without_zeros_are_held_against_each_other() {
+        let lines = runs(Policy::Barrier, &[1.25; 6]);
+        let of = |policies: &[Policy]| {
+            let rounds = rounds_of(&lines, "files", &Policy::ALL);
+            let pair = *differences(&[&rounds], policies).last().unwrap();
+            (pair.to_string(), pair.processor.unwrap().estimate.round())
+        };
+        assert_eq!(of(&Policy::ALL), ("plain against barrier".to_owned(), -20.0));
+        for less in [&[Policy::AsIs, Policy::Barrier][..], &[Policy::AsIs, Policy::Plain]] {
+            assert_eq!(of(less).0, less[1].to_string());
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::spread::Spread;
 use super::policy::Policy;
 use super::record::Build;
 use super::results::{CaseReport, CoreReport, Difference, Report, SyncReport};
-use super::schedule::{HALF_WIDTH, MOST_ROUNDS};
+use super::schedule::{HALF_WIDTH, MOST_ROUNDS, is_known, widest};
 use super::stream_results::{PolicyLine, StreamReport};
 use super::streams::BENCHMARKS;
 
@@ -60,14 +60,15 @@ fn write_sync(out: &mut String, sync: &SyncReport) -> fmt::Result {
         out,
         "### Whole syncs\n\n{}.\n{}.\n\nThe chain: plan {} of {} MB, {} blocks, {} coins at its end. Scripts are assumed \
          valid; a peer is a godwit on the same machine, over an encrypted connection. After each run the hash of its coins \
-         was compared: all are equal. A case has rounds until half the width of its intervals of processor time is at most \
-         {HALF_WIDTH} %, or {MOST_ROUNDS}.\n",
+         was compared: all are equal. A case is to have rounds until half the width of each of its intervals of processor \
+         time is at most {HALF_WIDTH} %, but at most {MOST_ROUNDS} if the measurement was not told otherwise. {}.\n",
         head.machine,
         head.build.version,
         head.chain.plan,
         head.chain.bytes / 1_000_000,
         head.chain.height,
         head.chain.txouts,
+        cases.iter().map(ending).collect::<Vec<_>>().join("; "),
     )?;
     if let Some(others) = others {
         writeln!(out, "{}\n", quiet::verdict(*others, "a run, the server aside"))?;
@@ -92,6 +93,17 @@ fn write_sync(out: &mut String, sync: &SyncReport) -> fmt::Result {
     }
     write_orders(out, sync)?;
     write_power(out, all)
+}
+
+/// How a case ended, which may be by its rounds, by the time that it had or by an interruption.
+fn ending(case: &CaseReport) -> String {
+    let CaseReport { case: name, rounds, differences, .. } = case;
+    let known: Vec<_> = differences.iter().map(|difference| difference.processor).collect();
+    match widest(&known) {
+        Some(_) if is_known(*rounds, &known) => format!("{name}: met after {rounds} rounds"),
+        Some(half) => format!("{name}: ended after {rounds} rounds, half widths up to {half:.2} %"),
+        None => format!("{name}: ended after {rounds} rounds, too few for intervals"),
+    }
 }
 
 fn write_differences(
@@ -248,5 +260,23 @@ mod tests {
             assert!(text.contains(part), "{part}\n{text}");
         }
         assert!(text.ends_with('\n') && !text.ends_with("\n\n"));
+    }
+
+    #[test]
+    fn a_case_says_whether_it_had_the_rounds_that_it_was_to_have() {
+        let of = |times: &[f64]| {
+            let lines = runs(Policy::Barrier, times);
+            let cases = SyncReport::of(head(), &lines).cases;
+            ending(&cases[0])
+        };
+        assert_eq!(of(&[0.99, 1.0, 0.99, 1.0, 0.99, 1.0]), "files: met after 6 rounds");
+        let noisy = [0.9, 1.0, 1.1, 1.0, 0.9, 1.0, 1.1, 1.0];
+        let ended = of(&noisy);
+        assert!(ended.starts_with("files: ended after 8 rounds, half widths up to "), "{ended}");
+        // Two rounds of one link order and three of each other one.
+        let quiet = of(&[1.0; 8]);
+        assert_eq!(quiet, "files: ended after 8 rounds, half widths up to 0.00 %");
+        let few = of(&[1.0; 5]);
+        assert_eq!(few, "files: ended after 5 rounds, too few for intervals");
     }
 }

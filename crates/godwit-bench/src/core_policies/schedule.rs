@@ -10,8 +10,9 @@ use super::policy::{LINK_ORDERS, Policy};
 use crate::interval::Interval;
 use crate::rotation::williams;
 
-/// Rounds at which a case ends however wide its intervals are.
-pub const MOST_ROUNDS: usize = 40;
+/// Rounds at which a case ends however wide its intervals are; as many of each link order.
+pub const MOST_ROUNDS: usize = 42;
+const _: () = assert!(MOST_ROUNDS.is_multiple_of(LINK_ORDERS));
 
 /// Rounds before the first look: fewer than six have no interval, and each link order is to have the
 /// same number.
@@ -31,14 +32,26 @@ pub fn sequence(policies: &[Policy], round: usize) -> Vec<Policy> {
     orders[round % orders.len()].iter().map(|number| policies[*number]).collect()
 }
 
-/// Whether a case needs no more rounds: all of its differences in processor time are known well
-/// enough, or it had `most` rounds. It only ends when each link order has had equally many.
+/// Whether a case needs no more rounds: its differences in processor time are known well enough, or it had
+/// `most` rounds.
 pub fn is_done(rounds: usize, most: usize, differences: &[Option<Interval>]) -> bool {
-    let known = |difference: &Option<Interval>| {
-        difference.is_some_and(|interval| (interval.high - interval.low) / 2.0 <= HALF_WIDTH)
-    };
+    rounds >= most || is_known(rounds, differences)
+}
+
+/// Whether all differences are known well enough. They only are when each link order has had equally many
+/// rounds.
+pub fn is_known(rounds: usize, differences: &[Option<Interval>]) -> bool {
     let even = rounds >= LEAST_ROUNDS && rounds.is_multiple_of(LINK_ORDERS);
-    rounds >= most || (even && !differences.is_empty() && differences.iter().all(known))
+    even && widest(differences).is_some_and(|half| half <= HALF_WIDTH)
+}
+
+/// Half the width of the widest interval, in percent; `None` where one is missing, or all are.
+pub fn widest(differences: &[Option<Interval>]) -> Option<f64> {
+    let half = |difference: &Option<Interval>| {
+        difference.map(|interval| (interval.high - interval.low) / 2.0)
+    };
+    let halves = differences.iter().map(half).collect::<Option<Vec<f64>>>()?;
+    halves.into_iter().reduce(f64::max)
 }
 
 #[cfg(test)]
@@ -83,5 +96,7 @@ mod tests {
         assert!(!is_done(3, 40, &[of(0.9)]) && !is_done(9, 40, &[]));
         assert!(!is_done(39, 40, &[None]));
         assert!(is_done(40, 40, &[None]));
+        assert!(is_known(9, &[of(0.9), of(1.0)]) && !is_known(40, &[None]));
+        assert_eq!([widest(&[of(0.9), None]), widest(&[])], [None, None]);
     }
 }

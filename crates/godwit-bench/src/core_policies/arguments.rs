@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::arguments::split;
 use crate::ibd::scenario::Scenario;
+use crate::rotation::balanced_rounds;
 
-use super::policy::Policy;
+use super::policy::{LINK_ORDERS, Policy};
 use super::schedule::MOST_ROUNDS;
 
 /// What a wrong command line gets to read.
@@ -24,7 +25,8 @@ with its summary beside it; FILE of -block a raw block of the main chain, by def
 default: files, files-small-cache, peer, peer-small-cache-pruned. Policies, all by default: as-is, which has to be among them, barrier,
 plain, custom, again.";
 
-/// Epochs of each program in each of the pull request's benchmarks.
+/// Rounds of the pull request's benchmarks, at least: so many that each program comes behind each other one
+/// equally often.
 const STREAM_ROUNDS: usize = 12;
 
 /// One of the three jobs.
@@ -157,10 +159,14 @@ impl Given {
         if let Some(out) = draw {
             return Some(Arguments::Draw { journals, out });
         }
-        let default = if sync.is_some() { MOST_ROUNDS } else { STREAM_ROUNDS };
+        let policies = self.policies.unwrap_or_else(|| Policy::ALL.to_vec());
+        let default = match sync {
+            Some(_) => MOST_ROUNDS,
+            None => balanced_rounds(policies.len() * LINK_ORDERS, STREAM_ROUNDS),
+        };
         let subjects = Subjects {
             programs: self.programs?,
-            policies: self.policies.unwrap_or_else(|| Policy::ALL.to_vec()),
+            policies,
             journals,
             rounds: self.rounds.unwrap_or(default),
             limit: self.minutes.map(|minutes| Duration::from_secs(60 * minutes)),
@@ -201,7 +207,14 @@ mod tests {
             (Scenario::ALL.into(), Policy::ALL.into())
         );
         let Some(Arguments::Streams(streams)) = parse(&STREAMS) else { panic!("not understood") };
-        assert_eq!((streams.subjects.rounds, streams.block), (STREAM_ROUNDS, None));
+        // Fifteen programs have a square of thirty orders, twelve one of twelve.
+        assert_eq!((streams.subjects.rounds, streams.block), (30, None));
+        let Some(Arguments::Streams(streams)) =
+            parse(&[&STREAMS[..], &["-policies=as-is,barrier,plain,again"]].concat())
+        else {
+            panic!("not understood")
+        };
+        assert_eq!(streams.subjects.rounds, STREAM_ROUNDS);
         for words in [&SYNC[..], &STREAMS] {
             for missing in 0..words.len() {
                 let rest = words.iter().enumerate().filter(|(n, _)| *n != missing);

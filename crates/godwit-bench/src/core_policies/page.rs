@@ -171,7 +171,8 @@ fn write_streams(out: &mut String, streams: &StreamReport) -> fmt::Result {
         out,
         "### The pull request's six benchmarks\n\n{}.\nThe block has {} bytes. Each figure is of a process of its own; \
          nanoseconds are medians with their range over rounds and link orders, instructions are counted by valgrind in the \
-         first link order.\n",
+         first link order. *More than as-is* is over rounds and link orders; its interval is for these three \
+         link orders, and another layout may lie outside.\n",
         streams.head.machine, streams.head.block,
     )?;
     for benchmark in BENCHMARKS {

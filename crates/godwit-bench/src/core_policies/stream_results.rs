@@ -28,7 +28,8 @@ pub struct PolicyLine {
     pub ns: Option<Spread>,
     /// The medians of each link order.
     pub by_order: Vec<Option<f64>>,
-    /// More than what ships, linked in the same order, in the same round, in percent.
+    /// More than what ships, linked in the same order, in the same round, in percent. The interval is for
+    /// these three layouts: rounds of one resemble each other, so it says nothing of others.
     pub more: Option<Interval>,
     /// Instructions for one unit, by valgrind.
     pub instructions: Option<f64>,

@@ -160,8 +160,8 @@ pub fn run(streams: &Streams) -> Result<(), Failure> {
     setup.remove()
 }
 
-/// What runs in a round: each benchmark by every program, in an order that balances predecessors over
-/// the rounds.
+/// What runs in a round: each benchmark by every program, in an order that balances predecessors over a
+/// square's rounds, but for a benchmark that not every round has.
 fn turns(policies: &[Policy], round: usize) -> Vec<(&'static Benchmark, StreamLine)> {
     let orders = williams(policies.len() * LINK_ORDERS);
     let order = &orders[round % orders.len()];

@@ -317,6 +317,32 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_pair_that_was_computed_afterwards_follows_from_its_report() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../docs/benchmarks/2026-11-25-amd-epyc-2-cores");
+        let read = |name: &str| -> serde_json::Value {
+            serde_json::from_slice(&std::fs::read(dir.join(name)).unwrap()).unwrap()
+        };
+        let (report, computed) = (read("core-policies.json"), read("plain-against-barrier.json"));
+        let runs = report.pointer("/cores/0/sync/cases/1/runs").unwrap().clone();
+        let runs: Vec<Vec<(Policy, f64, f64)>> = serde_json::from_value(runs).unwrap();
+        let processor: fn(&(Policy, f64, f64)) -> f64 = |run| run.1;
+        let wall: fn(&(Policy, f64, f64)) -> f64 = |run| run.2;
+        for (name, value) in [("processor", processor), ("wall", wall)] {
+            let of = |round: &[(Policy, f64, f64)], policy| {
+                value(round.iter().find(|run| run.0 == policy).unwrap())
+            };
+            let ratio = |round: &Vec<_>| of(round, Policy::Plain) / of(round, Policy::Barrier);
+            let here = Interval::of_excess(&runs.iter().map(ratio).collect::<Vec<_>>()).unwrap();
+            let there: Interval = serde_json::from_value(computed[name].clone()).unwrap();
+            assert_eq!(here.count, there.count);
+            let near = |one: f64, other: f64| (one - other).abs() < 1e-9;
+            assert!(near(here.estimate, there.estimate), "{here:?} {there:?}");
+            assert!(near(here.low, there.low) && near(here.high, there.high), "{here:?} {there:?}");
+        }
+    }
+
+    #[test]
     fn a_round_that_is_not_whole_does_not_count_and_a_later_run_replaces_one() {
         let mut lines = runs(Policy::Plain, &[1.0, 1.0]);
         lines.pop();

@@ -7,7 +7,9 @@ use godwit_consensus::{
     PrevContext, check_header, contextual_check_header, derive_target,
     permitted_difficulty_transition, proof_equivalent_time, retarget,
 };
-use godwit_p2p::{HeaderId, HeaderInfo, MAX_HEADERS, Presync, PresyncState, presync_memory_bound};
+use godwit_p2p::{
+    HeaderId, HeaderIndex, HeaderInfo, MAX_HEADERS, Presync, PresyncState, presync_memory_bound,
+};
 use godwit_primitives::work::{block_proof, compact_target, expand_target};
 use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE, Network, Params, Work};
 use godwit_stream::{Decode, SpanReader};
@@ -100,6 +102,43 @@ fn check_rules(parent: &BlockHeader, header: &BlockHeader, params: &Params) {
     }
 }
 
+/// What a pre-sync from genesis starts from.
+struct OnlyGenesis(HeaderInfo);
+
+impl HeaderIndex for OnlyGenesis {
+    fn find(&self, hash: &BlockHash) -> Option<HeaderId> {
+        (*hash == self.0.hash).then_some(self.0.id)
+    }
+
+    fn get(&self, _: HeaderId) -> HeaderInfo {
+        self.0
+    }
+
+    fn median_time_past(&self, _: HeaderId) -> u32 {
+        self.0.header.time
+    }
+
+    fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId> {
+        (height == 0).then_some(id)
+    }
+
+    fn parent(&self, _: HeaderId) -> Option<HeaderId> {
+        None
+    }
+
+    fn tip(&self) -> HeaderId {
+        self.0.id
+    }
+
+    fn best_header(&self) -> HeaderId {
+        self.0.id
+    }
+
+    fn prune_height(&self) -> u32 {
+        0
+    }
+}
+
 /// Both passes of a pre-sync over the same headers.
 fn check_presync(headers: &[BlockHeader], message: usize, wanted: Work, params: &Params) {
     let genesis = HeaderInfo {
@@ -129,9 +168,11 @@ fn check_presync(headers: &[BlockHeader], message: usize, wanted: Work, params: 
             accepted += outcome.accepted.len();
             if !outcome.request_more {
                 assert_eq!(presync.state(), PresyncState::Final);
-                assert!(presync.next_locator().is_empty());
+                assert!(presync.next_locator(&OnlyGenesis(genesis)).is_empty());
                 return assert!(accepted <= headers.len());
             }
+            let locator = presync.next_locator(&OnlyGenesis(genesis));
+            assert_eq!(locator.last(), Some(&genesis.hash));
             if first_pass && presync.state() == PresyncState::Redownloading {
                 break;
             }

@@ -130,7 +130,7 @@ fn number(input: &mut Input) -> [u8; 32] {
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let signed = |form: u8, key: u8, message: u8| vec![form, key, message, 0, 0];
     let mut seeds: Vec<Vec<u8>> = (0..4).map(|form| signed(form, 1, 1)).collect();
-    seeds.push((0..16).flat_map(|i| signed(i % 4 | i & 8, i + 1, 3 * i + 1)).collect());
+    seeds.push((0..16).flat_map(|i| signed((i % 4) | (i & 8), i + 1, 3 * i + 1)).collect());
     // Infinity: the key G, r = s = 1 and the message -1.
     let mut infinity = vec![4, 1, 0];
     infinity.extend([0xff; 15]);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use godwit_chain::{CoinsHash, CoinsView, SnapshotDump};
-use godwit_primitives::ReversedHex;
+use godwit_primitives::{BlockHash, ReversedHex};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::StoreError;
 use godwit_store::disk::StoreDisk;

@@ -422,7 +422,8 @@ mod tests {
         let mut times = vec![genesis];
         let prev = BlockHash::from_bytes([0; 32]);
         let (times_known, bits, interval) = (times.clone(), 0x207f_ffff, 10);
-        let mut template = BlockTemplate { prev, height: 1, now, times: times_known, bits, interval };
+        let mut template =
+            BlockTemplate { prev, height: 1, now, times: times_known, bits, interval };
         for height in 1..60u32 {
             let last = &times[times.len().saturating_sub(TIMES)..];
             let mut sorted = last.to_vec();

@@ -106,7 +106,7 @@ pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;
 pub use view::{
     deletes_blocks, has_pruned, heading, history, history_memory, history_progress, is_at_rest,
-    is_pruning, is_unvalidated, keep_above, lowest_for_indexes, prune_to, scripts_from,
-    show_blocks, view_coins, want_again,
+    is_pruning, is_unvalidated, keep_above, lowest_for_indexes, prune_to, replay_ahead,
+    scripts_from, show_blocks, view_coins, want_again,
 };
-pub use waiting::wait_with_both;
+pub use waiting::{settle_until, wait_with_both};

@@ -14,7 +14,7 @@ use godwit_stream::{BufferPool, DataStream, PooledStream};
 use crate::chain::Chain;
 use crate::coins_view::CoinsView;
 use crate::event::Event;
-use crate::index::{HistorySpan, assumed, operator};
+use crate::index::{BlockIndex, HistorySpan, assumed, operator};
 use crate::reads::StoredBlock;
 use crate::status::ChainStatus;
 use crate::tree::{HeaderTree, NodeId};
@@ -99,8 +99,8 @@ pub fn show_blocks(chain: &mut Chain, shown: bool) {
     chain.events.shows_blocks = shown;
 }
 
-/// The height from which on the scripts of the best header's chain run; those of the blocks below are taken as
-/// valid, or were when they were connected (`-assumevalid`). 0 where all scripts run.
+/// The height from which on the scripts of the best header's chain run; those of the blocks below are taken
+/// as valid, or were when they were connected (`-assumevalid`). 0 where all scripts run.
 pub fn scripts_from(chain: &Chain) -> u32 {
     let (index, tree) = (&chain.index, chain.index.tree());
     let assumed = chain.goal.assume_valid().and_then(|hash| tree.find(&hash));
@@ -111,6 +111,25 @@ pub fn scripts_from(chain: &Chain) -> u32 {
         true => tree.node(assumed).height + 1,
         false => 0,
     }
+}
+
+/// Bytes of the blocks that an earlier process had verified and that are applied again, since their coins
+/// were not on disk.
+pub fn replay_ahead(chain: &Chain) -> u64 {
+    let (index, tree) = (&chain.index, chain.index.tree());
+    let bytes = |end| stored_between(index, tree.fork(index.tip(), end), end);
+    chain.goal.replay().map_or(0, bytes)
+}
+
+/// Bytes of the stored blocks above `ancestor` up to `last`.
+fn stored_between(index: &BlockIndex, ancestor: NodeId, last: NodeId) -> u64 {
+    let (mut walk, mut bytes) = (last, 0);
+    while walk != ancestor {
+        let node = index.node(walk);
+        bytes += node.position.map_or(0, |position| u64::from(position.len));
+        walk = node.parent().expect("the ancestor lies below");
+    }
+    bytes
 }
 
 /// What is being validated of the history below a loaded snapshot, if it is.
@@ -283,26 +302,6 @@ impl Chain {
         let best = tree.best_header();
         let fork = tree.fork(self.index.tip(), best);
         let last = tree.node(fork).height.saturating_add(most);
-        self.stored_between(fork, tree.ancestor(best, last).unwrap_or(best))
-    }
-
-    /// Bytes of the blocks that an earlier process had verified and that are applied again, since their
-    /// coins were not on disk.
-    pub fn replay_ahead(&self) -> u64 {
-        let tree = self.index.tree();
-        self.goal
-            .replay()
-            .map_or(0, |end| self.stored_between(tree.fork(self.index.tip(), end), end))
-    }
-
-    /// Bytes of the stored blocks above `ancestor` up to `last`.
-    fn stored_between(&self, ancestor: NodeId, last: NodeId) -> u64 {
-        let (mut walk, mut bytes) = (last, 0);
-        while walk != ancestor {
-            let node = self.index.node(walk);
-            bytes += node.position.map_or(0, |position| u64::from(position.len));
-            walk = node.parent().expect("the ancestor lies below");
-        }
-        bytes
+        stored_between(&self.index, fork, tree.ancestor(best, last).unwrap_or(best))
     }
 }

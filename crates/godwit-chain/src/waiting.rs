@@ -51,24 +51,24 @@ impl Chain {
 
     /// Runs until every block has its verdict and the best candidate is the tip and verified.
     pub fn settle(&mut self, now: i64) -> Result<(), ChainError> {
-        self.settle_until(&AtomicBool::new(false), now, &mut |_| {}).map(|_| ())
+        settle_until(self, &AtomicBool::new(false), now, &mut |_| {}).map(|_| ())
     }
+}
 
-    /// As [`settle`](Self::settle), until `stop` is set, and telling `progress` of each step. Returns whether
-    /// it came to its end.
-    pub fn settle_until(
-        &mut self,
-        stop: &AtomicBool,
-        now: i64,
-        progress: &mut dyn FnMut(&mut Self),
-    ) -> Result<bool, ChainError> {
-        while !stop.load(Ordering::Relaxed) {
-            match self.poll(now)? {
-                Poll::Progress => progress(self),
-                Poll::Waiting => self.wait()?,
-                Poll::Idle => return Ok(true),
-            }
+/// As [`Chain::settle`], until `stop` is set, and telling `progress` of each step. Returns whether it came to
+/// its end.
+pub fn settle_until(
+    chain: &mut Chain,
+    stop: &AtomicBool,
+    now: i64,
+    progress: &mut dyn FnMut(&mut Chain),
+) -> Result<bool, ChainError> {
+    while !stop.load(Ordering::Relaxed) {
+        match chain.poll(now)? {
+            Poll::Progress => progress(chain),
+            Poll::Waiting => chain.wait()?,
+            Poll::Idle => return Ok(true),
         }
-        Ok(false)
     }
+    Ok(false)
 }

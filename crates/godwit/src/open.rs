@@ -6,6 +6,7 @@ use std::sync::Arc;
 use godwit_api::Starting;
 use godwit_chain::{
     Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, SCRUB_BYTES_PER_SECOND, StartOptions,
+    replay_ahead, settle_until,
 };
 use godwit_store::Rebuild;
 use godwit_store::disk::RealDisk;
@@ -141,9 +142,9 @@ fn open_for(
     Ok(chain)
 }
 
-/// Opens the chain for its coins. Nothing is connected that was not verified before; what was, and has no coins
-/// on disk (everything, behind a rebuild that was interrupted), is applied again. `None` where the user says
-/// stop meanwhile.
+/// Opens the chain for its coins. Nothing is connected that was not verified before; what was, and has no
+/// coins on disk (everything, behind a rebuild that was interrupted), is applied again. `None` where the user
+/// says stop meanwhile.
 pub(crate) fn open_coins(
     config: &Config,
     bars: &MultiProgress,
@@ -156,8 +157,8 @@ pub(crate) fn open_coins(
         StartOptions { rebuild, validates_history, ..start_options(config, bars, stop, None) };
     let mut chain = open_for(Purpose::Coins, config, workers, None, start)?;
     chain.connect_known_only();
-    let (total, mut progress) = (chain.replay_ahead(), Progress::start(bars));
-    let is_settled = chain.settle_until(stop.shared(), seconds_since_1970(), &mut |chain| {
+    let (total, mut progress) = (replay_ahead(&chain), Progress::start(bars));
+    let is_settled = settle_until(&mut chain, stop.shared(), seconds_since_1970(), &mut |chain| {
         chain.take_events();
         let connected = chain.status().connected;
         progress.update(Position {

@@ -72,7 +72,7 @@ impl SyncWatch {
         self.history.push(now);
         let past = self.history.last(CURRENT).unwrap_or_default();
         let missing = facts.best.height.saturating_sub(facts.tip.height);
-        let stage = stage(facts.initial_download, missing, !facts.peers.is_empty());
+        let stage = stage(facts.initial_download, missing, facts.peers.len());
         let at = Stretch {
             first: self.first,
             tip: facts.tip.height,
@@ -170,14 +170,14 @@ impl SyncWatch {
     }
 }
 
-/// Once the initial download has ended it does not begin again: it says nothing of a node that was away for weeks
-/// since, which is not in step with the network before it has caught up.
-fn stage(initial_download: bool, missing_blocks: u32, has_peers: bool) -> SyncStage {
+/// Once the initial download has ended it does not begin again: it says nothing of a node that was away for
+/// weeks since, which is not in step with the network before it has caught up.
+fn stage(initial_download: bool, missing_blocks: u32, peers: usize) -> SyncStage {
     match missing_blocks {
         0..=IN_STEP if !initial_download => SyncStage::Synced,
         1.. => SyncStage::Blocks,
-        0 if has_peers => SyncStage::Headers,
-        0 => SyncStage::Connecting,
+        0 if peers == 0 => SyncStage::Connecting,
+        0 => SyncStage::Headers,
     }
 }
 
@@ -238,11 +238,11 @@ mod tests {
 
     #[test]
     fn a_node_that_was_away_is_not_in_step_before_it_has_caught_up() {
-        assert_eq!(stage(true, 0, false), SyncStage::Connecting);
-        assert_eq!(stage(true, 0, true), SyncStage::Headers);
-        assert_eq!(stage(true, 1, true), SyncStage::Blocks);
-        assert_eq!(stage(false, 0, false), SyncStage::Synced);
-        assert_eq!(stage(false, IN_STEP, true), SyncStage::Synced, "they are on their way");
-        assert_eq!(stage(false, IN_STEP + 1, true), SyncStage::Blocks);
+        assert_eq!(stage(true, 0, 0), SyncStage::Connecting);
+        assert_eq!(stage(true, 0, 1), SyncStage::Headers);
+        assert_eq!(stage(true, 1, 1), SyncStage::Blocks);
+        assert_eq!(stage(false, 0, 0), SyncStage::Synced);
+        assert_eq!(stage(false, IN_STEP, 1), SyncStage::Synced, "they are on their way");
+        assert_eq!(stage(false, IN_STEP + 1, 1), SyncStage::Blocks);
     }
 }

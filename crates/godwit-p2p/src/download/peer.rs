@@ -88,9 +88,9 @@ pub(super) struct Link {
     pub(super) last_answer: Duration,
 }
 
-/// What is assumed of a peer of which nothing is measured: what the others do on average. A better guess would
-/// give every newcomer the blocks that hold up the window, and one that comes again and again with worthless
-/// answers would get them each time.
+/// What is assumed of a peer of which nothing is measured: what the others do on average. A better guess
+/// would give every newcomer the blocks that hold up the window, and one that comes again and again with
+/// worthless answers would get them each time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usual {
     /// Bytes per second; `None` if no peer has a rate.

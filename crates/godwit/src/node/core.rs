@@ -194,13 +194,6 @@ impl NodeCore {
         self.announcer.arrive();
     }
 
-    /// Whether blocks are to come: those of known headers, or all that the initial download has not heard of.
-    pub fn lacks_blocks(&self) -> bool {
-        let tree = self.chain.tree();
-        let best = tree.node(tree.best_header()).height;
-        self.initial_download || best > self.chain.tip_point().height
-    }
-
     /// Whether the chain has not been up to date since the start.
     pub fn is_initial_download(&self) -> bool {
         self.initial_download

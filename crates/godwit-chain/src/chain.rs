@@ -125,6 +125,12 @@ pub(crate) fn rests(chain: &Chain) -> bool {
         })
 }
 
+/// As [`Window::prepare_way`].
+pub(crate) fn prepare_way(chain: &mut Chain, target: NodeId) -> Result<bool, ChainError> {
+    let (lowest, prunings) = (chain.durability.prune_height(), chain.durability.prunings());
+    chain.window.prepare_way(&mut chain.index, target, lowest, prunings)
+}
+
 /// Cancels jobs that have not started: a chain that is given up, because of a fault or a signal,
 /// need not wait for their scripts.
 impl Drop for Chain {
@@ -151,7 +157,7 @@ impl Chain {
             return Ok(Step::Waiting);
         }
         let mut any = self.keep_appended(); //     Appender: written -> stored, and has its verdict
-        let target = self.target();
+        let target = self.target()?;
         self.look_ahead(target)?; //               Lookahead: read back, coins fetched
         any |= self.apply_next(target); //         Window: resolved; its scripts start
         any |= self.record_verified(); //          Window: verified -> its undo record on its way to its file
@@ -356,12 +362,17 @@ impl Chain {
     }
 
     /// The block that the look-ahead leads to; `None` while nothing is to be applied before the
-    /// window is empty.
-    fn target(&self) -> Option<NodeId> {
-        let applied = self.window.applied();
-        let target = self.goal.target(&self.index, applied);
-        let leads = |target: &NodeId| self.index.tree().is_ancestor(applied, *target);
-        target.filter(|target| !self.window.has_refused() && leads(target))
+    /// window is empty. Candidates with a missing block on the way are set aside.
+    fn target(&mut self) -> Result<Option<NodeId>, ChainError> {
+        while !self.window.has_refused()
+            && let Some(target) = self.goal.target(&self.index, self.window.applied())
+            && self.index.tree().is_ancestor(self.window.applied(), target)
+        {
+            if prepare_way(self, target)? {
+                return Ok(Some(target));
+            }
+        }
+        Ok(None)
     }
 
     fn look_ahead(&mut self, target: Option<NodeId>) -> Result<(), ChainError> {
@@ -484,8 +495,7 @@ impl Chain {
             return Ok(false);
         }
         self.lookahead.clear_queue();
-        let (lowest, prunings) = (self.durability.prune_height(), self.durability.prunings());
-        if !self.window.prepare_switch(&mut self.index, target, lowest, prunings)? {
+        if !prepare_way(self, target)? {
             return Ok(true);
         }
         // What a disconnected block changes goes into the memtable, too: not over a full one. `maintain`

@@ -472,17 +472,19 @@ impl BlockIndex {
         true
     }
 
-    /// Removes `target` from the candidates, with the blocks of its branch above a missing one,
-    /// until that one arrives again (Core `FindMostWorkChain`).
-    pub(crate) fn set_aside(&mut self, above_missing: &[NodeId], target: NodeId) {
+    /// Removes `target` from the candidates, with the blocks of its branch above `missing`, until that one
+    /// arrives again (Core `FindMostWorkChain`).
+    pub(crate) fn set_aside(&mut self, missing: NodeId, target: NodeId) {
         self.candidates.remove(&self.tree, target);
-        for id in above_missing {
-            self.candidates.remove(&self.tree, *id);
-            let parent = self.tree.node(*id).parent().expect("above another block");
+        let mut id = target;
+        while id != missing {
+            self.candidates.remove(&self.tree, id);
+            let parent = self.tree.node(id).parent().expect("above another block");
             let waiting = self.unlinked.entry(parent).or_default();
-            if !waiting.contains(id) {
-                waiting.push(*id);
+            if !waiting.contains(&id) {
+                waiting.push(id);
             }
+            id = parent;
         }
     }
 
@@ -522,10 +524,11 @@ fn entries(tree: &HeaderTree, ids: &[NodeId]) -> Vec<(BlockHash, BlockRecord)> {
 #[cfg(test)]
 impl BlockIndex {
     /// Adds a candidate whose block is not stored.
-    pub(crate) fn add_candidate_without_block(&mut self, header: BlockHeader) {
+    pub(crate) fn add_candidate_without_block(&mut self, header: BlockHeader) -> NodeId {
         let parent = self.tree.find(&header.prev_blockhash).expect("a known parent");
         let id = self.tree.insert(header, header.block_hash(), parent);
         self.tree.update(id, |node| node.tx_count = 1);
         self.candidates.add(&self.tree, id, self.tip);
+        id
     }
 }

@@ -152,7 +152,7 @@ impl Lookahead {
     ///
     /// # Errors
     ///
-    /// [`ChainError::DamagedIndex`] where a block on the way is not stored.
+    /// [`ChainError::DamagedIndex`] where a block on the way is not stored: the caller has made sure of it.
     pub(crate) fn fill(
         &mut self,
         index: &BlockIndex,
@@ -313,7 +313,6 @@ impl Lookahead {
 
     fn load(&mut self, index: &BlockIndex, token: u64, id: NodeId) -> Result<Stage, ChainError> {
         let node = index.node(id);
-        // Candidates are stored, and so are the blocks between the tip and them.
         let position = node.position.ok_or(ChainError::DamagedIndex(node.hash))?;
         let (hash, hasher) = (node.hash, self.env.hasher);
         // The witnesses of a block that was verified before are not checked again: its scripts do

@@ -14,7 +14,7 @@ use std::fmt;
 use godwit_primitives::BlockHash;
 use godwit_store::ChainPoint;
 
-use crate::chain::Chain;
+use crate::chain::{Chain, prepare_way};
 use crate::error::ChainError;
 use crate::index::operator::{prefer, set_sequences};
 
@@ -151,10 +151,8 @@ impl Chain {
 
 /// Makes sure that the best candidate can become the tip.
 fn check_way(chain: &mut Chain) -> Result<(), ChainError> {
-    let (lowest, prunings) = (chain.durability.prune_height(), chain.durability.prunings());
-    let Chain { index, window, goal, .. } = chain;
-    while let Some(target) = goal.target(index, window.applied())
-        && !window.prepare_switch(index, target, lowest, prunings)?
+    while let Some(target) = chain.goal.target(&chain.index, chain.window.applied())
+        && !prepare_way(chain, target)?
     {}
     Ok(())
 }

@@ -100,7 +100,7 @@ pub(crate) struct Window {
     refused: Option<(NodeId, Reject)>,
     /// Its coins are being compared with their creators, because it was refused twice.
     confirming: bool,
-    /// The branch to switch to, once it and the way to it were found to be stored, and how often
+    /// The branch that is taken, once it and the way to it were found to be stored, and how often
     /// blocks had been pruned by then.
     checked_branch: Option<(NodeId, u32)>,
     disconnecting: Option<Disconnecting>,
@@ -470,14 +470,16 @@ impl Window {
         Ok(())
     }
 
-    /// Whether the active chain can be left for the one that ends in `target`; `lowest` is the lowest
-    /// block of the active chain that is stored, `prunings` how often blocks were deleted. Where a
-    /// block of that one is missing, `target` is set aside.
+    /// Whether the way to `target` is there: all blocks of its branch are stored, and the active chain can be
+    /// left for it; `lowest` is the lowest block of the active chain that is stored, `prunings` how often
+    /// blocks were deleted. Where a block of the branch is missing, `target`, which is the best candidate, is
+    /// set aside until that one has come (Core `FindMostWorkChain`).
     ///
     /// # Errors
     ///
-    /// The two chains part below what can be taken back.
-    pub(crate) fn prepare_switch(
+    /// The two chains part below what can be taken back, or a block is missing that was verified and is to be
+    /// applied again.
+    pub(crate) fn prepare_way(
         &mut self,
         index: &mut BlockIndex,
         target: NodeId,
@@ -487,26 +489,32 @@ impl Window {
         if self.checked_branch == Some((target, prunings)) {
             return Ok(true);
         }
-        let fork = index.tree().fork(self.applied, target);
-        let mut branch = vec![target];
-        while let Some(&id) = branch.last()
-            && id != fork
-            && index.node(id).position.is_some()
-        {
-            branch.extend(index.node(id).parent());
-        }
-        if branch.pop() != Some(fork) {
-            index.set_aside(&branch, target);
+        let tree = index.tree();
+        let fork = tree.fork(self.applied, target);
+        // A branch that grows is walked down once.
+        let known = self.checked_branch.filter(|(_, before)| *before == prunings);
+        let known = known.map(|(known, _)| known).filter(|known| {
+            index.height(*known) > index.height(fork) && tree.is_ancestor(*known, target)
+        });
+        let end = known.unwrap_or(fork);
+        let missing = tree.walk_stored(target, end);
+        if missing != end {
+            if index.best() != Some(target) {
+                return Err(ChainError::DamagedIndex(index.node(missing).hash));
+            }
+            index.set_aside(missing, target);
             return Ok(false);
         }
-        let fork = index.height(fork);
-        if let Some(assumed) = index.assumed()
-            && fork < assumed.base.height
-        {
-            return Err(ChainError::ForkBelowSnapshot { fork, base: assumed.base });
-        }
-        if fork + 1 < lowest {
-            return Err(ChainError::ForkBelowPruned { fork, lowest });
+        if fork != self.applied {
+            let fork = index.height(fork);
+            if let Some(assumed) = index.assumed()
+                && fork < assumed.base.height
+            {
+                return Err(ChainError::ForkBelowSnapshot { fork, base: assumed.base });
+            }
+            if fork + 1 < lowest {
+                return Err(ChainError::ForkBelowPruned { fork, lowest });
+            }
         }
         self.checked_branch = Some((target, prunings));
         Ok(true)

@@ -210,12 +210,21 @@ pub(crate) fn child_of_genesis(chain: &Chain) -> godwit_primitives::BlockHeader 
 }
 
 #[test]
-fn a_candidate_that_the_index_knows_no_place_of_is_an_error() {
+fn a_candidate_that_the_index_knows_no_place_of_is_set_aside_and_one_to_be_applied_again_an_error()
+{
     let mut chain = chain(&FaultDisk::new());
     let header = child_of_genesis(&chain);
     let hash = header.block_hash();
     // As a damaged index has it: the block was received, and never pruned.
-    chain.index.add_candidate_without_block(header);
+    let id = chain.index.add_candidate_without_block(header);
+    assert_eq!(chain.index.best(), Some(id));
+    chain.settle(NOW).expect("it may come again");
+    let genesis = chain.index.tree().genesis();
+    assert_eq!((chain.index.tip(), chain.index.best()), (genesis, Some(genesis)));
+    assert!(!chain.index.has_block(id), "it is asked for");
+    // Its coins are known to be on disk, and nothing else is to be applied.
+    chain.goal.set_replay(Some(id));
+    chain.connect_known_only();
     let result = chain.settle(NOW);
     assert!(matches!(result, Err(ChainError::DamagedIndex(h)) if h == hash), "{result:?}");
 }

@@ -117,10 +117,18 @@ fn a_reorganisation_of_288_blocks_works_and_a_deeper_one_is_an_error() {
     assert_eq!(chain.utxo_stats().unwrap(), *STATS);
 }
 
-/// The stale branch came first, so its files go first; then it grows.
-#[test]
-fn a_branch_with_pruned_blocks_is_taken_when_they_have_come_again() {
-    const FORK: u32 = 130;
+/// The last block that both branches of [`pruned_stale_branch`] have.
+const FORK: u32 = 130;
+
+/// A data directory in which the first five blocks of a stale branch are pruned, and nothing of the active
+/// one: the stale branch came first, so its files went first.
+struct StaleBranch {
+    disk: FaultDisk,
+    stale: Vec<Vec<u8>>,
+    active: Vec<Vec<u8>>,
+}
+
+fn pruned_stale_branch() -> StaleBranch {
     let base = &BLOCKS[..FORK as usize];
     let stale = branch(base, FORK, 310);
     let active: Vec<_> = {
@@ -138,8 +146,7 @@ fn a_branch_with_pruned_blocks_is_taken_when_they_have_come_again() {
     for block in &active {
         submit(&mut chain, block);
     }
-    let on_active = chain.tip_point();
-    assert_eq!(on_active.hash, hash(active.last().unwrap()));
+    assert_eq!(chain.tip_point().hash, hash(active.last().unwrap()));
     chain.flush().unwrap();
     chain.close().unwrap();
     let target = bytes_on(&disk, Path::new(DIR)) - early;
@@ -148,8 +155,15 @@ fn a_branch_with_pruned_blocks_is_taken_when_they_have_come_again() {
     // The undo data of the active branch are there, the blocks of the stale one are not.
     assert_eq!(chain.prune_height(), FORK + 1);
     chain.close().unwrap();
+    StaleBranch { disk, stale, active }
+}
 
+/// The stale branch grows.
+#[test]
+fn a_branch_with_pruned_blocks_is_taken_when_they_have_come_again() {
+    let StaleBranch { disk, stale, .. } = pruned_stale_branch();
     let mut chain = open(&disk, None, ONE_BLOCK);
+    let on_active = chain.tip_point();
     for block in &stale[5..] {
         assert_eq!(submit(&mut chain, block), Verdict::Stored);
     }
@@ -162,6 +176,62 @@ fn a_branch_with_pruned_blocks_is_taken_when_they_have_come_again() {
         assert_eq!(chain.tip_point(), on_active);
         submit(&mut chain, block);
     }
-    let expected = stats_of(&[base, &stale].concat());
+    let expected = stats_of(&[&BLOCKS[..FORK as usize], &stale].concat());
     assert_eq!(chain.utxo_stats().unwrap(), expected);
+}
+
+/// What is pruned lies directly above the tip, after a restart too.
+#[test]
+fn a_branch_with_pruned_blocks_is_left_out_where_it_would_only_be_appended() {
+    let StaleBranch { disk, stale, active } = pruned_stale_branch();
+    let (fork, first) = (hash(&BLOCKS[FORK as usize - 1]), hash(&active[0]));
+    let mut chain = open(&disk, None, ONE_BLOCK);
+    chain.invalidate_block(&first).unwrap();
+    chain.settle(clock()).unwrap();
+    assert_eq!(chain.tip_point().hash, fork);
+    chain.close().unwrap();
+    for _ in 0..2 {
+        let mut chain = open(&disk, None, ONE_BLOCK);
+        chain.settle(clock()).unwrap();
+        assert_eq!(chain.tip_point().hash, fork);
+        chain.close().unwrap();
+    }
+    let branches = disk.copy();
+    let mut chain = open(&branches, None, ONE_BLOCK);
+    for block in &stale[..5] {
+        assert_eq!(submit(&mut chain, block), Verdict::Connected, "it comes again");
+    }
+    drop(chain);
+    let mut chain = open(&disk, None, ONE_BLOCK);
+    chain.reconsider_block(&first).unwrap();
+    chain.settle(clock()).unwrap();
+    assert_eq!(chain.tip_point().hash, hash(active.last().unwrap()));
+}
+
+#[test]
+fn a_branch_with_pruned_blocks_is_left_out_where_a_better_one_turns_out_to_be_invalid() {
+    let StaleBranch { disk, active, .. } = pruned_stale_branch();
+    let parent = header(&BLOCKS[FORK as usize - 1]);
+    let fork = parent.block_hash();
+    let mut chain = open(&disk, None, ONE_BLOCK);
+    chain.invalidate_block(&hash(&active[0])).unwrap();
+    chain.settle(clock()).unwrap();
+    // It pays more than there is to earn.
+    let first = block_paying(21_000_000 * 100_000_000, fork, FORK + 1, parent.time + 1_800);
+    let invalid = hash(&first);
+    let base = [&BLOCKS[..FORK as usize], &[first]].concat();
+    let above = branch(&base, FORK + 1, 5);
+    let better = [&base[FORK as usize..], &above].concat();
+    for block in &better {
+        chain.accept_header(&header(block), hash(block), clock()).unwrap();
+    }
+    for block in better.iter().rev() {
+        submit(&mut chain, block);
+    }
+    chain.settle(clock()).unwrap();
+    assert_eq!(chain.tip_point().hash, fork);
+    // All that has more work than the tip is a candidate again.
+    chain.reconsider_block(&invalid).unwrap();
+    chain.settle(clock()).unwrap();
+    assert_eq!(chain.tip_point().hash, fork);
 }

@@ -181,8 +181,21 @@ enum ScriptPart {
     },
 }
 
+/// What a worker found against a block.
+enum Failure {
+    /// The script of the input at its place is refused.
+    Script,
+    Other(VerifyError),
+}
+
+impl From<VerifyError> for Failure {
+    fn from(error: VerifyError) -> Self {
+        Self::Other(error)
+    }
+}
+
 /// A failure and its place in the order in which Core would have met it.
-type Found = ((usize, usize), VerifyError);
+type Found = ((usize, usize), Failure);
 
 struct Verification {
     /// Distinguishes its outcome from that of an earlier application of the same block.
@@ -193,6 +206,9 @@ struct Verification {
     parts_left: AtomicUsize,
     failure: Mutex<Option<Found>>,
     undo: Mutex<Option<UndoRecord>>,
+    /// How often it was asked which rule a script breaks.
+    #[cfg(test)]
+    rules_asked: AtomicUsize,
 }
 
 /// Scripts in the row.
@@ -285,6 +301,8 @@ impl<R: Send + 'static> Verifier<R> {
             parts_left: AtomicUsize::new(jobs),
             failure: Mutex::new(None),
             undo: Mutex::new(None),
+            #[cfg(test)]
+            rules_asked: AtomicUsize::new(0),
         });
         self.shared.jobs_out.fetch_add(jobs, Ordering::Relaxed);
         for part in parts {
@@ -465,10 +483,7 @@ impl Waiting {
         };
         let verification = &self.verification;
         match error {
-            ScriptError::Rejected { input } => {
-                let reject = Reject::by_script(verification.broken_rule(tx, input));
-                verification.fail((tx, input), VerifyError::Rejected(reject));
-            }
+            ScriptError::Rejected { input } => verification.fail((tx, input), Failure::Script),
             ScriptError::Contradicted { input } => {
                 let contradiction = Contradiction::new(&verification.resolved, tx, input);
                 record(&contradiction);
@@ -489,8 +504,11 @@ impl Verification {
         }
     }
 
-    /// Which rule a script that was refused breaks.
+    /// Which rule a script that was refused breaks. To find that out costs a copy of all that the transaction
+    /// spends, so it is asked once a block: not of each part that has such a script.
     fn broken_rule(&self, tx: usize, input: usize) -> Option<&'static str> {
+        #[cfg(test)]
+        self.rules_asked.fetch_add(1, Ordering::Relaxed);
         let spent = self.resolved.spent_by(tx);
         let spent: Vec<SpentOutput<'_>> = spent
             .iter()
@@ -529,23 +547,27 @@ impl Verification {
         lock(&self.failure).as_ref().is_some_and(|(found, _)| *found < place)
     }
 
-    fn fail(&self, place: (usize, usize), error: VerifyError) {
+    fn fail(&self, place: (usize, usize), error: impl Into<Failure>) {
         let mut failure = lock(&self.failure);
         if failure.as_ref().is_none_or(|(earlier, _)| place < *earlier) {
-            *failure = Some((place, error));
+            *failure = Some((place, error.into()));
         }
     }
 
     /// Goes before every other failure: no verdict on the block is believed.
     fn contradicted(&self, contradiction: Contradiction) {
         let error = VerifyError::Contradicted(Box::new(contradiction));
-        *lock(&self.failure) = Some(((0, 0), error));
+        *lock(&self.failure) = Some(((0, 0), error.into()));
     }
 
     fn outcome(&self) -> Outcome {
         let undo = lock(&self.undo).take();
-        match lock(&self.failure).take() {
-            Some((_, error)) => Err(error),
+        let failure = lock(&self.failure).take();
+        match failure {
+            Some(((tx, input), Failure::Script)) => {
+                Err(VerifyError::Rejected(Reject::by_script(self.broken_rule(tx, input))))
+            }
+            Some((_, Failure::Other(error))) => Err(error),
             None => Ok(Verified { resolved: Arc::clone(&self.resolved), undo }),
         }
     }

@@ -1,6 +1,7 @@
 //! One transaction with its spent outputs, ready for the engine.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{
@@ -40,6 +41,11 @@ pub struct PreparedTx {
     taproot: Option<TaprootData>,
     /// For other inputs, where there are any.
     other: Option<PrecomputedTransactionData>,
+    /// Held by the worker that has an input refused with data that has every script: of a transaction whose
+    /// inputs many workers verify, and none of them rightly, that is copied for one at a time.
+    refusing: Mutex<()>,
+    #[cfg(test)]
+    copies: tests::Copies,
 }
 
 /// Data with spent outputs.
@@ -86,7 +92,16 @@ impl PreparedTx {
         let is_taproot = |spent: &Spent| spent.taproot;
         let taproot = spent.iter().any(is_taproot).then(|| TaprootData::new(&tx, &spent));
         let other = (!spent.iter().all(is_taproot)).then(|| precompute(&tx, &[]));
-        Ok(Self { taproot: taproot.transpose()?, other: other.transpose()?, tx, spent })
+        let (taproot, other) = (taproot.transpose()?, other.transpose()?);
+        Ok(Self {
+            tx,
+            spent,
+            taproot,
+            other,
+            refusing: Mutex::new(()),
+            #[cfg(test)]
+            copies: tests::Copies::default(),
+        })
     }
 
     /// Number of inputs.
@@ -135,21 +150,44 @@ impl PreparedTx {
         spent: &Spent,
         flags: ScriptFlags,
     ) -> Result<(), ScriptError> {
-        let full;
         let (data, flags) = match (spent.taproot, &self.taproot, &self.other) {
             (true, Some(TaprootData::Blanked(data)), _) => {
                 let (script, amount) = (&spent.script_pubkey, spent.value);
                 if data.verify(script, amount, &self.tx, input, flags.bits()) == Some(true) {
                     return Ok(());
                 }
-                // Only data that is wholly Core's refuses. It costs one copy more, and ends the block.
-                full = full_data(&self.tx, &self.spent)?;
-                (&full, flags)
+                return self.verify_fully(input, spent, flags);
             }
             (true, Some(TaprootData::Full(data)), _) => (data, flags),
             (false, _, Some(data)) => (data, flags.without(ScriptFlags::TAPROOT)),
             (true, None, _) | (false, _, None) => return Err(ScriptError::Engine),
         };
+        self.verify_with(data, input, spent, flags)
+    }
+
+    /// Only data that is wholly Core's refuses. It costs one copy more, and the engine's own; the block ends
+    /// with it.
+    fn verify_fully(
+        &self,
+        input: usize,
+        spent: &Spent,
+        flags: ScriptFlags,
+    ) -> Result<(), ScriptError> {
+        // It goes after the copy does.
+        let _one_at_a_time = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
+        #[cfg(test)]
+        let _copy = self.copies.begin();
+        let full = full_data(&self.tx, &self.spent)?;
+        self.verify_with(&full, input, spent, flags)
+    }
+
+    fn verify_with(
+        &self,
+        data: &PrecomputedTransactionData,
+        input: usize,
+        spent: &Spent,
+        flags: ScriptFlags,
+    ) -> Result<(), ScriptError> {
         bitcoinkernel::verify(
             &spent.script_pubkey,
             Some(spent.value),
@@ -255,3 +293,6 @@ fn precompute(
 ) -> Result<PrecomputedTransactionData, ScriptError> {
     PrecomputedTransactionData::new(tx, outputs).map_err(|_| ScriptError::Engine)
 }
+
+#[cfg(test)]
+mod tests;

@@ -101,6 +101,7 @@ impl Deceived {
             parts_left: AtomicUsize::new(1),
             failure: Mutex::new(None),
             undo: Mutex::new(None),
+            rules_asked: AtomicUsize::new(0),
         });
         let inputs = self.input..self.input + 1;
         let precomputed = Arc::clone(&self.precomputed);
@@ -149,4 +150,25 @@ fn a_contradiction_goes_before_every_other_failure() {
     waiting.verification.fail((0, 0), sigops);
     let outcome = waiting.verification.part_done();
     assert!(matches!(outcome, Some((7, Err(VerifyError::Contradicted(_))))));
+}
+
+/// To find it out, all that the transaction spends is copied.
+#[test]
+fn of_a_transaction_with_a_bad_input_in_every_part_one_broken_rule_is_looked_for() {
+    const PARTS: usize = 8;
+    let deceived = deceived();
+    let Waiting { verification, .. } = deceived.waiting(None);
+    verification.parts_left.store(PARTS, Ordering::Relaxed);
+    let outcomes = (0..PARTS).rev().filter_map(|input| {
+        let (verification, tx) = (Arc::clone(&verification), deceived.tx);
+        let precomputed = Arc::clone(&deceived.precomputed);
+        let part = ScriptPart::Inputs { tx, inputs: input..input + 1, precomputed };
+        let waiting = Waiting { verification, part };
+        waiting.note(Err((0, ScriptError::Rejected { input })), &|_| {});
+        waiting.verification.part_done()
+    });
+    let outcomes: Vec<_> = outcomes.collect();
+    let [(7, Err(VerifyError::Rejected(reject)))] = &outcomes[..] else { panic!("one outcome") };
+    assert_eq!(*reject, Reject::by_script(None), "the engine is deceived: it breaks none");
+    assert_eq!(verification.rules_asked.load(Ordering::Relaxed), 1);
 }

@@ -49,9 +49,9 @@ pub enum ChainError {
         /// Height of the lowest block that is kept.
         lowest: u32,
     },
-    /// The chain with the most work leaves the active one below the block whose coins were loaded from
-    /// a snapshot, which therefore cannot be taken back. Core stops at the same place: "Failed to
-    /// disconnect block".
+    /// The chain that is to become the active one leaves it below the block whose coins were loaded from
+    /// a snapshot, which therefore cannot be taken back. Only the operator can ask for that, by taking this
+    /// block or one below for invalid: until the history is validated, such a chain waits.
     ForkBelowSnapshot {
         /// Height of the last block that the two chains share.
         fork: u32,

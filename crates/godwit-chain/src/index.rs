@@ -104,6 +104,8 @@ pub(crate) struct BlockIndex {
     history: Option<HistorySpan>,
     /// Its validation has ended against the snapshot once.
     pub(crate) doubted: bool,
+    /// It was said that the chain with the most work does not contain its block.
+    warned_of_rival: bool,
     /// The last connected block.
     tip: NodeId,
 }
@@ -124,6 +126,7 @@ impl BlockIndex {
             assumed: None,
             history: None,
             doubted: false,
+            warned_of_rival: false,
             tip,
         }
     }
@@ -152,6 +155,8 @@ impl BlockIndex {
         if let Some(base) = base {
             assumed::link_above(self, base);
         }
+        let best = self.tree.best_header();
+        assumed::warn_of_rival(self, best);
         // What was just read from disk need not be written again.
         self.tree.take_dirty();
         Ok(())
@@ -232,7 +237,9 @@ impl BlockIndex {
         self.with_prev_context(parent, |context, params| {
             contextual_check_header(new, context, params, now)
         })?;
-        Ok(self.tree.insert(*new, hash, parent))
+        let id = self.tree.insert(*new, hash, parent);
+        assumed::warn_of_rival(self, id);
+        Ok(id)
     }
 
     /// What is asked of a block on top of `parent` is asked with what is known there.
@@ -343,7 +350,7 @@ impl BlockIndex {
     /// complete.
     fn link(&mut self, id: NodeId) {
         let parent = self.tree.node(id).parent().expect("genesis is never received");
-        if !self.tree.node(parent).has_chain() && !assumed::leaves_history(self, parent, id) {
+        if !self.tree.node(parent).has_chain() {
             self.unlinked.entry(parent).or_default().push(id);
             return;
         }
@@ -369,7 +376,7 @@ impl BlockIndex {
             change(node);
             node.chain_tx_count = before + u64::from(node.tx_count);
         });
-        if !self.tree.node(id).failed {
+        if !self.tree.node(id).failed && assumed::may_lead(self, id) {
             self.candidates.add(&self.tree, id, self.tip);
         }
     }
@@ -392,14 +399,14 @@ impl BlockIndex {
     /// Marks a block and its descendants as failed by the operator's word. Returns the newly marked nodes.
     pub(crate) fn invalidate(&mut self, id: NodeId) -> Vec<NodeId> {
         let failed = self.tree.mark_failed(id);
-        self.candidates = Candidates::of(&self.tree, self.tip);
+        assumed::list_candidates(self);
         failed
     }
 
     /// As [`HeaderTree::set_failed`].
     pub(crate) fn set_failed(&mut self, ids: &[NodeId], failed: bool) {
         self.tree.set_failed(ids, failed);
-        self.candidates = Candidates::of(&self.tree, self.tip);
+        assumed::list_candidates(self);
     }
 
     /// Makes a verified block on top of the tip, whose undo record is written, the new tip. Returns

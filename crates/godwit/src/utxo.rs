@@ -98,7 +98,7 @@ pub(crate) fn load_into(
     if depth < MIN_BLOCKS_TO_KEEP {
         log::warn!(
             "The snapshot's block is {depth} below the best header. A reorganisation that replaces it \
-             ends the node: another snapshot or an empty data directory is needed then."
+             is only made when the history below is validated."
         );
     }
     log::warn!(

@@ -108,7 +108,7 @@ pub(crate) fn end(index: &mut BlockIndex) {
             index.tree.update(id, |node| node.chain_tx_count = count);
         }
     }
-    index.candidates = Candidates::of(&index.tree, index.tip);
+    list_candidates(index);
 }
 
 /// The nodes of a snapshot that was loaded by an earlier process.
@@ -119,14 +119,36 @@ pub(super) fn find_base(index: &mut BlockIndex) -> Result<Option<NodeId>, ChainE
     Ok(base)
 }
 
-/// Whether a branch leaves the chain that ends in an assumed snapshot's block between `parent`
-/// and `id`. Blocks below the snapshot's are not waited for. Such a branch is a candidate like
-/// any other, so that one with more work than the tip is noticed. It cannot become the tip
-/// ([`ChainError::ForkBelowSnapshot`]), because the coins at its fork are not known.
-pub(super) fn leaves_history(index: &BlockIndex, parent: NodeId, id: NodeId) -> bool {
-    index.history.is_some_and(|HistorySpan { base, .. }| {
-        index.tree.is_ancestor(parent, base) && !index.tree.is_ancestor(id, base)
-    })
+/// Whether a block may be a candidate. One that does not descend from an assumed snapshot's block is none:
+/// the coins at its fork are not known. With the end of the history it becomes one, like any other.
+pub(super) fn may_lead(index: &BlockIndex, id: NodeId) -> bool {
+    index.history.is_none_or(|span| index.tree.is_ancestor(span.base, id))
+}
+
+/// Finds the candidates anew.
+pub(super) fn list_candidates(index: &mut BlockIndex) {
+    index.candidates = Candidates::of(&index.tree, index.tip, |id| may_lead(index, id));
+}
+
+/// Warns once of a chain with the most work that does not contain an assumed snapshot's block, and has to
+/// wait.
+pub(super) fn warn_of_rival(index: &mut BlockIndex, header: NodeId) {
+    let Some(HistorySpan { base, .. }) = index.history else { return };
+    if index.warned_of_rival || index.tree.best_header() != header || may_lead(index, header) {
+        return;
+    }
+    index.warned_of_rival = true;
+    let (base, best) = (index.point(base), index.point(header));
+    let fork = index.height(index.tree.fork(index.tip, header));
+    log::warn!(
+        "The chain with the most work, up to block {} at height {}, forks off at height {fork}, below block {} at \
+         height {}, whose coins were loaded from a snapshot. It is fetched when the history below that one is \
+         validated.",
+        best.hash,
+        best.height,
+        base.hash,
+        base.height
+    );
 }
 
 /// Lets chains start at the block of an assumed snapshot: its descendants need nothing below.
@@ -135,25 +157,19 @@ pub(super) fn adopt_base(index: &mut BlockIndex, base: NodeId) {
     let compiled_in = index.params.assumeutxo.iter().find(|known| known.blockhash == hash);
     // If the number of transactions is not known, counting starts at the base.
     let chain_tx_count = compiled_in.map_or(1, |known| known.chain_tx_count);
-    // Its place among the candidates depends on its sequence.
-    index.candidates.remove(&index.tree, base);
     index.tree.update(base, |node| {
         node.chain_tx_count = node.chain_tx_count.max(chain_tx_count);
         // It is the tip before its block arrives, so no branch of equal work was first.
         node.sequence = 0;
     });
-    index.candidates.prune(&index.tree, index.tip);
-    index.candidates.add(&index.tree, base, index.tip);
+    // Its place among the candidates depends on its sequence.
+    list_candidates(index);
 }
 
-/// Links the stored blocks that waited for the block of an assumed snapshot or for one below it.
+/// Links the stored blocks that waited for the block of an assumed snapshot.
 pub(super) fn link_above(index: &mut BlockIndex, base: NodeId) {
-    let parents = index.unlinked.keys().filter(|parent| index.tree.is_ancestor(**parent, base));
-    let parents: Vec<NodeId> = parents.copied().collect();
-    for parent in parents {
-        for child in index.unlinked.remove(&parent).unwrap_or_default() {
-            index.link(child);
-        }
+    for child in index.unlinked.remove(&base).unwrap_or_default() {
+        index.link(child);
     }
 }
 

@@ -32,15 +32,20 @@ fn least_rank(tree: &HeaderTree, active_tip: NodeId) -> Rank {
 }
 
 impl Candidates {
-    /// Those of a whole tree, after blocks have failed or do no longer.
-    pub(crate) fn of(tree: &HeaderTree, active_tip: NodeId) -> Self {
+    /// Those of a whole tree for which `may_lead`, and the last valid block of the active chain, after blocks
+    /// have failed or do no longer.
+    pub(crate) fn of(
+        tree: &HeaderTree,
+        active_tip: NodeId,
+        may_lead: impl Fn(NodeId) -> bool,
+    ) -> Self {
         let mut candidates = Self::default();
         let valid = tree.last_valid(active_tip);
         candidates.add(tree, valid, active_tip);
         // What is below it has less work.
         for id in tree.with_work(tree.chain_work(valid)) {
             let node = tree.node(id);
-            if node.has_chain() && !node.failed {
+            if node.has_chain() && !node.failed && may_lead(id) {
                 candidates.add(tree, id, active_tip);
             }
         }

@@ -1,7 +1,7 @@
 //! What the operator says of blocks, beside that they are invalid.
 
 use super::BlockIndex;
-use super::candidates::Candidates;
+use super::assumed::list_candidates;
 use crate::tree::NodeId;
 
 /// Pruned blocks that are wanted again at once.
@@ -34,7 +34,7 @@ pub(crate) fn set_sequences(index: &mut BlockIndex, sequences: &[(NodeId, u64)])
     for (id, sequence) in sequences {
         index.tree.update(*id, |node| node.sequence = *sequence);
     }
-    index.candidates = Candidates::of(&index.tree, index.tip);
+    list_candidates(index);
 }
 
 /// A block that was pruned is to be stored again when it comes. Of too many at once the first are forgotten.

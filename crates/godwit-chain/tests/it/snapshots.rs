@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use godwit_chain::{
-    BaseFault, Chain, ChainError, LoadWatch, Loading, SnapshotError, UtxoStats, Verdict,
-    check_snapshot_base, structure,
+    BaseFault, Chain, ChainError, LoadWatch, Loading, OverruleError, SnapshotError, UtxoStats,
+    Verdict, check_snapshot_base,
 };
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::network::{Network, Params};
@@ -17,9 +17,9 @@ use godwit_store::{
     BLOCK_BUFFERS, BlockRecord, BlockStatus, ChainPoint, Commit, MAX_BLOCK_FILE_SIZE, NetworkId,
     Rebuild, Store, StoreOptions,
 };
-use godwit_stream::DataStream;
 
 use crate::datadir::{clock, end_after_checkpoint, options, submit};
+use crate::history;
 use crate::pruned_branches::branch;
 use crate::pruning::{BLOCKS, DIR, STATS, hash, header, open, stats_of, submit_all};
 
@@ -111,11 +111,6 @@ fn stats(disk: &FaultDisk) -> (UtxoStats, Option<ChainPoint>) {
     let base = chain.assumed().map(|assumed| assumed.base);
     chain.close().expect("no local fault");
     (stats, base)
-}
-
-fn try_submit(chain: &mut Chain, block: &[u8]) -> Result<Verdict, ChainError> {
-    let params = Arc::clone(chain.params());
-    chain.submit(structure(DataStream::from(block), &params, &chain.hasher(), None), clock())
 }
 
 /// The datadir after a crash has the coins from before the load or the loaded ones. Whether the snapshot
@@ -345,92 +340,96 @@ fn a_replay_ends_below_the_first_block_that_is_not_stored() {
     assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS[..30]));
 }
 
-#[track_caller]
-fn is_fork_below(error: &ChainError, expected: u32) {
-    let ChainError::ForkBelowSnapshot { fork, base } = *error else { panic!("{error}") };
-    assert_eq!((fork, base), (expected, base_point()));
-    let text = error.to_string();
-    for part in [
-        format!("height {expected}"),
-        format!("block {} at height {BASE}", base.hash),
-        "load a snapshot of the other chain".to_owned(),
-        "empty data directory".to_owned(),
-    ] {
-        assert!(text.contains(&part), "{part} in {text}");
-    }
+/// Gives a node the history, and lets it validate that.
+fn validate(disk: &FaultDisk) -> Chain {
+    let mut chain = history::try_open(disk, history::opening(), MAX_BLOCK_FILE_SIZE).unwrap();
+    chain.settle(clock()).expect("a branch that waits is no reason to stop");
+    history::give_all(&mut chain, &BLOCKS[..BASE as usize]).expect("no local fault");
+    history::run_until(&mut chain, |chain| chain.assumed().is_none()).expect("it is right");
+    chain.settle(clock()).expect("no local fault");
+    chain
 }
 
 /// The fork's own block was never stored, nor any below the snapshot's.
 #[test]
-fn a_branch_that_replaces_the_snapshots_block_is_an_error_of_its_own() {
+fn a_branch_that_replaces_the_snapshots_block_waits_for_the_history() {
     let after = stats_of(&BLOCKS[..BASE as usize]);
     for (fork, in_order) in [(BASE - 1, true), (BASE - 1, false), (BASE - 20, true)] {
         let rival = branch(&BLOCKS, fork, BASE - fork + 1);
         let disk = loaded();
         let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
-        // Headers alone, and blocks of no more work, change nothing.
         for block in &rival {
             chain.accept_header(&header(block), hash(block), clock()).expect("a good header");
         }
         chain.settle(clock()).expect("a header is no reason to stop");
-        let (last, rest) = match in_order {
-            true => rival.split_last().expect("two blocks or more"),
-            false => rival.split_first().expect("two blocks or more"),
-        };
-        for block in rest {
-            assert_eq!(submit(&mut chain, block), Verdict::Stored);
+        let mut given = rival.clone();
+        if !in_order {
+            given.rotate_left(1);
         }
+        for block in &given {
+            assert_eq!(submit(&mut chain, block), Verdict::Stored);
+            assert_eq!(chain.tip_point(), base_point());
+        }
+        let refused = chain.invalidate_block(&base_point().hash);
+        assert!(
+            matches!(refused, Err(OverruleError::BelowSnapshot { fork, base })
+                if (fork, base) == (BASE - 1, base_point())),
+            "{refused:?}"
+        );
         chain.close().expect("no local fault");
-        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
-        chain.settle(clock()).expect("equal work is no reason to stop, after a restart either");
-        assert_eq!(chain.tip_point(), base_point());
-        is_fork_below(&try_submit(&mut chain, last).unwrap_err(), fork);
-        assert_eq!(chain.tip_point(), base_point(), "nothing was taken back");
-        chain.close().expect("no local fault");
-        // It does not go away with a restart, and commands that look at the coins work.
         for _ in 0..2 {
             let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
-            is_fork_below(&chain.settle(clock()).unwrap_err(), fork);
+            chain.settle(clock()).expect("a restart does not take it either");
             drop(chain);
             assert_eq!(stats(&disk), (after, Some(base_point())));
         }
-        // The first way out: a snapshot of the other chain.
         let active = [&BLOCKS[..fork as usize], &rival].concat();
-        Snapshot::of(&active).load(&disk).expect("it has more work");
         let more = branch(&active, active.len() as u32, 3);
-        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        // A snapshot of the other chain is there sooner.
+        let other = disk.copy();
+        Snapshot::of(&active).load(&other).expect("it has more work");
+        let mut chain = open(&other, None, MAX_BLOCK_FILE_SIZE);
         chain.settle(clock()).expect("its own block is the tip");
         submit_all(&mut chain, &more);
-        assert_eq!(chain.utxo_stats().unwrap(), stats_of(&[active, more].concat()));
+        let expected = stats_of(&[&active[..], &more].concat());
+        assert_eq!(chain.utxo_stats().unwrap(), expected);
+        let mut chain = validate(&disk);
+        assert_eq!(chain.tip_point().hash, hash(rival.last().unwrap()));
+        submit_all(&mut chain, &more);
+        assert_eq!(chain.utxo_stats().unwrap(), expected);
     }
 }
 
 /// The chain went on above the snapshot before the branch overtook it.
 #[test]
-fn a_branch_from_below_the_snapshot_is_an_error_only_with_more_work_than_the_tip() {
+fn a_branch_from_below_the_snapshot_waits_while_the_chain_goes_on() {
     let (fork, top) = (BASE - 3, BASE + 5);
     let disk = loaded();
     let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
     submit_all(&mut chain, &BLOCKS[BASE as usize..top as usize]);
     let rival = branch(&BLOCKS, fork, top - fork + 1);
-    // The history comes later, from files: branches may start at any of its blocks as before.
-    for block in &BLOCKS[BEFORE..BASE as usize] {
-        assert_eq!(submit(&mut chain, block), Verdict::Stored);
-    }
-    let (last, rest) = rival.split_last().expect("blocks");
-    for block in rest {
+    for block in &rival {
         assert_eq!(submit(&mut chain, block), Verdict::Stored);
     }
     assert_eq!(chain.tip_point().height, top);
-    // One more of its own chain: the branch would need two now.
-    submit_all(&mut chain, &BLOCKS[top as usize..=top as usize]);
-    assert_eq!(submit(&mut chain, last), Verdict::Stored);
+    let own = &BLOCKS[top as usize];
+    submit_all(&mut chain, std::slice::from_ref(own));
     chain.close().expect("no local fault");
+    let equal = validate(&disk.copy()).tip_point();
+    assert_eq!(equal.hash, hash(own), "of equal work the first one stays");
+
+    let active = [&BLOCKS[..fork as usize], &rival].concat();
+    let more = branch(&active, top + 1, 1);
     let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
-    chain.settle(clock()).expect("equal work is no reason to stop");
-    let more = branch(&[&BLOCKS[..fork as usize], &rival].concat(), top + 1, 1);
-    is_fork_below(&try_submit(&mut chain, &more[0]).unwrap_err(), fork);
-    assert_eq!(chain.tip_point().height, top + 1);
+    assert_eq!(submit(&mut chain, &more[0]), Verdict::Stored);
+    assert_eq!(chain.tip_point().hash, hash(own));
+    chain.close().expect("no local fault");
+    let mut chain = validate(&disk);
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&[active, more].concat()));
+    // And back, below the block that was the snapshot's.
+    chain.invalidate_block(&hash(&rival[0])).expect("nothing is assumed any more");
+    chain.settle(clock()).expect("no local fault");
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS[..=top as usize]));
 }
 
 #[test]

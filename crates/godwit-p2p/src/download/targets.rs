@@ -51,13 +51,15 @@ impl Downloads {
 
     /// The best header, then the best headers of peers on other chains, by falling work. Only
     /// chains with at least the work of ours, as in Core: one with equal work may win if ours turns
-    /// out invalid. Last the end of the history below a snapshot: of a peer it is asked when nothing of the
-    /// others is left to ask.
+    /// out invalid. While there is a history, only chains with the snapshot's block: others cannot be taken
+    /// before it is validated (Core `FindNextBlocksToDownload`). Last the end of the history below a
+    /// snapshot: of a peer it is asked when nothing of the others is left to ask.
     fn targets(&self, index: &dyn HeaderIndex, best: HeaderId, least: Work) -> Vec<HeaderId> {
-        let tip = index.tip();
+        let (tip, history) = (index.tip(), index.history());
+        let may_lead = |id: HeaderId| history.is_none_or(|span| is_ancestor(index, span.base, id));
         let useful = |id: HeaderId| {
             let info = index.get(id);
-            !info.failed && info.chain_work >= least && !is_ancestor(index, id, tip)
+            !info.failed && info.chain_work >= least && !is_ancestor(index, id, tip) && may_lead(id)
         };
         let mut known: Vec<HeaderId> =
             self.peers.values().filter_map(|peer| peer.best_known).collect();
@@ -75,7 +77,7 @@ impl Downloads {
                 targets.push(id);
             }
         }
-        targets.extend(index.history().map(|span| span.base));
+        targets.extend(history.map(|span| span.base));
         targets
     }
 

@@ -62,3 +62,29 @@ fn the_history_is_asked_of_whoever_has_it_when_nothing_above_is_left_to_ask() {
     assert_eq!((asked.len() as u32, tree.history, tree.tip), (BEST, None, best));
     assert_eq!(downloads.schedule(at(30_000), &tree, 100_000_000), []);
 }
+
+/// What branches off below the snapshot's block cannot be taken before that.
+#[test]
+fn a_better_chain_without_the_snapshots_block_is_asked_for_when_the_history_is_validated() {
+    let mut tree = Tree::new();
+    let best = tree.grow(GENESIS, BEST, 1_000);
+    let fork = HeaderId(BASE - 100);
+    let rival = tree.grow(fork, BEST, 1_000);
+    for id in (0..=fork.0).chain(BASE + 1..=best.0) {
+        tree.nodes[id as usize].stored = true;
+    }
+    (tree.tip, tree.history) = (best, Some(HistorySpan { tip: fork, base: HeaderId(BASE) }));
+    let mut downloads = Downloads::new(&Params::new(Network::Regtest), Work::ZERO);
+    let at = |seconds| Now { monotonic: Duration::from_secs(seconds), unix: 0 };
+    downloads.add_peer(FULL, HONEST, at(0));
+    downloads.set_best_known(FULL, rival);
+    for seconds in 1..10 {
+        assert_eq!(downloads.schedule(at(seconds), &tree, 100_000_000), []);
+    }
+    for id in fork.0..=BASE {
+        tree.nodes[id as usize].stored = true;
+    }
+    tree.history = None;
+    let asked = downloads.schedule(at(10), &tree, 100_000_000);
+    assert_eq!(asked.first().map(|(_, id, _)| *id), Some(HeaderId(best.0 + 1)));
+}

@@ -145,7 +145,9 @@ impl BlockIndex {
             let parent = self.tree.node(*id).parent().expect("genesis is not stored");
             let before = self.tree.node(parent).chain_tx_count;
             if before == 0 {
-                if self.tree.node(*id).position.is_some() {
+                // A pruned one of the active chain waits too: one below it is missing.
+                let is_stored = self.tree.node(*id).position.is_some();
+                if is_stored || self.tree.is_ancestor(*id, self.tip) {
                     self.unlinked.entry(parent).or_default().push(*id);
                 }
                 continue;

@@ -17,6 +17,7 @@ use godwit_stream::{PoolLimits, SpanReader};
 use crate::chain::Chain;
 use crate::chain::assembly::OpenedCoins;
 use crate::error::ChainError;
+use crate::event::Event;
 use crate::index::assumed::begin as begin_history;
 use crate::index::{BlockIndex, Loading};
 use crate::options::ChainOptions;
@@ -103,6 +104,7 @@ impl Chain {
         chain.durability.find_prune_height(&chain.index);
         let last = chain.index.find(&verified.hash)?;
         chain.start_replay(last);
+        chain.want_missing();
         Ok(chain)
     }
 
@@ -134,6 +136,30 @@ impl Chain {
                 "Replaying {blocks} blocks from height {first}: their coins are not on disk."
             );
             self.goal.set_replay(Some(end));
+        }
+    }
+
+    /// Tells of the blocks below the tip that were never stored, as far as the index knows: one that was made
+    /// again from damaged block files lacks them, and what follows them is no candidate before they are there.
+    fn want_missing(&mut self) {
+        let (mut walk, mut missing) = (self.index.tip(), 0);
+        // Nothing is missing below a block whose chain is complete, nor below an assumed snapshot.
+        while let node = self.index.node(walk)
+            && !node.has_chain()
+            && let Some(parent) = node.parent()
+        {
+            if node.position.is_none() && node.tx_count == 0 {
+                self.events.push_back(Event::Lost { hash: node.hash });
+                missing += 1;
+            }
+            walk = parent;
+        }
+        if missing > 0 {
+            let height = self.index.height(walk) + 1;
+            log::warn!(
+                "{missing} blocks that were connected are not stored, the first at height {height}: a node \
+                 fetches them again, and connects no other block before."
+            );
         }
     }
 

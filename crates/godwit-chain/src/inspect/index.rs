@@ -33,9 +33,7 @@ pub(super) fn check_tree(
             Some(tip) => index.find(&tip.hash)?,
             None => index.tip(),
         };
-        if inspection.has_whole_history() {
-            check_places(inspection, &index, last, watch);
-        }
+        check_places(inspection, &index, last, watch)?;
         check_pruned(inspection, &index, watch)
     });
     match verified {
@@ -49,18 +47,31 @@ pub(super) fn check_tree(
     }
 }
 
-/// Whether all blocks up to `last`, which were connected, have a place, and their undo records. An index
-/// that was made again from damaged files lacks some.
-fn check_places(inspection: &Inspection, index: &BlockIndex, last: NodeId, watch: &mut dyn Watch) {
+/// Whether all blocks up to `last`, which were connected, have a place unless they were pruned, and their undo
+/// records. An index that was made again from damaged files lacks some.
+fn check_places(
+    inspection: &Inspection,
+    index: &BlockIndex,
+    last: NodeId,
+    watch: &mut dyn Watch,
+) -> Result<(), ChainError> {
     let (mut no_block, mut no_undo, mut walk) = (false, false, last);
-    // Genesis is stored nowhere.
-    while let Some(parent) = index.node(walk).parent() {
-        let node = index.node(walk);
-        no_block |= node.position.is_none();
-        no_undo |= node.position.is_some() && node.undo.is_none();
+    // A crash while files are deleted may leave blocks whose undo file is gone, until they are pruned too.
+    let needs_undo = inspection.has_whole_history();
+    let base = index.assumed().map(|assumed| assumed.base.hash);
+    // Genesis is stored nowhere, and a snapshot's block and those below it need not be.
+    while let node = index.node(walk)
+        && base != Some(node.hash)
+        && let Some(parent) = node.parent()
+    {
+        no_block |= node.position.is_none() && node.tx_count == 0;
+        no_undo |= needs_undo && node.position.is_some() && node.undo.is_none();
         walk = parent;
     }
-    let remedy = inspection.index_remedy();
+    let remedy = match inspection.has_block_files()? {
+        true => Remedy::Peers,
+        false => inspection.index_remedy(),
+    };
     let lacks = [
         (no_block, "blocks that were connected are not stored", remedy),
         (no_undo, "blocks that were connected have no undo record", Remedy::WhenDisconnected),
@@ -69,6 +80,7 @@ fn check_places(inspection: &Inspection, index: &BlockIndex, last: NodeId, watch
         let (path, damage) = (inspection.database_path(), Damage::Disagreement(what));
         watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
     }
+    Ok(())
 }
 
 /// Whether what is kept of pruned blocks beside the index is what the index has of them.

@@ -18,7 +18,7 @@ use crate::inspect::verify;
 use crate::pruned_branches::{branch, empty_block};
 use crate::pruning::{BLOCKS, DIR, check_kept, hash, header, open, stats_of, submit_all, try_open};
 use crate::pruning_on_request::prune;
-use crate::reindex::{database, give, without_database};
+use crate::reindex::{database, give, lost, without_database};
 
 /// Some blocks each.
 const FILE_SIZE: u32 = 6_000;
@@ -386,6 +386,33 @@ fn c5_what_is_not_there_of_a_pruned_datadir_is_named_and_nothing_is_touched() {
     disk.overwrite(&pruned(), torn);
     opened(&disk).close().unwrap();
     assert_eq!(disk.contents(&pruned()).unwrap().len(), good.len());
+}
+
+/// Pruned blocks are among those above it, since blocks of a download lie in the files in any order.
+#[test]
+fn c5_a_rotten_block_of_a_pruned_datadir_without_database_is_asked_for_and_named() {
+    let disk = datadir(true);
+    let before = index(&opened(&disk));
+    let last_pruned = before.active.iter().rposition(|(.., at, _)| at.is_none()).unwrap();
+    let stored = before.active[..last_pruned].iter().enumerate();
+    let (height, at) = stored.clone().find_map(|(n, (.., at, _))| Some((n, (*at)?))).unwrap();
+    let path = Path::new(DIR).join(format!("blocks/blk{:05}.dat", at.file));
+    let mut bytes = disk.contents(&path).unwrap();
+    bytes[(at.offset + at.len) as usize - 1] ^= 1;
+    disk.overwrite(&path, bytes);
+    disk.remove(&database()).unwrap();
+    open(&disk, Some(1), FILE_SIZE).close().unwrap();
+    let named: Vec<_> =
+        verify(&disk, false).1.into_iter().map(|found| (found.path, found.remedy)).collect();
+    assert_eq!(named, [(database(), Remedy::Peers)]);
+    let mut chain = opened(&disk);
+    assert_eq!(lost(&mut chain), [before.active[height].0]);
+    let above = branch(&active(), active().len() as u32, 2);
+    assert_eq!(submit(&mut chain, &above[0]), Verdict::Stored);
+    assert_eq!(submit(&mut chain, &active()[height - 1]), Verdict::Stored);
+    assert_eq!(chain.tip_point().hash, hash(&above[0]));
+    assert_eq!(submit(&mut chain, &above[1]), Verdict::Connected);
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&[active(), above].concat()));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::never;
 use godwit_chain::{
-    Chain, ChainError, CoinsMemory, Indexed, Poll, StartOptions, UtxoStats, Verdict,
+    Chain, ChainError, CoinsMemory, Event, Indexed, Poll, StartOptions, UtxoStats, Verdict,
 };
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
@@ -15,11 +15,13 @@ use godwit_primitives::network::{Network, Params};
 use godwit_primitives::sha256::sha256d;
 use godwit_sim::rng::Rng;
 use godwit_store::disk::Disk;
+use godwit_store::error::Remedy;
 use godwit_store::{BlockPosition, Rebuild, StoreError, UndoPosition};
 use godwit_stream::{DataStream, PooledStream};
 
 use crate::damage::files;
 use crate::datadir::{clock, options, submit};
+use crate::inspect::verify;
 use crate::pruned_branches::branch;
 use crate::pruning::{
     BLOCKS, DIR, ONE_BLOCK, STATS, hash, header, open, stats_of, submit_all, try_open,
@@ -157,7 +159,34 @@ fn bad_sectors_do_not_keep_a_datadir_without_database_from_its_other_blocks() {
         });
         assert_eq!(missing.is_some(), file.starts_with("blk"), "{file}, {at:?}");
         assert_eq!(chain.utxo_stats().unwrap(), expected, "{file}, {at:?}");
+        let wanted = missing.map(|(_, block)| block);
+        let expected_lost: Vec<BlockHash> = wanted.map(|block| hash(block)).into_iter().collect();
+        assert_eq!(lost(&mut chain), expected_lost, "{file}, {at:?}");
+        chain.close().unwrap();
+        // So does the next start, and `verify` names it.
+        let named = verify(&disk, false).1.into_iter().filter(|found| found.path == database());
+        let remedies: Vec<Remedy> = named.map(|found| found.remedy).collect();
+        assert_eq!(remedies.contains(&Remedy::Peers), wanted.is_some(), "{file}: {remedies:?}");
+        let mut chain = open(&disk, None, FILE_SIZE);
+        assert_eq!(lost(&mut chain), expected_lost, "{file}, {at:?}");
+        chain.settle(clock()).unwrap();
+        if let Some(block) = wanted {
+            assert_eq!(submit(&mut chain, &BLOCKS[CONNECTED]), Verdict::Stored, "one is missing");
+            assert_eq!(submit(&mut chain, block), Verdict::Stored);
+            assert_eq!(chain.tip_point().height as usize, CONNECTED + 1);
+        }
+        submit_all(&mut chain, &BLOCKS[CONNECTED + usize::from(wanted.is_some())..]);
+        assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS));
     }
+}
+
+/// The blocks that the chain wants again.
+pub(crate) fn lost(chain: &mut Chain) -> Vec<BlockHash> {
+    let lost = chain.take_events().into_iter().filter_map(|event| match event {
+        Event::Lost { hash } => Some(hash),
+        _ => None,
+    });
+    lost.collect()
 }
 
 /// Every operation of the start fails once, and the power goes at that moment.

@@ -33,7 +33,7 @@ pub(super) fn check_tree(
             Some(tip) => index.find(&tip.hash)?,
             None => index.tip(),
         };
-        check_places(inspection, &index, last, watch)?;
+        check_places(inspection, &index, [last, index.tip()], watch)?;
         check_pruned(inspection, &index, watch)
     });
     match verified {
@@ -47,26 +47,31 @@ pub(super) fn check_tree(
     }
 }
 
-/// Whether all blocks up to `last`, which were connected, have a place unless they were pruned, and their undo
-/// records. An index that was made again from damaged files lacks some.
+/// Whether all blocks up to the last one that was verified, and up to the coins' own, that were not pruned have
+/// a place, and their undo records. An index that was made again from damaged files lacks some.
 fn check_places(
     inspection: &Inspection,
     index: &BlockIndex,
-    last: NodeId,
+    [verified, coins]: [NodeId; 2],
     watch: &mut dyn Watch,
 ) -> Result<(), ChainError> {
-    let (mut no_block, mut no_undo, mut walk) = (false, false, last);
+    let (mut no_block, mut no_undo) = (false, false);
     // A crash while files are deleted may leave blocks whose undo file is gone, until they are pruned too.
     let needs_undo = inspection.has_whole_history();
     let base = index.assumed().map(|assumed| assumed.base.hash);
-    // Genesis is stored nowhere, and a snapshot's block and those below it need not be.
-    while let node = index.node(walk)
-        && base != Some(node.hash)
-        && let Some(parent) = node.parent()
-    {
-        no_block |= node.position.is_none() && node.tx_count == 0;
-        no_undo |= needs_undo && node.position.is_some() && node.undo.is_none();
-        walk = parent;
+    // The coins may be those of a branch that was left.
+    let fork = index.tree().fork(verified, coins);
+    for (mut walk, end) in [(verified, index.tree().genesis()), (coins, fork)] {
+        // Genesis is stored nowhere, and a snapshot's block and those below it need not be.
+        while let node = index.node(walk)
+            && walk != end
+            && base != Some(node.hash)
+            && let Some(parent) = node.parent()
+        {
+            no_block |= node.position.is_none() && node.tx_count == 0;
+            no_undo |= needs_undo && node.position.is_some() && node.undo.is_none();
+            walk = parent;
+        }
     }
     let remedy = match inspection.has_block_files()? {
         true => Remedy::Peers,

@@ -14,6 +14,7 @@ use godwit_primitives::sha256::sha256d;
 use godwit_store::StoreError;
 use godwit_store::UndoPosition;
 use godwit_store::disk::{Disk, RealDisk};
+use godwit_store::error::Remedy;
 use godwit_store::exec::Threads;
 use godwit_store::inspect::{Found, Stage, Watch};
 use godwit_testdata::{read, shared_data};
@@ -21,7 +22,7 @@ use godwit_testdata::{read, shared_data};
 use crate::datadir::{self, clock, import_file, submit};
 use crate::pruned_branches::branch;
 use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, open, submit_all};
-use crate::reindex::{FILE_SIZE, contents};
+use crate::reindex::{FILE_SIZE, contents, database};
 
 #[derive(Default)]
 struct Notes {
@@ -112,6 +113,31 @@ fn a_datadir_audits_clean_on_any_number_of_threads() {
     assert!(proofs.windows(2).all(|pair| pair[0] == pair[1]));
     assert!(crate::inspect::contents(&disk) == before, "nothing is changed");
     assert_eq!(open(&disk, None, FILE_SIZE).tip_point(), proofs[0].tip);
+}
+
+/// The coins on disk are those of a branch that was left, and the index that was made again lacks the undo record
+/// of one of its blocks.
+#[test]
+fn an_undo_record_that_the_coins_own_branch_lacks_refutes_nothing() {
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, ONE_BLOCK);
+    submit_all(&mut chain, &BLOCKS[..150]);
+    chain.flush().unwrap();
+    let stale = chain.tree().node(chain.tip()).undo.unwrap().file;
+    for block in branch(&BLOCKS[..150], 145, 10) {
+        submit(&mut chain, &block);
+    }
+    assert_eq!(chain.tip_point().height, 155);
+    datadir::end_after_checkpoint(chain);
+    disk.remove(&Path::new(DIR).join(format!("blocks/rev{stale:05}.dat"))).unwrap();
+    disk.remove(&database()).unwrap();
+    let chain = open(&disk, None, ONE_BLOCK);
+    assert_eq!((chain.tip_point().height, chain.tree().node(chain.tip()).undo), (150, None));
+    drop(chain);
+    let (audited, found) = audit(&disk, 2, false);
+    let remedies: Vec<Remedy> = found.iter().map(|found| found.remedy).collect();
+    assert_eq!(remedies, [Remedy::WhenDisconnected]);
+    assert!(matches!(audited, Audited::Unproven(_)), "{audited:?}");
 }
 
 #[test]

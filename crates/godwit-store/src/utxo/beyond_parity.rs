@@ -247,8 +247,6 @@ impl CoinsRepair {
         let unnamed = unnamed_files(&context, &manifest)?;
         unnamed.remove_unfinished(&context)?;
         manifest.next_run = manifest.next_run.max(unnamed.next_run);
-        let entries = room::of_repair(&manifest, lost);
-        room::require(&context, entries, 0)?;
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let mut repair = Self {
             manifest,
@@ -259,11 +257,14 @@ impl CoinsRepair {
             passes: (0, 0),
             failed: false,
             memory,
-            room: room::needed(entries),
+            room: 0,
             stop: Arc::clone(stop),
             scratch: Scratch::new(context.clone()),
             context,
         };
+        let of_repair = room::of_repair(&repair.manifest, lost, |run| repair.segments(run))?;
+        of_repair.require(&repair.context)?;
+        repair.room = of_repair.needed();
         for (partition, loss) in &lost.partitions {
             let begun = repair.begin_partition(*partition, loss, lost)?;
             repair.partitions.insert(*partition, begun);

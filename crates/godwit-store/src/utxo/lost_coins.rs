@@ -51,6 +51,12 @@ impl LostCoins {
         self.runs.contains(&run)
     }
 
+    /// Whether a partition of a run is copied as far as it can be read.
+    pub(super) fn is_salvaged(&self, run: RunId, partition: u8) -> bool {
+        let loss = self.partitions.get(&partition);
+        matches!(loss, Some(Loss::Blocks(runs)) if runs.contains(&run))
+    }
+
     pub(super) fn needs_blocks_for(&self, run: RunId) -> bool {
         self.partitions.values().any(|loss| match loss {
             Loss::Blocks(runs) | Loss::All(runs) => runs.contains(&run),

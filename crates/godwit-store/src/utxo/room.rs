@@ -5,12 +5,14 @@
 //! start would do the same again. So a merge that has no room is put off, as long as the segments are not
 //! too many to be read; a repair is not begun.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::layers::UtxoContext;
 use super::lost_coins::LostCoins;
 use super::manifest::{Manifest, ManifestRun};
 use super::run::format::BLOCK;
+use super::run::segment::Segment;
 use crate::error::StoreError;
 
 /// Bytes that a merge leaves to all else that is written meanwhile, as long as it can be put off: blocks,
@@ -39,19 +41,53 @@ pub(super) fn require(context: &UtxoContext, entries: u64, left: u64) -> Result<
     }
 }
 
-/// Bytes of what a repair may have to write anew: of damaged runs all, of others the partitions that are
-/// lost.
-pub(super) fn of_repair(manifest: &Manifest, lost: &LostCoins) -> u64 {
-    let of_run = |run: &ManifestRun| {
+/// Bytes that a repair may have to write anew.
+pub(super) struct OfRepair {
+    /// Of damaged runs what the manifest still names, of others the partitions that are lost.
+    entries: u64,
+    /// What is left of damaged segments, which is written once more before it is written to its end.
+    salvaged: u64,
+}
+
+impl OfRepair {
+    /// Bytes that have to be free behind the salvage.
+    pub(super) fn needed(&self) -> u64 {
+        needed(self.entries)
+    }
+
+    pub(super) fn require(&self, context: &UtxoContext) -> Result<(), StoreError> {
+        require(context, self.entries, self.salvaged)
+    }
+}
+
+/// What a repair may have to write. `segments` are those of a damaged run that are in use, as far as its footer
+/// names them.
+pub(super) fn of_repair(
+    manifest: &Manifest,
+    lost: &LostCoins,
+    segments: impl Fn(&ManifestRun) -> Result<Vec<Arc<Segment>>, StoreError>,
+) -> Result<OfRepair, StoreError> {
+    let (mut entries, mut salvaged) = (0, 0);
+    for run in &manifest.runs {
         let bytes = u64::from(run.blocks) * BLOCK as u64;
-        let is_lost = |n: &&u8| run.partitions >> **n & 1 == 1;
-        match lost.runs.contains(&run.id) {
-            true => bytes,
-            false => {
-                let partitions = u64::from(run.partitions.count_ones()).max(1);
-                bytes / partitions * lost.partitions.keys().filter(is_lost).count() as u64
+        if !lost.runs.contains(&run.id) {
+            let is_lost = |n: &&u8| run.partitions >> **n & 1 == 1;
+            let partitions = u64::from(run.partitions.count_ones()).max(1);
+            entries += bytes / partitions * lost.partitions.keys().filter(is_lost).count() as u64;
+            continue;
+        }
+        let in_use = segments(run)?;
+        // Its footer is lost, or says less than the manifest.
+        if in_use.len() < run.partitions.count_ones() as usize {
+            entries += bytes;
+            continue;
+        }
+        for segment in in_use {
+            entries += segment.bytes();
+            if lost.is_salvaged(run.id, segment.meta.partition) {
+                salvaged += segment.bytes();
             }
         }
-    };
-    manifest.runs.iter().map(of_run).sum()
+    }
+    Ok(OfRepair { entries, salvaged })
 }

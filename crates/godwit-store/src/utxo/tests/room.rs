@@ -1,5 +1,7 @@
 //! Merges and repairs that have no room on the disk.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -7,8 +9,8 @@ use godwit_fault_disk::forward_jobs;
 
 use super::super::fixtures::{coin, hasher, outpoint};
 use super::super::merge_policy::STALL_SEGMENTS;
-use super::super::room::{LEFT_FREE, LOOK_AGAIN, needed, of_repair};
-use super::beyond_parity::{Notes, check, hand_over, history, inspection};
+use super::super::room::{LEFT_FREE, LOOK_AGAIN, needed};
+use super::beyond_parity::{Notes, check, hand_over, history, inspection, zero_beyond_parity};
 use super::damage::run_paths;
 use super::*;
 use crate::disk::Disk;
@@ -161,7 +163,7 @@ fn a_repair_without_room_is_not_begun() {
     disk.remove(&lost.with_extension("parity")).unwrap();
     let coins = inspection(&disk, &manifest);
     let runs = coins.inspect_runs(&mut Notes::default()).unwrap();
-    let needed = needed(of_repair(&manifest, &runs.lost));
+    let needed = needed_to_begin(&disk, &manifest);
     let files = disk.list(Path::new(DIR)).unwrap();
     let begin = || CoinsRepair::begin(&coins, &runs.lost, 1 << 30, &Arc::default());
     disk.set_capacity(Some(disk.used() + needed - 1));
@@ -181,4 +183,63 @@ fn a_repair_without_room_is_not_begun() {
     }
     disk.set_capacity(None);
     check(&history, &disk, &manifest, "repaired");
+}
+
+fn begin(disk: &FaultDisk, manifest: &Manifest) -> Result<CoinsRepair, StoreError> {
+    let coins = inspection(disk, manifest);
+    let runs = coins.inspect_runs(&mut Notes::default()).unwrap();
+    CoinsRepair::begin(&coins, &runs.lost, 1 << 30, &Arc::default())
+}
+
+/// Bytes that have to be free for a repair.
+fn needed_to_begin(disk: &FaultDisk, manifest: &Manifest) -> u64 {
+    disk.set_capacity(Some(disk.used()));
+    let Err(StoreError::LacksRoom { needed, .. }) = begin(disk, manifest) else {
+        panic!("it begins without room")
+    };
+    disk.set_capacity(None);
+    needed
+}
+
+/// Copies what is whole of damaged runs, and is interrupted. Returns what the last commit has named.
+fn copy_intact(disk: &FaultDisk, manifest: &Manifest) -> Manifest {
+    let mut named = manifest.clone();
+    let mut commit = |manifest: &Manifest| {
+        named = manifest.clone();
+        Ok(())
+    };
+    begin(disk, manifest).unwrap().copy_intact(&mut commit).unwrap();
+    named
+}
+
+/// What it has copied is in no need of room any more.
+#[test]
+fn a_repair_that_was_interrupted_goes_on_in_the_room_that_is_left() {
+    let history = history(5, 2);
+    let (disk, manifest) = (history.disk.copy(), &history.manifest);
+    let len = |path: &PathBuf| disk.contents(path).unwrap().len();
+    let largest = run_paths(&disk).into_iter().max_by_key(len).unwrap();
+    zero_beyond_parity(&disk, &largest, vec![0]);
+    let needed = needed_to_begin(&disk, manifest);
+    let on_another = disk.copy();
+    let before = on_another.used();
+    copy_intact(&on_another, manifest);
+    let copied = on_another.used() - before;
+    disk.set_capacity(Some(disk.used() + needed + copied - 1));
+    let mut named = copy_intact(&disk, manifest);
+    assert_ne!(&named, manifest);
+    let mut repair = begin(&disk, &named).unwrap();
+    let mut commit = |manifest: &Manifest| {
+        named = manifest.clone();
+        Ok(())
+    };
+    repair.copy_intact(&mut commit).unwrap();
+    while repair.wants_blocks() {
+        hand_over(&mut repair, &history.blocks);
+        repair.end_pass(&mut commit).unwrap();
+    }
+    // Its scratch runs go with it.
+    drop(repair);
+    disk.set_capacity(None);
+    check(&history, &disk, &named, "repaired");
 }

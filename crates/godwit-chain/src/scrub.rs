@@ -303,7 +303,7 @@ impl Scrub {
     /// Searches on for the coins of rotten undo records, or ends the pass where there are none.
     fn search(&mut self, env: &Environment, index: &BlockIndex, now: i64) {
         if now.abs_diff(*self.undo.since.get_or_insert(now)) >= UNDO_INTERVAL {
-            return self.end(index);
+            return self.end(env, index);
         }
         if let Some(id) = self.undo.waits_for {
             if index.is_lost(id) {
@@ -311,18 +311,16 @@ impl Scrub {
             }
             if index.node(id).position.is_some() && !index.damaged.was_rewritten(id) {
                 // Nobody fetches it.
-                return self.end(index);
+                return self.end(env, index);
             }
             self.undo.waits_for = None;
         }
         let search = self.undo.search.take();
         let search = search.or_else(|| Search::begin(index, &mut self.undo.rotten).map(Box::new));
-        let Some(mut search) = search else { return self.end(index) };
+        let Some(mut search) = search else { return self.end(env, index) };
         let blocks = search.lost.next_blocks(index);
-        if blocks.is_empty() {
-            // One below was pruned.
-            return self.tell_searched(env, index, &search, |_| Remedy::Download);
-        }
+        // Below, one was pruned: what is complete is written.
+        search.ends = blocks.is_empty();
         let env = env.clone();
         self.run_job(now, move || {
             let searched = search.go_on(&env, &blocks);
@@ -346,13 +344,16 @@ impl Scrub {
         }
     }
 
-    fn end(&mut self, index: &BlockIndex) {
+    fn end(&mut self, env: &Environment, index: &BlockIndex) {
         let is_of_use = |id: &&NodeId| RottenUndo::of(index, **id).is_some();
         let left = self.undo.rotten.iter().filter(is_of_use).count() as u64 + self.undo.dropped;
         if left > 0 {
+            let how = match env.store.undo_remedy() {
+                Remedy::Repair => "`godwit verify -repair` makes them".to_owned(),
+                remedy => remedy.to_string(),
+            };
             log::error!(
-                "Scrub: {left} damaged undo records were not made again in the time there is for that; `godwit verify \
-                 -repair` makes them."
+                "Scrub: {left} damaged undo records were not made again in the time there is for that; {how}."
             );
         }
         self.status.left += left;
@@ -499,6 +500,7 @@ impl Scrub {
         search: Box<Search>,
         searched: Result<Searched, ReadError>,
     ) -> Result<Vec<NodeId>, StoreError> {
+        let remedy = env.store.undo_remedy();
         match searched {
             Ok(Searched { bytes, restored: None }) => {
                 self.note_read(bytes);
@@ -508,12 +510,12 @@ impl Scrub {
                 self.note_read(bytes);
                 self.tell_searched(env, index, &search, |n| match restored[n] {
                     true => Remedy::Done,
-                    false => Remedy::Repair,
+                    false => remedy,
                 });
             }
             Err(ReadError::Block(id)) => {
                 if index.damaged.was_rewritten(id) {
-                    self.tell_searched(env, index, &search, |_| Remedy::Repair);
+                    self.tell_searched(env, index, &search, |_| remedy);
                     return Ok(Vec::new());
                 }
                 // When it is there again, the search begins anew.
@@ -523,7 +525,7 @@ impl Scrub {
             }
             Err(ReadError::Store(error)) => {
                 unless_closed::<()>(env, Err(error))?;
-                self.tell_searched(env, index, &search, |_| Remedy::Repair);
+                self.tell_searched(env, index, &search, |_| remedy);
             }
         }
         Ok(Vec::new())

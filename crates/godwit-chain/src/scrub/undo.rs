@@ -33,6 +33,8 @@ pub(super) struct LostRecords {
 pub(crate) struct Search {
     pub(super) lost: LostUndo,
     pub(super) records: Vec<RottenUndo>,
+    /// There are no blocks left that could be looked through.
+    pub(super) ends: bool,
 }
 
 /// An undo record that is not what was written.
@@ -46,7 +48,7 @@ pub(super) struct RottenUndo {
 /// What a search has done.
 pub(crate) struct Searched {
     pub(super) bytes: u64,
-    /// Which records are right again; `None` before all coins were found.
+    /// Which records are right again; `None` before the search has ended.
     pub(super) restored: Option<Vec<bool>>,
 }
 
@@ -62,10 +64,11 @@ impl Search {
             return None;
         };
         let ids: BTreeSet<NodeId> = records.iter().map(|rotten| rotten.id).collect();
-        Some(Self { lost: LostUndo::new(first.id, ids), records })
+        Some(Self { lost: LostUndo::new(first.id, ids), records, ends: false })
     }
 
-    /// Looks through the next blocks, and writes the records when all coins are found.
+    /// Looks through the next blocks, and writes the records when all coins are found, or those that are
+    /// complete at its end.
     pub(super) fn go_on(
         &mut self,
         env: &Environment,
@@ -73,7 +76,7 @@ impl Search {
     ) -> Result<Searched, ReadError> {
         let bytes = blocks.iter().map(Creator::bytes).sum();
         self.lost.look_through(&env.store, &env.hasher, blocks)?;
-        let restored = match self.lost.is_done() {
+        let restored = match self.lost.is_done() || self.ends {
             true => Some(self.restore(env)?),
             false => None,
         };
@@ -83,15 +86,18 @@ impl Search {
     fn restore(&self, env: &Environment) -> Result<Vec<bool>, StoreError> {
         // Both are from the highest block down.
         let made = self.lost.records().iter().zip(&self.records);
-        made.map(|(record, RottenUndo { id, at, prev })| {
+        let restored = made.map(|(record, RottenUndo { id, at, prev })| {
             assert_eq!(record.id, *id, "the records of one chain");
             let Some((spent, counts)) = record.spent() else { return Ok(false) };
             let (magic, buffers) = (env.store.magic(), env.store.block_buffers());
             let counts = counts.iter().copied();
             let made = UndoRecord::encode(magic, prev, spent.compressed(), counts, buffers)?;
             Ok(env.store.restore_undo(*at, &made)? && env.store.scrub_undo(*at, prev).is_ok())
-        })
-        .collect()
+        });
+        let mut restored: Vec<bool> = restored.collect::<Result<_, _>>()?;
+        // It has not come to the others.
+        restored.resize(self.records.len(), false);
+        Ok(restored)
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use godwit_chain::{ChainError, MIN_BLOCKS_TO_KEEP, Verdict};
 use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_primitives::merkle::merkle_root;
 use godwit_primitives::{
-    Amount, BlockHash, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, work,
+    Amount, Block, BlockHash, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, work,
 };
 use godwit_stream::DataStream;
 
@@ -22,18 +23,36 @@ pub(crate) fn empty_block(prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
 
 /// A block of a coinbase alone, which pays so much.
 pub(crate) fn block_paying(value: Amount, prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
+    block_of(&[coinbase(value, height, time)], prev, time)
+}
+
+/// A coinbase that pays so much to everybody; it is another one for each height and time.
+pub(crate) fn coinbase(value: Amount, height: u32, time: u32) -> Transaction {
     assert!((128..0x8000).contains(&height), "two bytes of a script's number");
     let [low, high, ..] = height.to_le_bytes();
     let script_sig = [&[2, low, high, 4][..], &time.to_le_bytes()].concat();
     let input =
         TxIn { prevout: OutPoint::NULL, script_sig, sequence: u32::MAX, witness: Vec::new() };
     let output = TxOut { value, script_pubkey: vec![0x51] };
-    let coinbase =
-        Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 };
+    Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 }
+}
+
+/// A transaction that spends what the coinbase of a block pays to everybody, which is nothing.
+pub(crate) fn spending(block: &[u8]) -> Transaction {
+    let txid = Block::from_bytes(block).unwrap().view().txids()[0];
+    let prevout = OutPoint { txid, vout: 0 };
+    let input = TxIn { prevout, script_sig: Vec::new(), sequence: u32::MAX, witness: Vec::new() };
+    let output = TxOut { value: 0, script_pubkey: vec![0x51] };
+    Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 }
+}
+
+/// A block of these transactions.
+pub(crate) fn block_of(txs: &[Transaction], prev: BlockHash, time: u32) -> Vec<u8> {
+    let (root, _) = merkle_root(txs.iter().map(|tx| tx.txid().to_bytes()));
     let mut header = BlockHeader {
         version: 0x2000_0000,
         prev_blockhash: prev,
-        merkle_root: MerkleRoot::from_bytes(coinbase.txid().to_bytes()),
+        merkle_root: MerkleRoot::from_bytes(root),
         time,
         bits: 0x207f_ffff,
         nonce: 0,
@@ -44,8 +63,8 @@ pub(crate) fn block_paying(value: Amount, prev: BlockHash, height: u32, time: u3
     }
     let mut bytes: DataStream = DataStream::new();
     bytes.put(&header);
-    bytes.write_compact_size(1);
-    bytes.put(&coinbase);
+    bytes.write_compact_size(txs.len() as u64);
+    txs.iter().for_each(|tx| bytes.put(tx));
     bytes.as_slice().to_vec()
 }
 

@@ -1,7 +1,7 @@
 //! The scrub of a chain that is open: what is damaged at rest is found, and repaired where it can be.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +13,16 @@ use godwit_fault_disk::FaultDisk;
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::{Network, Params};
 use godwit_sim::rng::Rng;
-use godwit_store::ScrubPlace;
 use godwit_store::disk::Disk;
+use godwit_store::error::Remedy;
+use godwit_store::{ScrubPlace, UndoPosition};
 use godwit_stream::{DataStream, PooledStream};
 
 use crate::damage::{HARMS, Harm, files, harmed};
 use crate::datadir::{clock, options, submit_at};
 use crate::inspect::verify;
-use crate::pruned_branches::{branch, empty_block};
-use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, hash, header, stats_of};
+use crate::pruned_branches::{block_of, branch, coinbase, empty_block, spending};
+use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, hash, header, stats_of, submit_all};
 use crate::reindex::{FILE_SIZE, datadir};
 
 /// Seconds between two passes, and more.
@@ -229,6 +230,68 @@ fn c5_undo_records_are_made_again_also_of_blocks_that_are_fetched() {
     driver.chain.close().expect("no fault");
     assert_eq!(verify(&disk, false).1, []);
     assert_eq!(Driver::new(open(&disk, None, FILE_SIZE), &BLOCKS).stats(), expected);
+}
+
+/// A pruned chain, and the heights of two of its blocks that are kept: one spends what a kept block has created,
+/// and the one above it what a pruned one has.
+fn pruned() -> (FaultDisk, Vec<Vec<u8>>, [u32; 2]) {
+    let mut blocks = BLOCKS[..150].to_vec();
+    blocks.extend(branch(&blocks, 150, 300));
+    let mut add = |created: usize| {
+        let (height, before) = (blocks.len() as u32 + 1, header(blocks.last().unwrap()));
+        let txs = [coinbase(0, height, before.time), spending(&blocks[created - 1])];
+        blocks.push(block_of(&txs, before.block_hash(), before.time + 1));
+        height
+    };
+    let heights = [add(200), add(155)];
+    blocks.extend(branch(&blocks, blocks.len() as u32, 8));
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, Some(1), ONE_BLOCK);
+    submit_all(&mut chain, &blocks);
+    chain.flush().expect("no fault");
+    assert!((160..200).contains(&chain.prune_height()), "{}", chain.prune_height());
+    chain.close().expect("no fault");
+    (disk, blocks, heights)
+}
+
+fn undo_of(chain: &Chain, height: u32) -> (PathBuf, UndoPosition) {
+    let id = chain.tree().ancestor(chain.tip(), height).expect("it is below the tip");
+    let undo = chain.tree().node(id).undo.expect("it was connected");
+    (Path::new(DIR).join(format!("blocks/rev{:05}.dat", undo.file)), undo)
+}
+
+/// The one that can be made again is, and the other one is named with the way out.
+#[test]
+fn c5_of_a_pruned_chain_s_undo_records_those_are_made_again_whose_coins_come_of_stored_blocks() {
+    let (disk, blocks, all) = pruned();
+    for heights in [&all[..], &all[..1], &all[1..]] {
+        let disk = disk.copy();
+        let mut driver = Driver::new(open(&disk, Some(1), ONE_BLOCK), &blocks);
+        driver.pass();
+        let good: Vec<(PathBuf, Vec<u8>)> = heights
+            .iter()
+            .map(|height| {
+                let (path, undo) = undo_of(&driver.chain, *height);
+                let good = disk.contents(&path).expect("a file");
+                let mut bytes = good.clone();
+                bytes[undo.offset as usize] ^= 1;
+                disk.overwrite(&path, bytes);
+                (path, good)
+            })
+            .collect();
+        let found = driver.another_pass();
+        let is_left = |height: u32| height == all[1];
+        let left = heights.iter().filter(|height| is_left(**height)).count();
+        let repaired = heights.len() - left;
+        assert_eq!((found.repaired, found.left), (repaired as u64, left as u64), "{heights:?}");
+        for (height, (path, good)) in heights.iter().zip(&good) {
+            assert_eq!(disk.contents(path).as_ref() != Some(good), is_left(*height), "{height}");
+        }
+        driver.chain.close().expect("no fault");
+        let named = verify(&disk, false).1;
+        assert!(named.iter().all(|found| found.remedy == Remedy::Download), "{named:?}");
+        assert_eq!(named.len(), left);
+    }
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Merges and repairs that have no room on the disk.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;

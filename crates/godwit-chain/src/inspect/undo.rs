@@ -235,6 +235,10 @@ impl Blocks<'_> {
         let mut spent = CompressedCoins::with_capacity(read.input_count());
         for input in read.view().txs().skip(1).flat_map(|tx| tx.inputs()) {
             let Some(Some(coin)) = coins.get(&input.prevout) else { return Ok(false) };
+            if coin.height > block.height {
+                // A coinbase was repeated since (BIP30): the one that was spent is not among the wanted coins.
+                return Ok(false);
+            }
             spent.extend([coin]);
         }
         let (magic, pool) = (self.inspection.magic(), BufferPool::new(BLOCK_BUFFERS));

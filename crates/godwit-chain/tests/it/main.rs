@@ -22,6 +22,7 @@ mod pruned_index;
 mod pruning;
 mod pruning_on_request;
 mod reindex;
+mod repeated_coinbase;
 mod restart;
 mod rot;
 mod rotted_headers;

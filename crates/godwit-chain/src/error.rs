@@ -36,7 +36,7 @@ pub enum ChainError {
     DamagedUndo(BlockHash),
     /// A block could not be taken back: its undo record is not what was written, and cannot be made again,
     /// because not all blocks are stored that created what it spent.
-    LostUndo { hash: BlockHash, height: u32, path: PathBuf, offset: u64 },
+    LostUndo { hash: BlockHash, height: u32, path: PathBuf, offset: Option<u64> },
     /// A coin that a refused block spends is not the one that its block created: memory cannot be trusted.
     ChangedCoin(OutPoint),
     /// A stored coin is not what was written, though its block's checksum holds.
@@ -100,12 +100,18 @@ impl fmt::Display for ChainError {
             Self::DamagedUndo(hash) => {
                 write!(f, "block {hash} cannot be disconnected: undo data and coins disagree")
             }
-            Self::LostUndo { hash, height, path, offset } => write!(
-                f,
-                "block {hash} at height {height} cannot be disconnected: its undo record, {} at byte {offset}, \
-                 is not what was written, and blocks that created what it spent are not stored here",
-                path.display()
-            ),
+            Self::LostUndo { hash, height, path, offset } => {
+                write!(f, "block {hash} at height {height} cannot be disconnected: ")?;
+                match offset {
+                    Some(offset) => write!(
+                        f,
+                        "its undo record, {} at byte {offset}, is not what was written",
+                        path.display()
+                    )?,
+                    None => write!(f, "its undo record was not found in {}", path.display())?,
+                }
+                f.write_str(", and blocks that created what it spent are not stored here")
+            }
             Self::DamagedCoin(OutPoint { txid, vout }) => {
                 write!(f, "the coin {txid}:{vout} in the coins store is not what was written")
             }

@@ -226,9 +226,11 @@ impl Window {
 /// Nothing makes the undo record of a block again.
 fn lost_undo(env: &Environment, index: &BlockIndex, id: NodeId) -> ChainError {
     let node = index.node(id);
-    let Some(at) = node.undo else { return ChainError::DamagedIndex(node.hash) };
-    let path = env.store.undo_file(at.file);
-    ChainError::LostUndo { hash: node.hash, height: node.height, path, offset: at.offset }
+    // An index that was made again from damaged undo files lacks places of records.
+    let offset = node.undo.map(|at| at.offset);
+    let Some(block) = node.position else { return ChainError::DamagedIndex(node.hash) };
+    let path = env.store.undo_file(block.file);
+    ChainError::LostUndo { hash: node.hash, height: node.height, path, offset }
 }
 
 /// Looks up which of the outputs that a block created are below the memtable.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::never;
 use godwit_chain::{
-    Chain, CoinsMemory, Event, Poll, SCRUB_BYTES_PER_SECOND, ScrubStatus, UtxoStats,
+    Chain, ChainError, CoinsMemory, Event, Poll, SCRUB_BYTES_PER_SECOND, ScrubStatus, UtxoStats,
 };
 use godwit_fault_disk::FaultDisk;
 use godwit_primitives::BlockHash;
@@ -23,7 +23,7 @@ use crate::datadir::{clock, options, submit_at};
 use crate::inspect::verify;
 use crate::pruned_branches::{block_of, branch, coinbase, empty_block, spending};
 use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, hash, header, stats_of, submit_all};
-use crate::reindex::{FILE_SIZE, datadir};
+use crate::reindex::{FILE_SIZE, database, datadir};
 
 /// Seconds between two passes, and more.
 const MONTH: i64 = 31 * 24 * 60 * 60;
@@ -292,6 +292,25 @@ fn c5_of_a_pruned_chain_s_undo_records_those_are_made_again_whose_coins_come_of_
         assert!(named.iter().all(|found| found.remedy == Remedy::Download), "{named:?}");
         assert_eq!(named.len(), left);
     }
+}
+
+/// The index that was made again does not know the record at all.
+#[test]
+fn c5_an_undo_record_that_is_nowhere_and_cannot_be_made_again_is_named_with_its_file() {
+    let (disk, blocks, [_, height]) = pruned();
+    let path = undo_of(&open(&disk, None, ONE_BLOCK), height).0;
+    disk.remove(&path).expect("a file");
+    disk.remove(&database()).expect("a file");
+    let mut chain = open(&disk, None, ONE_BLOCK);
+    let block = hash(&blocks[height as usize - 1]);
+    chain.invalidate_block(&block).expect("it is known");
+    let error = chain.settle(clock()).expect_err("its coins are nowhere");
+    let text = error.to_string();
+    assert!(text.contains("was not found in /node/blocks/rev"), "{text}");
+    let ChainError::LostUndo { hash: named, height: at, path: file, offset } = error else {
+        panic!("{text}")
+    };
+    assert_eq!((named, at, file, offset), (block, height, path, None));
 }
 
 #[test]

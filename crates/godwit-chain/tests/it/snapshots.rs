@@ -526,5 +526,5 @@ fn c5_an_undo_record_that_cannot_be_made_again_is_named_with_its_place() {
     let ChainError::LostUndo { hash: found, height, path, offset } = error else {
         panic!("{text}")
     };
-    assert_eq!((found, height as usize, path, offset), (tip, base + 1, rev, undo.offset));
+    assert_eq!((found, height as usize, path, offset), (tip, base + 1, rev, Some(undo.offset)));
 }

@@ -467,6 +467,26 @@ fn frame_at(
     Ok((found == magic && data_len > 0).then_some(data_len))
 }
 
+/// Whether there is a record in a file of `len` bytes, wherever it begins: its frame is followed by another one,
+/// or by the end.
+pub(crate) fn has_undo_record(
+    handle: &StoreFile,
+    magic: [u8; 4],
+    len: u64,
+) -> Result<bool, StoreError> {
+    let mut from = 0;
+    while let Some(at) = find_magic(handle, magic, from, len)? {
+        if let Some(data_len) = frame_at(handle, magic, at, len)? {
+            let end = at + OVERHEAD + u64::from(data_len);
+            if end == len || end < len && frame_at(handle, magic, end, len)?.is_some() {
+                return Ok(true);
+            }
+        }
+        from = at + 1;
+    }
+    Ok(false)
+}
+
 /// The record that fills a file from `start` to `end`; `None` where that is too short or too long for one.
 fn record_between(file: u32, start: u64, end: u64) -> Option<UndoPosition> {
     let len = end.checked_sub(start + OVERHEAD).filter(|len| *len > 0)?;

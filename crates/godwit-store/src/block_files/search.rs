@@ -15,6 +15,7 @@ use super::{
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::record::BlockPosition;
+use crate::undo::has_undo_record;
 
 /// Bytes read at once in search of a record.
 pub(super) const SEARCH_WINDOW: u32 = 64 << 10;
@@ -118,7 +119,9 @@ pub(crate) fn may_be_own(handle: &StoreFile, magic: [u8; 4]) -> Result<bool, Sto
 pub(crate) fn may_be_own_undo(handle: &StoreFile, magic: [u8; 4]) -> Result<bool, StoreError> {
     let len = handle.file_len()?;
     let (start, there) = first_bytes(handle, len)?;
-    Ok(magic.starts_with(&start[..there.min(magic.len())]) || is_zero(handle, len)?)
+    Ok(magic.starts_with(&start[..there.min(magic.len())])
+        || is_zero(handle, len)?
+        || has_undo_record(handle, magic, len)?)
 }
 
 /// Whether a power cut can have left this file of `len` bytes, in which no record is complete: it is the

@@ -350,6 +350,12 @@ impl History {
         Ok(())
     }
 
+    /// Whether a commit is to name its coins, and has not returned.
+    #[cfg(test)]
+    pub(crate) fn is_committing(&self) -> bool {
+        self.committing.is_some()
+    }
+
     /// The commit has returned that names its coins.
     pub(crate) fn committed(&mut self, index: &BlockIndex) -> Result<(), StoreError> {
         let Some((manifest, tip)) = self.committing.take() else { return Ok(()) };

@@ -2,6 +2,7 @@
 
 mod coins_at_tip;
 mod coins_view;
+mod damaged_history;
 mod durable;
 mod overruled;
 mod reads;

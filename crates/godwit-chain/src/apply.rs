@@ -21,10 +21,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use godwit_consensus::{
-    Reject, RejectReason, add_fee, check_coinbase_amount, check_tx_inputs, sequence_locks_met,
-    sigop_cost, sigop_cost_within_limit,
+    Reject, RejectReason, add_fee, check_coinbase_amount, check_tx_inputs, is_bip30_repeat,
+    sequence_locks_met, sigop_cost, sigop_cost_within_limit,
 };
-use godwit_primitives::{Amount, Coin, CoinView, OutPoint, Params, ScriptFlags};
+use godwit_primitives::{Amount, BlockHash, Coin, CoinView, OutPoint, Params, ScriptFlags};
 use godwit_store::utxo::{
     CoinCode, CompressedCoins, EpochPin, KnownCoin, Probe, SealId, UtxoStore, newest_seal,
     sealed_since,
@@ -446,7 +446,19 @@ pub(crate) enum Below<'a> {
     Read(&'a CompressedCoins),
     /// Each is there as it was created: the block was applied by this process, what was applied above it is
     /// taken back, and so the coins are those that it left.
-    AsCreated,
+    AsCreated {
+        /// Height of the block whose coinbase its own has overwritten: [`overwritten_by`].
+        overwritten: Option<u32>,
+    },
+}
+
+/// Coinbases that another one replaced before they were spent (BIP30), and the heights of both.
+pub(crate) const OVERWRITTEN: [(u32, u32); 2] = [(91_812, 91_842), (91_722, 91_880)];
+
+/// Height of the block whose coinbase, which nothing has spent, that of this block overwrites.
+pub(crate) fn overwritten_by(height: u32, hash: &BlockHash) -> Option<u32> {
+    let pair = OVERWRITTEN.iter().find(|(_, repeat)| *repeat == height);
+    pair.filter(|_| is_bip30_repeat(height, hash)).map(|(first, _)| *first)
 }
 
 /// Takes back a block. Returns whether every output was there as created.
@@ -472,7 +484,7 @@ pub(crate) fn unapply(
                     taken.push(coin);
                 }
             }
-            (Probe::NotInMemory, Below::AsCreated) => {
+            (Probe::NotInMemory, Below::AsCreated { .. }) => {
                 utxo.spend_below(key);
                 continue;
             }
@@ -482,8 +494,23 @@ pub(crate) fn unapply(
         expected.push_output(&codes[usize::from(coinbase)], output.unwrap_or_default());
         intact &= taken.get(0) == expected.get(0);
     }
+    if let Below::AsCreated { overwritten: Some(first) } = below {
+        restore_overwritten(utxo, block, first);
+    }
     restore(utxo, block, spent);
     intact || mismatch == Mismatch::Tolerated
+}
+
+/// Gives back the coinbase of the block at `height`. It is the same transaction as the one of `block`, so
+/// that the coins differ in nothing but their height, and none has to be looked up.
+fn restore_overwritten(utxo: &mut UtxoStore, block: &Structured, height: u32) {
+    let [_, code] = codes(height);
+    for n in block.created() {
+        let n = *n as usize;
+        if let (Some(output), true) = block.output(n) {
+            utxo.insert(&block.creates()[n], [code.as_slice(), output], true);
+        }
+    }
 }
 
 /// Gives back what was spent, in any number of a block's inputs.

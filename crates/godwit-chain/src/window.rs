@@ -14,7 +14,9 @@
 //! 2. A block is connected only when that write has returned and it stands on the tip.
 //! 3. When a block fails, it and all blocks above it are taken back, last first, from coins that the window
 //!    still holds. A memtable may be sealed between two blocks of the window. What a block created is then
-//!    in a sealed memtable, or in a run alone: it is known to be there, and is not read.
+//!    in a sealed memtable, or in a run alone: it is known to be there, and is not read. Nor is a coinbase
+//!    that it has overwritten (the two pairs of BIP30), which is given back. (Where such a block is
+//!    disconnected, neither coinbase is left, as in Core.)
 //! 4. The connector reads no coin from a disk: a tip that is to be disconnected is read back by a
 //!    worker, with its undo record and the coins that it created.
 
@@ -32,7 +34,9 @@ use godwit_store::utxo::{Layers, UtxoStore};
 pub(crate) use disconnecting::Disconnect;
 use disconnecting::{Disconnecting, Reading};
 
-use crate::apply::{Below, BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, unapply};
+use crate::apply::{
+    Below, BlockRules, Mismatch, Ready, Resolved, SpentCoins, apply, overwritten_by, unapply,
+};
 use crate::confirm::Confirmation;
 use crate::contradiction::Contradiction;
 use crate::environment::Environment;
@@ -414,7 +418,9 @@ impl Window {
         resolved: &Resolved,
     ) -> Result<(), ChainError> {
         let (id, block, spent) = (resolved.id(), resolved.block(), resolved.spent());
-        self.unapply(index, coins, id, block, spent, Below::AsCreated)
+        let node = index.node(id);
+        let overwritten = overwritten_by(node.height, &node.hash);
+        self.unapply(index, coins, id, block, spent, Below::AsCreated { overwritten })
     }
 
     /// Takes back the failed blocks at the end, but for those whose undo records are on their way to their

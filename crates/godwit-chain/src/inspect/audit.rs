@@ -33,7 +33,7 @@ use godwit_store::inspect::{Found, Inspection, Stage, Watch};
 use godwit_store::utxo::{CompressedCoins, Layers, UtxoHasher};
 use godwit_store::{BlockUndo, ChainPoint, StoreError};
 
-use crate::apply::BlockRules;
+use crate::apply::{BlockRules, OVERWRITTEN};
 use crate::error::ChainError;
 use crate::goal::script_reason;
 use crate::index::{BlockIndex, Loading};
@@ -55,8 +55,6 @@ pub use ledger::ClaimError;
 const DISPUTES: usize = 1_000;
 /// Coins that are read before it is looked whether to stop.
 const COINS_BETWEEN_LOOKS: u64 = 4_096;
-/// Coinbases that another one replaced, and the heights of both.
-const OVERWRITTEN: [(u32, u32); 2] = [(91_812, 91_842), (91_722, 91_880)];
 
 /// How to audit.
 pub struct AuditOptions {

@@ -335,6 +335,15 @@ impl Run {
         *self.verdicts.entry(verdict).or_default() += 1;
     }
 
+    /// Applies a block that may overwrite.
+    fn apply_over(&mut self, block: &Arc<Structured>) -> Resolved {
+        let rules = BlockRules { no_overwrite: false, ..rules(self.height) };
+        self.height += 1;
+        let (block, found) = (Arc::clone(block), Prefetched::nothing(self.utxo.layers().pin()));
+        apply(&mut self.utxo, any_id(), block, found, rules, &median_time_past)
+            .expect("it spends nothing")
+    }
+
     /// The last block, in one of the ways in which that is done.
     fn take_back(&mut self, rng: &mut Rng) {
         let Some((resolved, before)) = self.applied.pop() else { return };
@@ -342,7 +351,7 @@ impl Run {
         let read = SpentCoins::from_records(spent.decoded());
         let mut created = CompressedCoins::default();
         let (spent, below) = match rng.chance(500) {
-            true => (spent, Below::AsCreated),
+            true => (spent, Below::AsCreated { overwritten: None }),
             false => {
                 self.utxo.layers().get_compressed(block.creates(), &mut created).unwrap();
                 (&read, Below::Read(&created))
@@ -465,5 +474,59 @@ fn a_coin_that_is_created_again_behind_a_seal_is_given_back_with_both_blocks() {
             run.take_back(&mut rng);
             run.compare();
         }
+    }
+}
+
+/// As in the pairs of BIP30: the same coinbase in two blocks, the second of which is in the window.
+#[test]
+fn an_overwritten_coinbase_is_given_back_with_the_block_that_overwrote_it() {
+    for (seals_first, seals_second) in [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let mut run = Run::new();
+        let seal = |run: &mut Run| {
+            let seal = run.utxo.rotate_blocking().unwrap();
+            run.utxo.wait_flushed(seal).unwrap();
+        };
+        let outputs = [1, 2].map(|n| TxOut { value: COIN, script_pubkey: vec![0x51; n] }).to_vec();
+        let script_sig = vec![1, 2];
+        let input =
+            TxIn { prevout: OutPoint::NULL, script_sig, sequence: u32::MAX, witness: vec![] };
+        let coinbase = Transaction { version: 1, inputs: vec![input], outputs, lock_time: 0 };
+        let block = structured(&[coinbase]).expect("one transaction");
+        let heights = |run: &Run| {
+            let coin = |key| run.utxo.get(key).unwrap().map(|coin| (coin.height, coin.coinbase));
+            block.creates().iter().map(coin).collect::<Vec<_>>()
+        };
+        let first = run.height;
+        run.apply_over(&block);
+        if seals_first {
+            seal(&mut run);
+        }
+        assert_eq!(heights(&run), [Some((first, true)); 2]);
+        let Resolved { spent, rules, .. } = run.apply_over(&block);
+        if seals_second {
+            seal(&mut run);
+        }
+        assert_eq!(heights(&run), [Some((first + 1, true)); 2]);
+        let below = Below::AsCreated { overwritten: Some(first) };
+        let mismatch = Mismatch::Reported;
+        assert!(unapply(&mut run.utxo, &block, &spent, rules.height, mismatch, below));
+        assert_eq!(heights(&run), [Some((first, true)); 2], "{seals_first} {seals_second}");
+        seal(&mut run);
+        assert_eq!(heights(&run), [Some((first, true)); 2], "{seals_first} {seals_second}");
+    }
+}
+
+#[test]
+fn the_repeats_of_bip30_overwrite_the_coinbases_of_known_heights() {
+    let repeats = [
+        (91_842, "00000000000a4d0a398161ffc163c503763b1f4360639393e0e4c8e300e0caec", 91_812),
+        (91_880, "00000000000743f190a18c5577a3c2d2a1f610ae9601ac046a38084ccb7cd721", 91_722),
+    ];
+    for (height, hash, first) in repeats {
+        let hash: BlockHash = hash.parse().expect("a hash");
+        assert_eq!(overwritten_by(height, &hash), Some(first));
+        assert_eq!(overwritten_by(height, &BlockHash::ZERO), None);
+        assert_eq!(overwritten_by(first, &hash), None);
     }
 }

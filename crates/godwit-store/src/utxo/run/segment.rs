@@ -15,8 +15,9 @@ use crate::utxo::key::HashedOutPoint;
 
 /// First keys of blocks, in memory.
 pub(crate) struct BlockIndex {
-    /// Upper half of the first key of every `2^step`-th block.
-    keys: Vec<u32>,
+    /// Upper half of the first key of every `2^step`-th block. No vector, which would keep the room that it
+    /// has grown by: up to as much again, that nothing counts.
+    keys: Box<[u32]>,
     step: u32,
     blocks: u32,
 }
@@ -24,7 +25,7 @@ pub(crate) struct BlockIndex {
 impl BlockIndex {
     pub(crate) fn new(keys: Vec<u32>) -> Self {
         let blocks = keys.len() as u32;
-        Self { keys, step: 0, blocks }
+        Self { keys: keys.into_boxed_slice(), step: 0, blocks }
     }
 
     fn read(run: &RunFile, meta: &SegmentMeta) -> Result<Arc<Self>, StoreError> {
@@ -392,6 +393,18 @@ mod tests {
         let long = 1..2 + most;
         assert_eq!(neighbours(&[long.clone(), long.clone(), 2..4 + most]), (long, 2));
         assert_eq!(equal(&[1..2, 1..2, 2..3]), (1..2, 2));
+    }
+
+    /// A run's writer finds one key after the other, in a vector that grows.
+    #[test]
+    fn a_block_index_holds_no_more_memory_than_it_counts() {
+        let mut keys = Vec::with_capacity(1_024);
+        keys.extend(0..700);
+        let index = BlockIndex::new(keys);
+        for index in [index.thinned(), index] {
+            let counted = index.memory();
+            assert_eq!(Vec::from(index.keys).capacity() * size_of::<u32>(), counted);
+        }
     }
 
     proptest! {

@@ -11,7 +11,9 @@
 //! crash the blocks above the last flush are applied again from godwit's own files without running their
 //! scripts again. It is due a while after the first thing that is not durable ([`pace`]), whether or not
 //! anything connects. So that its syncs are short, blocks and undo records are *pushed out* between
-//! commits, every [`ChainOptions::push_bytes`](crate::ChainOptions).
+//! commits, every [`ChainOptions::push_bytes`](crate::ChainOptions). Where merges have replaced runs since
+//! the last flush was committed, a checkpoint commits its coins once more, by the runs that they are in by
+//! now, so that the files of the others go; it is due at once where these are large.
 
 mod commit;
 mod history_change;
@@ -25,8 +27,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_store::exec::Priority;
-use godwit_store::utxo::{ManifestId, Rotation, SealId, UtxoStore, newest_seal, written_seal};
+use godwit_store::utxo::{
+    Manifest, ManifestId, Rotation, SealId, UtxoStore, manifest_again, newest_seal, replaced_bytes,
+    written_seal,
+};
 use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
+use godwit_stream::{DataStream, SerializeData};
 
 use crate::apply::CoinReads;
 use crate::coins_view::Viewers;
@@ -49,6 +55,11 @@ pub const PUSH_BYTES: u64 = 16 << 20;
 /// Entries of the block index that have changed after which they are committed: a commit holds them as
 /// records, of some 200 bytes each. An import of empty blocks changes 20,000 a second.
 pub(crate) const COMMIT_ENTRIES: usize = 32 << 10;
+
+/// Bytes of runs that merges have replaced above which the coins on disk are committed once more, so that
+/// the files go: at the tip the next coins are committed a day later, and the disk lacks the room until
+/// then. Tests have small runs.
+pub(crate) const REPLACED_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 1 << 30 };
 
 /// A sealed memtable on its way to disk, and the block whose coins it completes.
 struct Flush {
@@ -122,6 +133,32 @@ impl State<'_> {
 fn last_complete(flushes: &VecDeque<Flush>, coins: &UtxoStore) -> Option<usize> {
     let is_complete = |flush: &Flush| flush.connected && coins.flushed() >= flush.seal;
     flushes.iter().rposition(is_complete)
+}
+
+/// Bytes of runs that a commit of the coins on disk, as they are, would free; none while a commit of newer
+/// ones is to come.
+fn replaced(durability: &Durability, coins: &UtxoStore) -> u64 {
+    match durability.flushes.is_empty() && !durability.replacing {
+        true => replaced_bytes(coins),
+        false => 0,
+    }
+}
+
+/// The coins on disk once more, by the runs that they are in by now, where that frees any.
+fn coins_again(durability: &Durability, state: &mut State<'_>) -> Option<SealedCoins> {
+    if replaced(durability, state.coins) == 0 {
+        return None;
+    }
+    let (tip, assumed) = (durability.durable.coins, state.index.assumed().copied());
+    let (id, manifest) = manifest_again(state.coins);
+    let utxo = UtxoCommit { tip, manifest: encoded(&manifest), assumed };
+    Some(SealedCoins { utxo, manifest: id, seals: 0 })
+}
+
+fn encoded(manifest: &Manifest) -> SerializeData {
+    let mut encoded = DataStream::new();
+    encoded.put(manifest);
+    encoded.into_vec()
 }
 
 fn may_seal_ahead(writing: &Writing, coins: &UtxoStore) -> bool {
@@ -355,7 +392,8 @@ impl Durability {
                 || self.wanted
                 || state.index.tree().changes() >= COMMIT_ENTRIES
                 || self.pace.is_due(state.now)
-                || self.pruning.is_due(state.env, state.index, state.replay);
+                || self.pruning.is_due(state.env, state.index, state.replay)
+                || replaced(self, state.coins) > REPLACED_BYTES;
             if self.scrub.reads_files() {
                 // What it reads of the database, a commit would change.
                 if is_due {
@@ -433,10 +471,8 @@ impl Durability {
         let Some(Flush { seal, tip, .. }) = self.flushes.drain(..seals).next_back() else { return };
         self.replacing = false;
         let (id, manifest) = state.coins.manifest(seal);
-        let mut encoded = godwit_stream::DataStream::new();
-        encoded.put(&manifest);
         let utxo = UtxoCommit {
-            manifest: encoded.into_vec(),
+            manifest: encoded(&manifest),
             tip: state.index.point(tip),
             assumed: state.index.assumed().copied(),
         };
@@ -461,6 +497,7 @@ impl Durability {
         most_headers: usize,
     ) {
         assert!(!self.is_busy(), "one job at a time");
+        let sealed = sealed.or_else(|| coins_again(self, state));
         let verified = state.verified();
         let State { env, index, replay, now, appended: bytes, .. } = state;
         let appended = env.store.take_appended();

@@ -51,7 +51,7 @@ mod store;
 mod worker_pools;
 mod write_rate;
 
-pub use background::{Rotation, SealId, newest_seal, written_seal};
+pub use background::{Rotation, SealId, manifest_again, newest_seal, replaced_bytes, written_seal};
 pub use beyond_parity::{CoinsRepair, SavedPass, Tally};
 pub(crate) use budget::MAX_UNFLUSHED;
 pub use budget::{CacheMinima, MemoryUsage, UtxoConfig};

@@ -42,11 +42,23 @@ pub fn written_seal(store: &UtxoStore) -> SealId {
     SealId(store.sealed.written())
 }
 
+/// Bytes of runs that merges have replaced and whose files stay because the last commit names them: the
+/// next one has them removed.
+pub fn replaced_bytes(store: &UtxoStore) -> u64 {
+    store.commits.replaced()
+}
+
+/// As [`UtxoStore::manifest`], of the coins that the last commit has made durable: their runs may be others
+/// by now.
+pub fn manifest_again(store: &mut UtxoStore) -> (ManifestId, Manifest) {
+    store.manifest(SealId(store.commits.seal()))
+}
+
 /// A memtable is in a run, which is to be synced.
 fn on_written(store: &mut UtxoStore, written: Written) {
     let Written { seal, segments, sync } = written;
     if let Some(segment) = segments.first() {
-        store.commits.written(segment.run.id);
+        store.commits.written(segment.run.id, segment.run.bytes());
         store.runs.push(Arc::downgrade(&segment.run));
         store.counters.flushes += 1;
         store.counters.flushed_bytes += segment.run.bytes();
@@ -194,14 +206,14 @@ impl UtxoStore {
         let Merging::Running(merge) = std::mem::replace(&mut self.merging, Merging::Idle) else {
             panic!("one merge runs at a time");
         };
-        self.commits.written(merge.run);
+        let bytes = output.first().map_or(0, |segment| segment.run.bytes());
+        self.commits.written(merge.run, bytes);
         self.counters.merges += 1;
         self.counters.merge_bytes_read += merge.parts.iter().map(|part| part.bytes()).sum::<u64>();
-        if let Some(segment) = output.first() {
-            self.runs.push(Arc::downgrade(&segment.run));
-            self.counters.merge_bytes_written += segment.run.bytes();
-        }
+        self.counters.merge_bytes_written += bytes;
+        self.runs.extend(output.first().map(|segment| Arc::downgrade(&segment.run)));
         self.segments.replace(&merge.parts, output);
+        self.commits.note_current(&self.segments.run_ids());
         self.after_change();
     }
 
@@ -341,6 +353,7 @@ impl UtxoStore {
     /// If a later manifest was confirmed before.
     pub fn committed(&mut self, id: ManifestId) -> Result<(), StoreError> {
         self.commits.committed(id);
+        self.commits.note_current(&self.segments.run_ids());
         let in_use = self.runs_in_use();
         let obsolete = self.commits.take_obsolete(&in_use);
         let dir = &self.context.dir;

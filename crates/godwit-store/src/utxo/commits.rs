@@ -1,9 +1,9 @@
 //! Which run files a commit may name, and which ones are obsolete.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::manifest::Manifest;
-use super::run::format::RunId;
+use super::run::format::{BLOCK, RunId};
 
 /// Id of a manifest that was handed out, until it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,15 +24,20 @@ pub(super) struct Commits {
     /// Manifests handed out since, oldest first: one of them may become durable at any moment.
     issued: VecDeque<Issued>,
     next: u64,
-    /// Run files that were written and not removed.
-    files: BTreeSet<RunId>,
+    /// Run files that were written and not removed, and their bytes.
+    files: BTreeMap<RunId, u64>,
+    /// Bytes of those that the durable manifest names and the next one would not.
+    replaced: u64,
 }
 
 impl Commits {
     pub(super) fn new(manifest: &Manifest) -> Self {
-        let durable: BTreeSet<RunId> = manifest.runs.iter().map(|run| run.id).collect();
-        let files = durable.clone();
-        Self { seal: manifest.seal, durable, issued: VecDeque::new(), next: 0, files }
+        let bytes = |blocks| u64::from(blocks) * BLOCK as u64;
+        let files: BTreeMap<RunId, u64> =
+            manifest.runs.iter().map(|run| (run.id, bytes(run.blocks))).collect();
+        let durable = files.keys().copied().collect();
+        let (seal, issued) = (manifest.seal, VecDeque::new());
+        Self { seal, durable, issued, next: 0, files, replaced: 0 }
     }
 
     /// The seal of the durable manifest; merges must not mix anything newer with what it names.
@@ -40,8 +45,19 @@ impl Commits {
         self.seal
     }
 
-    pub(super) fn written(&mut self, run: RunId) {
-        self.files.insert(run);
+    pub(super) fn written(&mut self, run: RunId, bytes: u64) {
+        self.files.insert(run, bytes);
+    }
+
+    /// Bytes of runs that stay for no other reason than that the durable manifest names them.
+    pub(super) fn replaced(&self) -> u64 {
+        self.replaced
+    }
+
+    /// Notes that the store's runs are `current` by now. To be called behind each merge and commit.
+    pub(super) fn note_current(&mut self, current: &BTreeSet<RunId>) {
+        let replaced = self.durable.difference(current).filter_map(|run| self.files.get(run));
+        self.replaced = replaced.sum();
     }
 
     pub(super) fn issue(&mut self, manifest: &Manifest) -> ManifestId {
@@ -72,9 +88,11 @@ impl Commits {
                 || durable.contains(run)
                 || issued.iter().any(|issued| issued.runs.contains(run))
         };
-        let (kept, obsolete) = self.files.iter().copied().partition(named);
+        let files = std::mem::take(&mut self.files);
+        let (kept, obsolete): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            files.into_iter().partition(|(run, _)| named(run));
         self.files = kept;
-        Vec::from_iter::<BTreeSet<RunId>>(obsolete)
+        obsolete.into_keys().collect()
     }
 }
 
@@ -104,8 +122,8 @@ mod tests {
     fn inputs_of_a_merge_live_until_no_manifest_can_name_them() {
         let mut commits = Commits::new(&manifest(2, &[1, 2]));
         let before = commits.issue(&manifest(3, &[1, 2, 3]));
-        commits.written(RunId(3));
-        commits.written(RunId(4));
+        commits.written(RunId(3), 4096);
+        commits.written(RunId(4), 4096);
         // Run 4 is the merge of 1 and 2.
         assert!(commits.take_obsolete(&ids(&[3, 4])).is_empty());
         let after = commits.issue(&manifest(3, &[3, 4]));
@@ -121,10 +139,10 @@ mod tests {
     #[test]
     fn what_an_issued_manifest_names_stays() {
         let mut commits = Commits::new(&manifest(2, &[1, 2]));
-        commits.written(RunId(4));
+        commits.written(RunId(4), 4096);
         let first = commits.issue(&manifest(2, &[1, 2]));
         let second = commits.issue(&manifest(2, &[4]));
-        commits.written(RunId(5));
+        commits.written(RunId(5), 4096);
         commits.committed(first);
         assert!(commits.take_obsolete(&ids(&[5])).is_empty(), "the second may be durable already");
         commits.committed(second);
@@ -134,8 +152,27 @@ mod tests {
     #[test]
     fn a_run_that_was_never_named_goes_once_it_is_not_in_use() {
         let mut commits = Commits::new(&manifest(0, &[]));
-        commits.written(RunId(7));
+        commits.written(RunId(7), 4096);
         assert!(commits.take_obsolete(&ids(&[7])).is_empty());
         assert_eq!(commits.take_obsolete(&ids(&[])), [RunId(7)]);
+    }
+    /// A merge may have ended between the manifest and its commit.
+    #[test]
+    fn runs_that_the_durable_manifest_names_alone_are_counted() {
+        let mut commits = Commits::new(&manifest(2, &[1, 2, 3]));
+        assert_eq!(commits.replaced(), 0);
+        commits.written(RunId(4), 5 * BLOCK as u64);
+        commits.note_current(&ids(&[3, 4]));
+        assert_eq!(commits.replaced(), 2 * BLOCK as u64);
+        let again = commits.issue(&manifest(2, &[3, 4]));
+        commits.written(RunId(5), 6 * BLOCK as u64);
+        commits.note_current(&ids(&[5]));
+        commits.committed(again);
+        commits.note_current(&ids(&[5]));
+        assert_eq!(commits.replaced(), 6 * BLOCK as u64, "3 and 4");
+        let last = commits.issue(&manifest(2, &[5]));
+        commits.committed(last);
+        commits.note_current(&ids(&[5]));
+        assert_eq!(commits.replaced(), 0);
     }
 }

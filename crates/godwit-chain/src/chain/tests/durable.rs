@@ -1,9 +1,13 @@
 //! What is durable when, in virtual time.
 
-use godwit_consensus::check_proof_of_work;
+use std::path::{Path, PathBuf};
 
+use godwit_consensus::check_proof_of_work;
+use godwit_store::utxo::replaced_bytes;
+
+use super::sealed_windows::{CHAIN, OFTEN, settled};
 use super::*;
-use crate::durability::COMMIT_ENTRIES;
+use crate::durability::{COMMIT_ENTRIES, REPLACED_BYTES};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -201,4 +205,44 @@ fn bytes_are_pushed_out_between_commits() {
         disk.contents(std::path::Path::new("/node/blocks/blk00000.dat")).expect("it is named");
     assert!(file.len() as u64 > written / 2, "{} of {written}", file.len());
     assert!(chain.tree().stored() > blocks.len() / 4, "{} blocks", chain.tree().stored());
+}
+
+/// As at the tip, where the next coins are committed a day later.
+#[test]
+fn files_of_merged_runs_go_although_no_newer_coins_are_committed() {
+    let (blocks, expected) = &*CHAIN;
+    let executor = InlineExecutor::new(1, Pace::Instant);
+    let disk = FaultDisk::timed(&executor, Latency::constant(MILLISECOND));
+    let shared = Arc::new(executor.clone());
+    let mut chain = chain_writing(&disk, CacheMinima::PRODUCT, shared, OFTEN);
+    executor.arm();
+    let (mut most, minute) = (0, Duration::from_secs(60));
+    // Until a block is the last one before runs are replaced.
+    for (ticket, block) in (0..).zip(blocks) {
+        give(&mut chain, block, ticket);
+        run_for(&mut chain, &executor, minute, |chain, _| {
+            most = most.max(replaced_bytes(&chain.coins));
+        });
+        if most > REPLACED_BYTES {
+            break;
+        }
+    }
+    let left = replaced_bytes(&chain.coins);
+    eprintln!("{most} bytes were replaced, and {left} are left");
+    assert!(most > REPLACED_BYTES && left <= REPLACED_BYTES, "{left} of {most} bytes");
+    let commits = executor.ended("commit");
+    run_for(&mut chain, &executor, minute, |_, _| ());
+    assert_eq!(executor.ended("commit"), commits, "it is not worth another commit");
+    // Any commit has these go, too.
+    chain.durability.want_commit();
+    run_for(&mut chain, &executor, minute, |_, _| ());
+    assert_eq!(executor.ended("commit"), commits + 1);
+    let is_run = |path: &PathBuf| path.parent() == Some(Path::new("/node/utxo"));
+    let (files, runs) =
+        (disk.paths().iter().filter(|path| is_run(path)).count(), chain.coins.shape().runs);
+    assert_eq!((replaced_bytes(&chain.coins), files), (0, 2 * runs), "runs, and their parity");
+    let tip = chain.tip_point();
+    let chain = cut(chain, &disk, &executor);
+    assert_eq!(chain.status().coins_durable, tip);
+    assert_eq!(settled(chain), expected[tip.height as usize]);
 }

@@ -1,7 +1,7 @@
 //! Faults of this node. A block's or peer's fault is a verdict, never one of these.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use godwit_consensus::Reject;
 use godwit_primitives::{BlockHash, OutPoint, ReversedHex};
@@ -67,6 +67,15 @@ pub enum ChainError {
     DamagedIndex(BlockHash),
 }
 
+/// What became of an undo record; without an offset, no place of it is known.
+fn what_is_lost(path: &Path, offset: Option<u64>) -> String {
+    let path = path.display();
+    match offset {
+        Some(at) => format!(", {path} at byte {at}, is not what was written"),
+        None => format!(" was not found in {path}"),
+    }
+}
+
 impl fmt::Display for ChainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -100,18 +109,12 @@ impl fmt::Display for ChainError {
             Self::DamagedUndo(hash) => {
                 write!(f, "block {hash} cannot be disconnected: undo data and coins disagree")
             }
-            Self::LostUndo { hash, height, path, offset } => {
-                write!(f, "block {hash} at height {height} cannot be disconnected: ")?;
-                match offset {
-                    Some(offset) => write!(
-                        f,
-                        "its undo record, {} at byte {offset}, is not what was written",
-                        path.display()
-                    )?,
-                    None => write!(f, "its undo record was not found in {}", path.display())?,
-                }
-                f.write_str(", and blocks that created what it spent are not stored here")
-            }
+            Self::LostUndo { hash, height, path, offset } => write!(
+                f,
+                "block {hash} at height {height} cannot be disconnected: its undo record{}, and blocks that \
+                 created what it spent are not stored here",
+                what_is_lost(path, *offset)
+            ),
             Self::DamagedCoin(OutPoint { txid, vout }) => {
                 write!(f, "the coin {txid}:{vout} in the coins store is not what was written")
             }

@@ -41,8 +41,8 @@ pub enum Event {
     /// A block was found invalid when it was connected.
     Invalid { hash: BlockHash, reject: Reject },
     /// The bytes of a stored block are damaged: it is to be fetched and handed in again, if the driver does
-    /// ([`Chain::expect_copies`](crate::Chain::expect_copies)); otherwise the chain ends. Or a block below the tip
-    /// was found missing when the chain was opened: no block is connected before it is handed in.
+    /// ([`Chain::expect_copies`](crate::Chain::expect_copies)); otherwise the chain ends. Or a block below
+    /// the tip was missing when the chain was opened: no block is connected before it is handed in.
     Lost { hash: BlockHash },
     /// A block that was handed in has its verdict. One that is stored will be connected when its chain
     /// is complete and the best.

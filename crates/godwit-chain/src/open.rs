@@ -104,7 +104,7 @@ impl Chain {
         chain.durability.find_prune_height(&chain.index);
         let last = chain.index.find(&verified.hash)?;
         chain.start_replay(last);
-        chain.want_missing();
+        want_missing(&mut chain);
         Ok(chain)
     }
 
@@ -139,30 +139,6 @@ impl Chain {
         }
     }
 
-    /// Tells of the blocks below the tip that were never stored, as far as the index knows: one that was made
-    /// again from damaged block files lacks them, and what follows them is no candidate before they are there.
-    fn want_missing(&mut self) {
-        let (mut walk, mut missing) = (self.index.tip(), 0);
-        // Nothing is missing below a block whose chain is complete, nor below an assumed snapshot.
-        while let node = self.index.node(walk)
-            && !node.has_chain()
-            && let Some(parent) = node.parent()
-        {
-            if node.position.is_none() && node.tx_count == 0 {
-                self.events.push_back(Event::Lost { hash: node.hash });
-                missing += 1;
-            }
-            walk = parent;
-        }
-        if missing > 0 {
-            let height = self.index.height(walk) + 1;
-            log::warn!(
-                "{missing} blocks that were connected are not stored, the first at height {height}: a node \
-                 fetches them again, and connects no other block before."
-            );
-        }
-    }
-
     /// The last block before the first one that is not stored, on the way from `fork` up to `last`.
     /// An earlier version of godwit that was killed at the end of `utxo load` left a verified
     /// height without its blocks.
@@ -177,6 +153,30 @@ impl Chain {
             walk = parent;
         }
         end
+    }
+}
+
+/// Tells of the blocks below the tip that were never stored, as far as the index knows: one that was made
+/// again from damaged block files lacks them, and what follows them is no candidate before they are there.
+fn want_missing(chain: &mut Chain) {
+    let (mut walk, mut missing) = (chain.index.tip(), 0);
+    // Nothing is missing below a block whose chain is complete, nor below an assumed snapshot.
+    while let node = chain.index.node(walk)
+        && !node.has_chain()
+        && let Some(parent) = node.parent()
+    {
+        if node.position.is_none() && node.tx_count == 0 {
+            chain.events.push_back(Event::Lost { hash: node.hash });
+            missing += 1;
+        }
+        walk = parent;
+    }
+    if missing > 0 {
+        let height = chain.index.height(walk) + 1;
+        log::warn!(
+            "{missing} blocks that were connected are not stored, the first at height {height}: a node fetches \
+             them again, and connects no other block before."
+        );
     }
 }
 

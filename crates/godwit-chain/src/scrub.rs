@@ -36,7 +36,7 @@ use crate::own_block::ReadError;
 use crate::reads::StoredBlock;
 use crate::tree::NodeId;
 use blocks::{CheckedBlock, Wanted};
-use undo::{LostRecords, RottenUndo, Search, Searched};
+use undo::{LostRecords, RottenUndo, Search, Searched, undo_remedy};
 
 /// Bytes that the scrub reads in a second, taken over minutes: what a disk does not notice. The 800 GB of the
 /// main network take five days.
@@ -348,7 +348,7 @@ impl Scrub {
         let is_of_use = |id: &&NodeId| RottenUndo::of(index, **id).is_some();
         let left = self.undo.rotten.iter().filter(is_of_use).count() as u64 + self.undo.dropped;
         if left > 0 {
-            let how = match env.store.undo_remedy() {
+            let how = match undo_remedy(env) {
                 Remedy::Repair => "`godwit verify -repair` makes them".to_owned(),
                 remedy => remedy.to_string(),
             };
@@ -500,7 +500,7 @@ impl Scrub {
         search: Box<Search>,
         searched: Result<Searched, ReadError>,
     ) -> Result<Vec<NodeId>, StoreError> {
-        let remedy = env.store.undo_remedy();
+        let remedy = undo_remedy(env);
         match searched {
             Ok(Searched { bytes, restored: None }) => {
                 self.note_read(bytes);

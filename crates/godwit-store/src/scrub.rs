@@ -96,15 +96,6 @@ impl Store {
         DamagedPart::Coins.remedy(control.has_whole_history())
     }
 
-    /// What makes damaged undo records again that no search has.
-    pub fn undo_remedy(&self) -> Remedy {
-        let control = self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        match control.has_whole_history() {
-            true => Remedy::Repair,
-            false => Remedy::Download,
-        }
-    }
-
     /// Checks control files, `xor.dat`, what is kept of pruned blocks, and the database, and writes all but
     /// the last one again where they are damaged.
     /// No commit begins meanwhile: it would change what is read. `stop` ends the reading of the database.

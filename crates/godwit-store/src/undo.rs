@@ -467,14 +467,9 @@ fn frame_at(
     Ok((found == magic && data_len > 0).then_some(data_len))
 }
 
-/// Whether there is a record in a file of `len` bytes, wherever it begins: its frame is followed by another one,
-/// or by the end.
-pub(crate) fn has_undo_record(
-    handle: &StoreFile,
-    magic: [u8; 4],
-    len: u64,
-) -> Result<bool, StoreError> {
-    let mut from = 0;
+/// Whether there is a record anywhere in a file: its frame leads to another one, or to the end.
+pub(crate) fn has_undo_record(handle: &StoreFile, magic: [u8; 4]) -> Result<bool, StoreError> {
+    let (len, mut from) = (handle.file_len()?, 0);
     while let Some(at) = find_magic(handle, magic, from, len)? {
         if let Some(data_len) = frame_at(handle, magic, at, len)? {
             let end = at + OVERHEAD + u64::from(data_len);

@@ -47,8 +47,8 @@ pub(super) fn check_tree(
     }
 }
 
-/// Whether all blocks up to the last one that was verified, and up to the coins' own, that were not pruned have
-/// a place, and their undo records. An index that was made again from damaged files lacks some.
+/// Whether all blocks up to the last one that was verified, and up to the coins' own, have a place unless
+/// they were pruned, and their undo records. An index that was made again from damaged files lacks some.
 fn check_places(
     inspection: &Inspection,
     index: &BlockIndex,

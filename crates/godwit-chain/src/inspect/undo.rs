@@ -236,7 +236,7 @@ impl Blocks<'_> {
         for input in read.view().txs().skip(1).flat_map(|tx| tx.inputs()) {
             let Some(Some(coin)) = coins.get(&input.prevout) else { return Ok(false) };
             if coin.height > block.height {
-                // A coinbase was repeated since (BIP30): the one that was spent is not among the wanted coins.
+                // A coinbase was repeated since (BIP30), and the coin that was spent is not the one here.
                 return Ok(false);
             }
             spent.extend([coin]);

@@ -115,8 +115,8 @@ fn a_datadir_audits_clean_on_any_number_of_threads() {
     assert_eq!(open(&disk, None, FILE_SIZE).tip_point(), proofs[0].tip);
 }
 
-/// The coins on disk are those of a branch that was left, and the index that was made again lacks the undo record
-/// of one of its blocks.
+/// The coins on disk are those of a branch that was left, and the index that was made again lacks the undo
+/// record of one of its blocks.
 #[test]
 fn an_undo_record_that_the_coins_own_branch_lacks_refutes_nothing() {
     let disk = FaultDisk::new();

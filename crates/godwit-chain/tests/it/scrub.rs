@@ -232,8 +232,8 @@ fn c5_undo_records_are_made_again_also_of_blocks_that_are_fetched() {
     assert_eq!(Driver::new(open(&disk, None, FILE_SIZE), &BLOCKS).stats(), expected);
 }
 
-/// A pruned chain, and the heights of two of its blocks that are kept: one spends what a kept block has created,
-/// and the one above it what a pruned one has.
+/// A pruned chain, and the heights of two of its blocks that are kept: one spends what a kept block has
+/// created, and the one above it what a pruned one has.
 fn pruned() -> (FaultDisk, Vec<Vec<u8>>, [u32; 2]) {
     let mut blocks = BLOCKS[..150].to_vec();
     blocks.extend(branch(&blocks, 150, 300));

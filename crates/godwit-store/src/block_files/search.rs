@@ -15,7 +15,6 @@ use super::{
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, NetworkId, StoreError};
 use crate::record::BlockPosition;
-use crate::undo::has_undo_record;
 
 /// Bytes read at once in search of a record.
 pub(super) const SEARCH_WINDOW: u32 = 64 << 10;
@@ -115,13 +114,11 @@ pub(crate) fn may_be_own(handle: &StoreFile, magic: [u8; 4]) -> Result<bool, Sto
         || next_record(handle, magic, 0, 0, len)?.is_some())
 }
 
-/// Whether an undo file can be one that godwit wrote.
+/// Whether the beginning of an undo file can be one that godwit wrote.
 pub(crate) fn may_be_own_undo(handle: &StoreFile, magic: [u8; 4]) -> Result<bool, StoreError> {
     let len = handle.file_len()?;
     let (start, there) = first_bytes(handle, len)?;
-    Ok(magic.starts_with(&start[..there.min(magic.len())])
-        || is_zero(handle, len)?
-        || has_undo_record(handle, magic, len)?)
+    Ok(magic.starts_with(&start[..there.min(magic.len())]) || is_zero(handle, len)?)
 }
 
 /// Whether a power cut can have left this file of `len` bytes, in which no record is complete: it is the

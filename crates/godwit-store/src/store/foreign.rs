@@ -11,6 +11,7 @@ use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, StoreError};
 use crate::names::{BLOCKS_DIR, CORE_BLOCKS_LOCK, XOR_FILE};
 use crate::scan::read_obfuscation;
+use crate::undo::has_undo_record;
 
 /// Core keeps `blocks/blk*.dat` under the same names and may be writing to them. Its databases are elsewhere
 /// where its option `-blocksdir` names the directory: then a lock file of its own is beside the files
@@ -59,7 +60,7 @@ pub(super) fn refuse_foreign_files(
         let file = disk.open(&path, OpenMode::Read)?;
         let is_own = match is_of_blocks {
             true => may_be_own(&file, magic)?,
-            false => may_be_own_undo(&file, magic)?,
+            false => may_be_own_undo(&file, magic)? || has_undo_record(&file, magic)?,
         };
         if !is_own {
             return Err(StoreError::ForeignFile { path });

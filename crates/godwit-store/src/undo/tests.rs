@@ -4,7 +4,6 @@ use godwit_fault_disk::{FaultDisk, Survival};
 use proptest::prelude::*;
 
 use super::*;
-use crate::block_files::may_be_own_undo;
 use crate::disk::Disk;
 use crate::fixtures::{MAGIC, coin, undo_record};
 
@@ -47,35 +46,6 @@ fn record_of(n: u32) -> UndoRecord {
 
 fn groups(undo: &BlockUndo) -> Vec<Vec<Coin>> {
     undo.transactions().map(<[Coin]>::to_vec).collect()
-}
-
-/// Of a file that is known by nothing else.
-#[test]
-fn c5_an_undo_file_whose_first_records_are_damaged_is_still_one_s_own() {
-    let (fault, disk) = fresh();
-    let undo = files(&disk, &[]);
-    let records: Vec<UndoPosition> =
-        (1..5).map(|n| append(&undo, 0, &record_of(n)).unwrap()).collect();
-    let good = fault.contents(&path(0)).unwrap();
-    let is_own = |bytes: Vec<u8>| {
-        fault.overwrite(&path(0), bytes);
-        let file = disk.open(&path(0), OpenMode::Read).unwrap();
-        may_be_own_undo(&file, MAGIC).unwrap()
-    };
-    assert!(is_own(good.clone()));
-    for (n, record) in records.iter().enumerate() {
-        let mut bytes = good.clone();
-        bytes[..record.offset as usize].fill(0x5a);
-        assert_eq!(is_own(bytes), n + 1 < records.len(), "{n}");
-    }
-    // A frame that leads nowhere says nothing.
-    let last = records.last().unwrap().offset as usize;
-    let mut bytes = good.clone();
-    bytes[..last - FRAME_SIZE as usize].fill(0x5a);
-    assert!(is_own(bytes.clone()));
-    bytes[last - 4] ^= 0x40;
-    assert!(!is_own(bytes));
-    assert!(!is_own(good.iter().map(|byte| byte ^ 0x77).collect()));
 }
 
 /// Core's VARINT, one digit at a time (`serialize.h`, `WriteVarInt`).

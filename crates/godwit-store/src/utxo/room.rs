@@ -60,8 +60,8 @@ impl OfRepair {
     }
 }
 
-/// What a repair may have to write. `segments` are those of a damaged run that are in use, as far as its footer
-/// names them.
+/// What a repair may have to write. `segments` are those of a damaged run that are in use, as far as its
+/// footer names them.
 pub(super) fn of_repair(
     manifest: &Manifest,
     lost: &LostCoins,

@@ -83,6 +83,28 @@ fn block_files_of_core_or_another_network_are_refused_and_lose_nothing() {
     }
 }
 
+/// Its other records tell.
+#[test]
+fn c5_an_undo_file_whose_first_records_are_damaged_is_still_one_s_own() {
+    let record = [&MAGIC[..], &u32::to_le_bytes(100), &[7; 132]].concat();
+    let undo = "blocks/rev00000.dat";
+    let refused = |bytes: &[u8]| {
+        let fault = directory(&[(BLOCKS[0], records()), (undo, bytes.to_vec())]);
+        let refused = open(&fault).err();
+        let foreign = StoreError::ForeignFile { path: at(undo) };
+        assert!(refused.as_ref().is_none_or(|error| *error == foreign), "{refused:?}");
+        refused.is_some()
+    };
+    for damaged in 1..=4 {
+        let mut bytes = record.repeat(4);
+        bytes[..damaged * record.len() - 132].fill(0x5a);
+        assert_eq!(refused(&bytes), damaged == 4, "{damaged}");
+        // The frame of the last one leads nowhere.
+        bytes[3 * record.len() + 5] ^= 0x40;
+        assert_eq!(refused(&bytes), damaged >= 3, "{damaged}");
+    }
+}
+
 /// Both sides of what a crash can leave of the first record.
 #[test]
 fn what_a_crash_leaves_of_the_first_record_is_cut_off_and_nothing_else() {

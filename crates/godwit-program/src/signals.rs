@@ -33,7 +33,7 @@ impl StopFlag {
     ///
     /// When the system refuses to install a handler; likewise in [`StopFlag::end_at_once`].
     pub fn install() -> io::Result<Self> {
-        let stop = Self::caught(false, &[SIGINT, SIGTERM])?;
+        let flag = caught(false, &[SIGINT, SIGTERM])?;
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let end_late = move || {
             if signals.forever().next().is_some() {
@@ -44,27 +44,15 @@ impl StopFlag {
             }
         };
         thread::Builder::new().name("godwit-signals".into()).spawn(end_late)?;
-        Ok(stop)
+        Ok(Self { flag })
     }
 
     /// For commands that only read, or whose incomplete work is worth nothing: the first signal
-    /// ends the process.
+    /// ends the process. The flag is never set.
     pub fn end_at_once() -> io::Result<Self> {
-        let stop = Self::caught(true, &ENDING)?;
-        let first = ENDS_AT_ONCE.set(Arc::clone(&stop.flag));
+        let first = ENDS_AT_ONCE.set(caught(true, &ENDING)?);
         debug_assert!(first.is_ok(), "a process runs one command");
-        Ok(stop)
-    }
-
-    /// A flag that a signal sets; while it is set, a signal ends the process.
-    fn caught(initially: bool, signals: &[i32]) -> io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(initially));
-        for &signal in signals {
-            let code = i32::from(Exit::Interrupted.code());
-            flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))?;
-            flag::register(signal, Arc::clone(&stop))?;
-        }
-        Ok(Self { flag: stop })
+        Ok(Self { flag: Arc::default() })
     }
 
     /// Whether a signal has arrived.
@@ -78,9 +66,20 @@ impl StopFlag {
     }
 }
 
+/// A flag that a signal sets; while it is set, a signal ends the process.
+fn caught(initially: bool, signals: &[i32]) -> io::Result<Arc<AtomicBool>> {
+    let caught = Arc::new(AtomicBool::new(initially));
+    for &signal in signals {
+        let code = i32::from(Exit::Interrupted.code());
+        flag::register_conditional_shutdown(signal, code, Arc::clone(&caught))?;
+        flag::register(signal, Arc::clone(&caught))?;
+    }
+    Ok(caught)
+}
+
 /// Signals that end a program from outside.
 const ENDING: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
-/// The flag of [`StopFlag::end_at_once`].
+/// Set while the first signal ends a process for which [`StopFlag::end_at_once`] was called.
 static ENDS_AT_ONCE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// While it lives, the first signal does not end a process that otherwise ends at once: its file

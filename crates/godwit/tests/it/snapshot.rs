@@ -192,7 +192,7 @@ fn a_reorganisation_that_replaces_the_snapshots_block_waits_and_every_run_says_w
             format!("block {best} at height {base}"),
             "is fetched when the history below that one is validated".to_owned(),
         ] {
-            assert!(ended.stderr.contains(&part), "{part} in {ended:?}");
+            assert!(ended.stdout.contains(&part), "{part} in {ended:?}");
         }
         assert_eq!(node.stats(), loaded);
     }

@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::{FdFlags, fcntl_setfd};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -44,7 +46,12 @@ fn allocated(path: &Path) -> Result<u64, Failure> {
 #[derive(Debug)]
 pub struct WorkDir {
     path: PathBuf,
+    /// Locked, and inherited by the servers: as long as one of them runs, the directory is in use.
+    _lock: File,
 }
+
+/// Its file that is locked.
+const LOCK: &str = "in-use";
 
 impl WorkDir {
     /// Makes it. It stays when something fails, with the logs that tell why, until the program runs here
@@ -54,8 +61,9 @@ impl WorkDir {
         let place = place.unwrap_or(Path::new("."));
         remove_abandoned(place, program)?;
         let path = place.join(format!("{program}-{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| Failure::File(path.clone(), error))?;
-        Ok(Self { path })
+        let lock = fs::create_dir(&path).and_then(|()| lock(&path));
+        let _lock = lock.map_err(|error| Failure::File(path.clone(), error))?;
+        Ok(Self { path, _lock })
     }
 
     /// A new data directory. Everything that was written before it is on disk.
@@ -86,16 +94,25 @@ impl WorkDir {
     }
 }
 
+/// Marks a directory as used by this process and those that it starts.
+fn lock(path: &Path) -> io::Result<File> {
+    let file = File::create(path.join(LOCK))?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    fcntl_setfd(&file, FdFlags::empty())?;
+    Ok(file)
+}
+
 /// Removes what earlier processes of the program left in `place`: gigabytes, each time that one was
-/// interrupted.
+/// interrupted. What has no lock is somebody else's, and what is locked still in use.
 fn remove_abandoned(place: &Path, program: &str) -> Result<(), Failure> {
     let failed = |error| Failure::File(place.to_owned(), error);
     for entry in fs::read_dir(place).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let pid = name.strip_prefix(program).and_then(|rest| rest.strip_prefix('-'));
-        let Some(pid) = pid.and_then(|pid| pid.parse::<u32>().ok()) else { continue };
-        if path.is_dir() && !Path::new("/proc").join(pid.to_string()).exists() {
+        let is_ours = pid.is_some_and(|pid| pid.parse::<u32>().is_ok());
+        let Ok(lock) = File::open(path.join(LOCK)) else { continue };
+        if is_ours && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             println!(
                 "Removing {}, which a run left that was interrupted or failed.",
                 path.display()
@@ -124,18 +141,31 @@ mod tests {
     #[test]
     fn only_what_processes_left_that_are_gone_is_removed() {
         let place = tempfile::tempdir().unwrap();
-        let mut ended = std::process::Command::new("true").spawn().unwrap();
-        ended.wait().unwrap();
-        let abandoned = format!("sync-vs-core-{}", ended.id());
-        // Of a process that runs, of another program, of nobody.
-        let stay = ["sync-vs-core-1".to_owned(), format!("vs-core-{}", ended.id())];
-        let stay = [&stay[..], &["sync-vs-core-old".to_owned()]].concat();
-        for name in stay.iter().chain([&abandoned]) {
-            fs::create_dir_all(place.path().join(name).join("data")).unwrap();
-        }
-        let work = WorkDir::beside(&place.path().join("chain.dat"), "sync-vs-core").unwrap();
-        assert!(!place.path().join(abandoned).exists());
-        assert!(stay.iter().all(|name| place.path().join(name).is_dir()));
+        let beside = || WorkDir::beside(&place.path().join("chain.dat"), "sync-vs-core").unwrap();
+        let make = |name: &str| {
+            let path = place.path().join(name);
+            fs::create_dir_all(path.join("data")).unwrap();
+            path
+        };
+        let abandoned = make("sync-vs-core-1");
+        drop(lock(&abandoned).unwrap());
+        // Of a process that runs, and in that of a server that its program has left alone.
+        let (used, served) = (make("sync-vs-core-2"), make("sync-vs-core-3"));
+        let _used = lock(&used).unwrap();
+        let inherited = lock(&served).unwrap();
+        let mut server = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        drop(inherited);
+        // Of another program, and the user's own.
+        let other = make("vs-core-1");
+        drop(lock(&other).unwrap());
+        let own = make("sync-vs-core-2026");
+        let work = beside();
+        assert!(!abandoned.exists());
+        assert!([&used, &served, &other, &own].iter().all(|path| path.is_dir()));
         work.remove().unwrap();
+        server.kill().unwrap();
+        server.wait().unwrap();
+        beside().remove().unwrap();
+        assert!(!served.exists(), "its server has ended");
     }
 }

@@ -100,17 +100,27 @@ pub fn show_blocks(chain: &mut Chain, shown: bool) {
 }
 
 /// The height from which on the scripts of the best header's chain run; those of the blocks below are taken
-/// as valid, or were when they were connected (`-assumevalid`). 0 where all scripts run.
+/// as valid, or were in this run (`-assumevalid`). 0 where all scripts run. What earlier runs with another
+/// setting took as valid is not known.
 pub fn scripts_from(chain: &Chain) -> u32 {
     let (index, tree) = (&chain.index, chain.index.tree());
     let assumed = chain.goal.assume_valid().and_then(|hash| tree.find(&hash));
     let Some(assumed) = assumed else { return 0 };
-    let next = tree.ancestor(tree.best_header(), tree.node(index.tip()).height + 1);
-    let skips = |id| chain.goal.skips_scripts(index, &chain.env.params, id);
-    match tree.is_ancestor(assumed, index.tip()) || next.is_some_and(skips) {
-        true => tree.node(assumed).height + 1,
-        false => 0,
+    let height = tree.node(assumed).height;
+    if tree.is_ancestor(assumed, index.tip()) {
+        return height + 1;
     }
+    // Scripts of the last blocks below the assumed one run if it is recent.
+    let skips = |height: u32| {
+        let id = tree.ancestor(tree.best_header(), height);
+        id.is_some_and(|id| chain.goal.skips_scripts(index, &chain.env.params, id))
+    };
+    let (mut first, mut end) = (1, height + 1);
+    while first < end {
+        let middle = first.midpoint(end);
+        if skips(middle) { first = middle + 1 } else { end = middle }
+    }
+    if first == 1 { 0 } else { first }
 }
 
 /// Bytes of the blocks that an earlier process had verified and that are applied again, since their coins

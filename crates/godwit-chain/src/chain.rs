@@ -345,6 +345,13 @@ impl Chain {
         let stored = self.index.receive(accepted, &written);
         self.env.store.note_written(written);
         self.durability.note_stored(&self.index, &stored);
+        // It was missing below the tip: from the lowest block on all may be stored again.
+        let (id, tree) = (stored.id(), self.index.tree());
+        if self.index.height(id) + 1 == self.durability.prune_height()
+            && tree.is_ancestor(id, self.index.tip())
+        {
+            self.durability.find_prune_height(&self.index);
+        }
         match &mut self.history {
             Some(history) if self.index.is_history(stored.id()) => {
                 history.keep(&self.index, &stored)

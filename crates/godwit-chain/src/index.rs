@@ -360,6 +360,8 @@ impl BlockIndex {
         while let Some(id) = queue.pop_front() {
             let parent = self.tree.node(id).parent().expect("genesis is never received");
             let before = self.tree.node(parent).chain_tx_count;
+            // A tip above a missing block is one without a chain, and its place depends on its sequence.
+            self.candidates.remove(&self.tree, id);
             let sequence = self.next_sequence;
             self.next_sequence += 1;
             self.count_chain(id, before, |node| {
@@ -470,7 +472,10 @@ impl BlockIndex {
             return false;
         }
         self.damaged.forget(id);
+        // One of the active chain that waits for a missing block below need not come again: it counts without
+        // its bytes.
         if let Some(parent) = node.parent()
+            && !self.tree.is_ancestor(id, self.tip)
             && let Some(waiting) = self.unlinked.get_mut(&parent)
         {
             waiting.retain(|child| *child != id);

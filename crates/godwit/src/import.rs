@@ -94,7 +94,7 @@ struct LostBlock {
 impl fmt::Display for LostBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ChainPoint { hash, height } = self.block;
-        write!(f, "block {hash} at height {height} was damaged where it was stored")?;
+        write!(f, "block {hash} at height {height} was damaged or missing where it was stored")?;
         if let Some((path, offset)) = &self.place {
             write!(f, " ({} at byte {offset})", path.display())?;
         }
@@ -252,7 +252,7 @@ impl ImportObserver for Reporter {
                 // The chain has logged it.
                 Event::Invalid { .. } => {}
                 Event::Lost { hash } => {
-                    log::warn!("The stored block {hash} is damaged.");
+                    log::warn!("Block {hash} is damaged or missing where it was stored.");
                     self.lost.insert(hash);
                 }
                 Event::Judged { .. } | Event::Read { .. } | Event::Contents(_) => {

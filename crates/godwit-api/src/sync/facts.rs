@@ -44,8 +44,8 @@ pub struct Tip {
 /// What is checked and what is taken as valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// Scripts run from this height on; those of blocks below are, or were in this run, taken as valid. 0: all
-    /// run.
+    /// Scripts run from this height on; those of blocks below are, or were in this run, taken as valid. 0:
+    /// all run.
     pub scripts_from: u32,
     /// The block whose coins a snapshot brought.
     pub snapshot: Option<u32>,

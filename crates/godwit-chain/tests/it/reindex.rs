@@ -174,6 +174,7 @@ fn bad_sectors_do_not_keep_a_datadir_without_database_from_its_other_blocks() {
             assert_eq!(submit(&mut chain, &BLOCKS[CONNECTED]), Verdict::Stored, "one is missing");
             assert_eq!(submit(&mut chain, block), Verdict::Stored);
             assert_eq!(chain.tip_point().height as usize, CONNECTED + 1);
+            assert_eq!(chain.prune_height(), 0, "nothing is missing any more");
         }
         submit_all(&mut chain, &BLOCKS[CONNECTED + usize::from(wanted.is_some())..]);
         assert_eq!(chain.utxo_stats().unwrap(), stats_of(&BLOCKS));

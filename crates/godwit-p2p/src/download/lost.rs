@@ -99,8 +99,8 @@ impl LostBlocks {
                 lost.said = Some(now);
                 let height = index.get(id).height;
                 warn!(
-                    "No peer has sent block {hash} at height {height}, whose stored bytes are damaged (an \
-                     error before names the file): what needs it waits."
+                    "No peer has sent block {hash} at height {height}, which is damaged or missing here: \
+                     what needs it waits."
                 );
             }
         }

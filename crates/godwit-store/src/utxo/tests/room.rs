@@ -9,7 +9,9 @@ use godwit_fault_disk::forward_jobs;
 use super::super::fixtures::{coin, hasher, outpoint};
 use super::super::merge_policy::STALL_SEGMENTS;
 use super::super::room::{LEFT_FREE, LOOK_AGAIN, needed};
-use super::beyond_parity::{Notes, check, hand_over, history, inspection, zero_beyond_parity};
+use super::beyond_parity::{
+    History, Notes, check, hand_over, history, inspection, zero_beyond_parity,
+};
 use super::damage::run_paths;
 use super::*;
 use crate::disk::Disk;
@@ -170,9 +172,16 @@ fn a_repair_without_room_is_not_begun() {
     assert!(matches!(refused, StoreError::LacksRoom { .. }), "{refused}");
     assert_eq!(disk.list(Path::new(DIR)).unwrap(), files);
     disk.set_capacity(Some(disk.used() + needed));
-    let mut repair = begin().unwrap();
-    let mut commit = |named: &Manifest| {
-        manifest = named.clone();
+    complete(begin().unwrap(), &history, &mut manifest);
+    disk.set_capacity(None);
+    check(&history, &disk, &manifest, "repaired");
+}
+
+/// Repairs all, from the blocks of the history; `named` is what the last commit names. The scratch runs go with
+/// the repair.
+fn complete(mut repair: CoinsRepair, history: &History, named: &mut Manifest) {
+    let mut commit = |manifest: &Manifest| {
+        *named = manifest.clone();
         Ok(())
     };
     repair.copy_intact(&mut commit).unwrap();
@@ -180,8 +189,6 @@ fn a_repair_without_room_is_not_begun() {
         hand_over(&mut repair, &history.blocks);
         repair.end_pass(&mut commit).unwrap();
     }
-    disk.set_capacity(None);
-    check(&history, &disk, &manifest, "repaired");
 }
 
 fn begin(disk: &FaultDisk, manifest: &Manifest) -> Result<CoinsRepair, StoreError> {
@@ -227,18 +234,7 @@ fn a_repair_that_was_interrupted_goes_on_in_the_room_that_is_left() {
     disk.set_capacity(Some(disk.used() + needed + copied - 1));
     let mut named = copy_intact(&disk, manifest);
     assert_ne!(&named, manifest);
-    let mut repair = begin(&disk, &named).unwrap();
-    let mut commit = |manifest: &Manifest| {
-        named = manifest.clone();
-        Ok(())
-    };
-    repair.copy_intact(&mut commit).unwrap();
-    while repair.wants_blocks() {
-        hand_over(&mut repair, &history.blocks);
-        repair.end_pass(&mut commit).unwrap();
-    }
-    // Its scratch runs go with it.
-    drop(repair);
+    complete(begin(&disk, &named).unwrap(), &history, &mut named);
     disk.set_capacity(None);
     check(&history, &disk, &named, "repaired");
 }

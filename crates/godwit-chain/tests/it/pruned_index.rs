@@ -415,6 +415,37 @@ fn c5_a_rotten_block_of_a_pruned_datadir_without_database_is_asked_for_and_named
     assert_eq!(chain.utxo_stats().unwrap(), stats_of(&[active(), above].concat()));
 }
 
+/// What is pruned above it while it is under way counts without its bytes.
+#[test]
+fn c5_a_missing_block_that_comes_is_enough_also_if_others_above_it_were_pruned_meanwhile() {
+    const ON_REQUEST: Option<u64> = Some(u64::MAX);
+    let disk = datadir(false);
+    let mut chain = open(&disk, ON_REQUEST, FILE_SIZE);
+    let lowest = prune(&mut chain, 126).unwrap();
+    let place = index(&chain).active[lowest as usize].2.expect("it is the lowest that is stored");
+    chain.close().unwrap();
+    let path = Path::new(DIR).join(format!("blocks/blk{:05}.dat", place.file));
+    let mut bytes = disk.contents(&path).unwrap();
+    bytes[(place.offset + place.len) as usize - 1] ^= 1;
+    disk.overwrite(&path, bytes);
+    disk.remove(&database()).unwrap();
+    let mut chain = open(&disk, ON_REQUEST, FILE_SIZE);
+    chain.settle(clock()).unwrap();
+    let rotten = &active()[lowest as usize - 1];
+    assert_eq!(lost(&mut chain), [hash(rotten)]);
+    let stored = |chain: &Chain| {
+        let active = index(chain).active;
+        active[lowest as usize + 1..].iter().filter(|(.., at, _)| at.is_some()).count()
+    };
+    let before = stored(&chain);
+    prune(&mut chain, 240).unwrap();
+    assert!(stored(&chain) < before, "of {before} above it some are pruned");
+    let above = branch(&active(), active().len() as u32, 2);
+    assert_eq!(submit(&mut chain, &above[0]), Verdict::Stored, "one is missing");
+    assert_eq!(submit(&mut chain, rotten), Verdict::Stored);
+    assert_eq!(submit(&mut chain, &above[1]), Verdict::Connected);
+}
+
 #[test]
 fn a_block_that_was_pruned_twice_is_there_once() {
     let disk = datadir(true);

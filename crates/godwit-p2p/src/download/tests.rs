@@ -2,6 +2,7 @@ mod chains;
 mod conduct;
 mod history;
 mod lost;
+mod newcomers;
 mod requests;
 mod simulation;
 mod tree;

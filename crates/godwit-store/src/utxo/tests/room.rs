@@ -177,8 +177,8 @@ fn a_repair_without_room_is_not_begun() {
     check(&history, &disk, &manifest, "repaired");
 }
 
-/// Repairs all, from the blocks of the history; `named` is what the last commit names. The scratch runs go with
-/// the repair.
+/// Repairs all, from the blocks of the history; `named` is what the last commit names. The scratch runs go
+/// with the repair.
 fn complete(mut repair: CoinsRepair, history: &History, named: &mut Manifest) {
     let mut commit = |manifest: &Manifest| {
         *named = manifest.clone();

@@ -1,0 +1,49 @@
+//! Which blocks a peer gets of which nothing is known, beside peers that have delivered.
+
+use std::time::Duration;
+
+use godwit_primitives::Work;
+use godwit_primitives::network::{Network, Params};
+
+use super::super::Downloads;
+use super::simulation::HONEST;
+use super::tree::{GENESIS, Tree};
+use crate::{HeaderId, Now, PeerId};
+
+const PROVEN: PeerId = PeerId(1);
+const SLOWER: PeerId = PeerId(2);
+
+/// To a busy node all answers are late. A peer whose answers are worthless, and who is back within each of
+/// its turns, is a new one each time.
+#[test]
+fn who_comes_back_again_and_again_does_not_get_the_block_that_all_wait_for() {
+    const TURN: u64 = 9;
+    let mut tree = Tree::new();
+    let best = tree.grow(GENESIS, 60, 1_000);
+    let mut downloads = Downloads::new(&Params::new(Network::Regtest), Work::ZERO);
+    let at = |seconds| Now { monotonic: Duration::from_secs(seconds), unix: 0 };
+    for peer in [PROVEN, SLOWER] {
+        downloads.add_peer(peer, HONEST, at(0));
+        downloads.set_best_known(peer, best);
+    }
+    let first = downloads.schedule(at(0), &tree, 100_000_000);
+    // One answers within a turn, the other within two.
+    let mut now = 0;
+    for peer in [PROVEN, SLOWER] {
+        now += TURN;
+        for (_, id, hash) in first.iter().filter(|(asked, ..)| *asked == peer) {
+            downloads.bytes_received(peer, at(now), 1_000);
+            downloads.received(peer, *hash, 1_000, at(now));
+            downloads.judged(*hash, true);
+            tree.nodes[id.0 as usize].stored = true;
+        }
+    }
+    tree.connect();
+    let next = HeaderId(tree.tip.0 + 1);
+    let newcomer = PeerId(3);
+    downloads.add_peer(newcomer, HONEST, at(now));
+    downloads.set_best_known(newcomer, best);
+    let requests = downloads.schedule(at(now), &tree, 100_000_000);
+    let asked = requests.iter().find(|(_, id, _)| *id == next).map(|(peer, ..)| *peer);
+    assert_eq!(asked, Some(PROVEN), "{requests:?}");
+}

@@ -1,7 +1,8 @@
 //! Datadirs that earlier versions of godwit have made, each packed into a file by `tools/pack-datadir`.
 //!
 //! `schema1`: regtest, made by two imports of commit f95b8f7, which is not in this repository's history, of
-//! 60 and of 110 blocks of `godwit-sim generate --plan small --seed 1`. Its two runs have neither parity nor sums, its blocks no checksums.
+//! 60 and of 110 blocks of `godwit-sim generate --plan small --seed 1`. Its two runs have neither parity nor
+//! sums, its blocks no checksums.
 //!
 //! `schema2`: the same 110 blocks and coins, made by commit b9da9e6: the first block was imported, a snapshot
 //! of block 100 loaded, and all blocks imported. So its coins are assumed, and nothing validates the history

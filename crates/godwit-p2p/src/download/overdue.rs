@@ -28,8 +28,10 @@ const BLOCKS_PER_DEADLINE: f64 = 8.0;
 /// The quickest one, because a peer can make its own answers late, but not those of others.
 const ANSWERS_PER_DEADLINE: f64 = 8.0;
 
-/// A peer that withholds a block this many times as long as [`STALL`] is stalling, whatever else it
-/// sends.
+/// A peer that withholds a block this many times as long as [`STALL`] is stalling, whatever other bytes it
+/// sends. The time in which it answers earlier requests does not count: seed 15475 of the simulated runs asks
+/// an honest peer for 76 blocks of 174 bytes, as it believes; they have 17 kB, and on a flooded line they take
+/// eight minutes.
 const STALLS: f64 = 4.0;
 
 /// A peer is dribbling if it is this many times slower than the others' average.
@@ -108,7 +110,7 @@ impl Downloads {
             let since = flight.overtaken.map(|then| now.saturating_sub(then).as_secs_f64());
             let silent = silence >= patience(STALL);
             since.is_some_and(|since| {
-                since >= STALLS * patience(STALL)
+                since.min(peer.withheld(flight, now)) >= STALLS * patience(STALL)
                     || since >= patience(STALL) && (flight.skipped || dribbles || silent)
             })
         });

@@ -269,6 +269,13 @@ impl Peer {
         now.saturating_sub(self.last_bytes).as_secs_f64()
     }
 
+    /// Seconds since it could have sent this block: since it was asked, or has answered another request. All
+    /// known software answers in order; what was skipped is not on its way.
+    pub(super) fn withheld(&self, flight: &Flight, now: Duration) -> f64 {
+        let since = if flight.skipped { flight.asked } else { flight.asked.max(self.last_end) };
+        now.saturating_sub(since).as_secs_f64()
+    }
+
     /// Seconds since a request was answered, once they are so many that the requests in flight
     /// count as lost; otherwise 0. Silence is no measure: arriving bytes need not be of a requested
     /// block, and one message can take for ever.

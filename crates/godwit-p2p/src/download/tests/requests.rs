@@ -6,6 +6,7 @@ use std::time::Duration;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{BlockHash, Work};
 
+use super::super::overdue::{Overdue, OverdueReason};
 use super::super::{Downloads, PeerTraits, Receipt};
 use super::simulation::HONEST;
 use super::tree::{GENESIS, Tree, hash_of};
@@ -85,6 +86,48 @@ fn what_arrives_is_told_apart() {
     assert_eq!(downloads.blocks.len(), 0, "nothing is kept of what is done");
     assert_eq!(downloads.pending, 0);
     assert_eq!(downloads.next_wakeup(at(4_500)), None);
+}
+
+/// A peer that was asked for forty blocks at once, of which another one has delivered the last.
+fn asked_for_forty() -> Downloads {
+    let (mut tree, mut downloads) = tree_and_downloads(42, &[A]);
+    assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1), (A, 2)]);
+    for n in 1..=2 {
+        downloads.bytes_received(A, at(10), 1_000);
+        assert_eq!(downloads.received(A, block(n), 1_000, at(10)), Receipt::Requested);
+        tree.nodes[n as usize].stored = true;
+        downloads.judged(block(n), true);
+    }
+    tree.connect();
+    assert_eq!(asked(&mut downloads, &tree, 10).len(), 40);
+    downloads.judged(block(42), true);
+    downloads
+}
+
+#[test]
+fn b5_what_is_far_back_in_a_queue_is_not_withheld_while_what_is_before_it_comes() {
+    let mut downloads = asked_for_forty();
+    for second in 1..=40 * 25 {
+        let now = at(second * 1_000);
+        downloads.bytes_received(A, now, 4_000);
+        if second % 25 == 0 {
+            let next = block(second as u32 / 25 + 2);
+            assert_ne!(downloads.received(A, next, 100_000, now), Receipt::Unrequested);
+        }
+        assert_eq!(downloads.overdue(now), [], "second {second}");
+    }
+    assert_eq!(downloads.in_flight(A), 0);
+}
+
+#[test]
+fn b4_bytes_that_become_no_block_do_not_make_up_for_one_that_is_withheld() {
+    let mut downloads = asked_for_forty();
+    let overdue = (1..=130).find_map(|second| {
+        let now = at(second * 1_000);
+        downloads.bytes_received(A, now, 4_000);
+        downloads.overdue(now).pop().map(|overdue| (second, overdue))
+    });
+    assert_eq!(overdue, Some((121, Overdue { peer: A, why: OverdueReason::Stalled })));
 }
 
 #[test]

@@ -88,6 +88,9 @@ pub(super) fn derive(call: &mut Call<'_>) -> Result<Json, RpcError> {
                 }
             }
         }
+        if addresses.is_empty() {
+            return Err(RpcError::new(code::MISC_ERROR, "Unexpected empty result"));
+        }
         paths.push(Json::List(addresses));
     }
     match paths.len() {

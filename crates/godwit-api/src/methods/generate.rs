@@ -273,6 +273,8 @@ fn script_of(descriptor: &Descriptor) -> Result<Vec<u8>, RpcError> {
     let mut scripts = scripts.map_err(|_| refused("Cannot derive script without private keys"))?;
     // Of `combo` the script with witness, or else that of the key's hash.
     let at = match scripts.len() {
+        // Core calls this a bug of its own.
+        0 => return Err(RpcError::new(code::MISC_ERROR, "Descriptor has no script")),
         1 => 0,
         4 => 2,
         _ => 1,

@@ -17,7 +17,8 @@ use super::kind::ScriptKind;
 use key::Key;
 pub(crate) use parse::DESCRIPTOR_GROWTH;
 
-/// What scripts are made of. Each key may stand for several, one for each of its paths.
+/// What scripts are made of. Each key may stand for several, one for each of its paths. `Unused` is a key that
+/// no script is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptor {
     PublicKey(Key),
@@ -29,6 +30,7 @@ pub(crate) enum Descriptor {
     WitnessScriptHash(Box<Descriptor>),
     Taproot { internal: Key, tree: Option<Tree> },
     RawTaproot(Key),
+    Unused(Key),
     Address(Address),
     Raw(Vec<u8>),
 }
@@ -57,7 +59,8 @@ impl Descriptor {
             | Self::PublicKeyHash(key)
             | Self::WitnessKeyHash(key)
             | Self::Combo(key)
-            | Self::RawTaproot(key) => vec![key],
+            | Self::RawTaproot(key)
+            | Self::Unused(key) => vec![key],
             Self::Multisig { keys, .. } => keys.iter().collect(),
             Self::ScriptHash(inner) | Self::WitnessScriptHash(inner) => inner.keys(),
             Self::Taproot { internal, tree } => {
@@ -110,6 +113,7 @@ impl Descriptor {
             Self::WitnessKeyHash(key) => of_key("wpkh", key),
             Self::Combo(key) => of_key("combo", key),
             Self::RawTaproot(key) => of_key("rawtr", key),
+            Self::Unused(key) => of_key("unused", key),
             Self::Multisig { needed, keys, sorted } => {
                 let (sorted, leaf) =
                     (if *sorted { "sorted" } else { "" }, if in_leaf { "_a" } else { "" });

@@ -147,6 +147,11 @@ impl At {
                 witness(1, &tweaked(&self.x_only(internal)?, root)?.serialize())
             }
             Descriptor::RawTaproot(key) => witness(1, &self.x_only(key)?.serialize()),
+            Descriptor::Unused(key) => {
+                // As in Core, there has to be a key.
+                self.bytes(key)?;
+                return Ok(Vec::new());
+            }
             Descriptor::Address(address) => address.script(),
             Descriptor::Raw(script) => script.clone(),
         }])
@@ -154,7 +159,7 @@ impl At {
 }
 
 impl Descriptor {
-    /// The scripts of this number: one, or for `combo` up to four.
+    /// The scripts of this number: one, or for `combo` up to four, and none for `unused`.
     ///
     /// # Errors
     ///

@@ -112,15 +112,14 @@ impl Descriptor {
         let mut rest = body(text, needs_checksum)?;
         let expression = take(&mut rest);
         let found = Reader { network }.script(expression, Context::Top)?;
-        if !rest.is_empty() {
-            return Err(String::new());
-        }
-        let most = found.paths();
-        match found.keys().iter().all(|key| matches!(key.paths(), 1) || key.paths() == most) {
-            true => Ok(found),
-            false => Err("multi(): Multipath derivation paths have mismatched lengths".to_owned()),
-        }
+        // As Core: nothing is said of what follows.
+        if rest.is_empty() { Ok(found) } else { Err(String::new()) }
     }
+}
+
+/// Whether each of the counts of paths is the largest one, or one that goes with any other.
+fn counts_fit(counts: &[usize], most: usize) -> bool {
+    counts.iter().all(|&count| count == 1 || count == most)
 }
 
 struct Reader {
@@ -200,10 +199,11 @@ impl Reader {
     /// A function that stands for a whole script by itself; `None` for what is none.
     fn of_top(&self, text: &str, top: bool) -> Option<Result<Descriptor, String>> {
         type Read = fn(&Reader, &str) -> Result<Descriptor, String>;
-        let functions: [(&str, &str, Read); 4] = [
+        let functions: [(&str, &str, Read); 5] = [
             ("addr", "Can only have addr() at top level", Self::address),
             ("tr", "Can only have tr at top level", Self::taproot),
             ("rawtr", "Can only have rawtr at top level", Self::raw_taproot),
+            ("unused", "Can only have unused at top level", Self::unused),
             ("raw", "Can only have raw() at top level", Self::raw),
         ];
         functions.into_iter().find_map(|(name, elsewhere, read)| {
@@ -223,6 +223,19 @@ impl Reader {
         match key.is_empty() {
             true => self.key("rawtr", first, KeyContext::Taproot).map(Descriptor::RawTaproot),
             false => Err("rawtr(): only one key expected.".to_owned()),
+        }
+    }
+
+    fn unused(&self, mut text: &str) -> Result<Descriptor, String> {
+        let first = take(&mut text);
+        if !text.is_empty() {
+            return Err("unused(): only one key expected".to_owned());
+        }
+        // As Core: here alone, nothing is put before what is wrong with the key.
+        let key = Key::parse(first, KeyContext::Top, self.network)?;
+        match key.is_range() {
+            true => Err("unused(): key cannot be ranged".to_owned()),
+            false => Ok(Descriptor::Unused(key)),
         }
     }
 
@@ -289,7 +302,11 @@ impl Reader {
                 size + 3
             ));
         }
-        Ok(Descriptor::Multisig { needed, keys, sorted })
+        let counts: Vec<usize> = keys.iter().map(Key::paths).collect();
+        match counts_fit(&counts, counts.iter().copied().max().unwrap_or(1)) {
+            true => Ok(Descriptor::Multisig { needed, keys, sorted }),
+            false => Err("multi(): Multipath derivation paths have mismatched lengths".to_owned()),
+        }
     }
 
     fn taproot(&self, mut text: &str) -> Result<Descriptor, String> {
@@ -302,10 +319,19 @@ impl Reader {
             return Err(format!("tr: expected ',', got '{got}'"));
         }
         let tree = self.tree(&mut text, 0)?;
-        match text.is_empty() {
-            true => Ok(Descriptor::Taproot { internal, tree: Some(tree) }),
-            false => Err("tr(): expected ')' after script expression".to_owned()),
+        if !text.is_empty() {
+            return Err("tr(): expected ')' after script expression".to_owned());
         }
+        let counts: Vec<usize> = tree.leaves().iter().map(|leaf| leaf.paths()).collect();
+        let of_leaves = counts.iter().copied().max().unwrap_or(1);
+        if !counts_fit(&counts, of_leaves.max(internal.paths())) {
+            return Err("tr(): Multipath subscripts have mismatched lengths".to_owned());
+        }
+        if internal.paths() > 1 && internal.paths() < of_leaves {
+            let text = "tr(): Multipath internal key mismatches multipath subscripts lengths";
+            return Err(text.to_owned());
+        }
+        Ok(Descriptor::Taproot { internal, tree: Some(tree) })
     }
 
     fn tree(&self, text: &mut &str, depth: usize) -> Result<Tree, String> {

@@ -94,7 +94,10 @@ impl Origins {
                     Some(tree) => format!("tr({internal},{})", self.tree(tree)?.text),
                 }
             }
-            Descriptor::Combo(_) | Descriptor::Address(_) | Descriptor::Raw(_) => {
+            Descriptor::Combo(_)
+            | Descriptor::Unused(_)
+            | Descriptor::Address(_)
+            | Descriptor::Raw(_) => {
                 unreachable!("these stand alone, and are told of before")
             }
         })
@@ -164,6 +167,7 @@ impl Descriptor {
                 let count = if key.is_compressed() { all.len() } else { 2 };
                 all[..count].iter().map(|form| form.replace('_', &text)).collect()
             }
+            Self::Unused(_) => Vec::new(),
             descriptor => vec![origins.body(descriptor)?],
         };
         Ok(bodies.iter().map(|body| with_checksum(body)).collect())

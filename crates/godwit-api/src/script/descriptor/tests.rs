@@ -64,6 +64,72 @@ fn paths_are_bounded() {
     assert!(of_len((256 << 10) + 1).is_err());
 }
 
+/// `unused` is a key by itself. The answers are bitcoind's.
+#[test]
+fn a_key_that_is_not_used_has_no_script() {
+    let of_key = parsed(&format!("unused({KEY})")).expect("it is read");
+    assert_eq!(of_key.text(0, Network::Main), format!("unused({KEY})#qxhn8d3e"));
+    assert!(!of_key.is_range() && of_key.is_solvable());
+    let none = Ok(Vec::new());
+    assert_eq!(of_key.scripts(0, 0), none);
+    assert_eq!(of_key.specific(0, 0, Network::Main), Ok(Vec::new()));
+    let of_paths = parsed(&format!("unused({ACCOUNT}/<0;1>)")).expect("it is read");
+    assert_eq!((of_paths.paths(), of_paths.scripts(1, 0)), (2, none));
+    let hardened = parsed(&format!("unused({ACCOUNT}/0h)")).expect("it is read");
+    assert_eq!(hardened.scripts(0, 0), Err(key::NeedsPrivateKey));
+
+    let wrong = |text: String| parsed(&text).expect_err("no descriptor");
+    for step in ["*", "*h", "<0;1>/*"] {
+        let text = wrong(format!("unused({ACCOUNT}/{step})"));
+        assert_eq!(text, "unused(): key cannot be ranged");
+    }
+    for keys in [format!("{KEY},{KEY}"), format!("x,{KEY}"), ",".to_owned()] {
+        assert_eq!(wrong(format!("unused({keys})")), "unused(): only one key expected");
+    }
+    assert_eq!(wrong("unused()".to_owned()), "No key provided");
+    assert_eq!(wrong("unused(x)".to_owned()), "key 'x' is not valid");
+    let x_only = &KEY[2..];
+    assert_eq!(wrong(format!("unused({x_only})")), format!("Pubkey '{x_only}' is invalid"));
+    for text in ["sh(unused(_))", "wsh(unused())", "sh(wsh(unused(_,)))", "tr(_,unused(_))"] {
+        let text = wrong(text.replace('_', KEY));
+        assert_eq!(text, "Can only have unused at top level");
+    }
+}
+
+/// Where keys have other numbers of paths, the texts are bitcoind's.
+#[test]
+fn several_paths_are_as_many_everywhere() {
+    let read = |text: &str| parsed(&text.replace('X', ACCOUNT)).map(|found| found.paths());
+    for (text, paths) in [
+        ("tr(X/<0;1>/*,pk(X/7/*))", 2),
+        ("tr(X/7/*,pk(X/<0;1>/*))", 2),
+        ("tr(X/<0;1>/*,{pk(X/7/*),multi_a(1,X/<0;1>/*,X/7/*)})", 2),
+        ("wsh(multi(1,X/<0;1;2>/*,X/7/*))", 3),
+    ] {
+        assert_eq!(read(text), Ok(paths), "{text}");
+    }
+    let of_keys = "multi(): Multipath derivation paths have mismatched lengths";
+    let of_leaves = "tr(): Multipath subscripts have mismatched lengths";
+    let of_internal = "tr(): Multipath internal key mismatches multipath subscripts lengths";
+    for (text, said) in [
+        ("multi(1,X/<0;1>,X/<0;1;2>)", of_keys),
+        ("sh(wsh(sortedmulti(1,X/<0;1>,X/<0;1;2>)))", of_keys),
+        ("tr(X/7,multi_a(1,X/<0;1>,X/<0;1;2>))", of_keys),
+        ("tr(X/7,{pk(X/<0;1>),multi_a(1,X/<0;1>,X/<0;1;2>)})", of_keys),
+        ("tr(X/<0;1;2>/*,pk(X/<0;1>/*))", of_leaves),
+        ("tr(X/<0;1>,{pk(X/<0;1;2>),pk(X/<0;1>)})", of_leaves),
+        ("tr(X/7/*,{pk(X/<0;1>/*),pk(X/<0;1;2>/*)})", of_leaves),
+        ("tr(X/<0;1;2>/*,{pk(X/<0;1>/*),multi_a(1,X/<0;1>/*,X/7/*)})", of_leaves),
+        ("tr(X/<0;1>/*,pk(X/<0;1;2>/*))", of_internal),
+        ("tr(X/<0;1>/*,{pk(X/7/*),pk(X/<0;1;2>/*)})", of_internal),
+        // What is wrong further on comes before.
+        ("tr(X/<0;1>,{pk(X/<0;1;2>),pk(x)})", "pk(): key 'x' is not valid"),
+        ("tr(X/<0;1>,{pk(X/<0;1;2>),pk(X)}x)", "tr(): expected ')' after script expression"),
+    ] {
+        assert_eq!(read(text), Err(said.to_owned()), "{text}");
+    }
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     let wrong = |text: &str| parsed(text).expect_err("no descriptor");

@@ -6,6 +6,7 @@ mod checklist;
 mod cli;
 mod coins;
 mod damaged_blocks;
+mod descriptors;
 mod differ;
 mod generated;
 mod hostile;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::rpc::Rpc;
 use super::super::{bitcoind, block, chain};
 use super::Answering;
-use super::arguments::{EXTENDED, KEY, OTHER, functions, keys, texts};
+use super::descriptors::{EXTENDED, KEY, OTHER, functions, keys, texts};
 use super::methods::assert_same;
 use crate::node::Node;
 

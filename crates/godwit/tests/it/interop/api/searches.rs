@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::FILTERS;
 use super::super::{bitcoind, block, chain, wait_until};
 use super::Answering;
-use super::arguments::{EXTENDED, KEY};
+use super::descriptors::{EXTENDED, KEY};
 use super::methods::assert_same;
 use crate::node::Node;
 

@@ -36,6 +36,8 @@ pub(crate) struct Api {
     pub(crate) notifiers: Vec<Notifier>,
     pub(crate) log_categories: &'static LogCategories,
     pub(crate) forbidden: LogLimit,
+    /// A block was assembled, whether or not it was mined.
+    pub(crate) has_assembled: AtomicBool,
 }
 
 /// Calls that may wait for blocks or read all coins at once, and those that do: one thread is left for the

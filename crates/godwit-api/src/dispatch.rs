@@ -6,7 +6,7 @@ mod tests;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use godwit_rpc::{Json, Method, RpcError, code, find, help_of};
@@ -190,6 +190,7 @@ impl Api {
             notifiers: options.interfaces.notifiers.clone(),
             log_categories: options.log_categories,
             forbidden: LogLimit::default(),
+            has_assembled: AtomicBool::new(false),
         }
     }
 

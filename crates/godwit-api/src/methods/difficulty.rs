@@ -1,5 +1,7 @@
 //! Difficulty and the work of the network.
 
+use std::sync::atomic::Ordering;
+
 use godwit_chain::{Chain, NodeId};
 use godwit_consensus::{PrevContext, next_work_required};
 use godwit_primitives::Work;
@@ -130,6 +132,10 @@ pub(super) fn next_bits(chain: &Chain, tip: NodeId, time: u32) -> u32 {
     next_work_required(&context, time, chain.params())
 }
 
+/// Weight of a block as it is assembled, without transactions: what Core reserves for the header, the number
+/// of transactions and the coinbase. What `generateblock` adds to it counts neither there nor here.
+const ASSEMBLED_WEIGHT: u32 = 8_000;
+
 pub(super) fn mining_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let seam = call.node.clone();
     let (next, hashes, waiting, snapshot) = call.node.ask(move |node| {
@@ -142,8 +148,12 @@ pub(super) fn mining_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         (next_bits(chain, chain.tip(), time), hashes, waiting, seam.snapshot())
     })?;
     let tip = &snapshot.tip;
-    let mut json = Json::object([
-        ("blocks", tip.height.into()),
+    let mut json = Json::object([("blocks", tip.height.into())]);
+    if call.api.has_assembled.load(Ordering::Relaxed) {
+        json.push("currentblockweight", ASSEMBLED_WEIGHT);
+        json.push("currentblocktx", 0_u32);
+    }
+    for (name, value) in [
         ("bits", bits(tip.header.bits)),
         ("difficulty", Json::real(difficulty(tip.header.bits))),
         ("target", target(tip.header.bits)),
@@ -160,7 +170,9 @@ pub(super) fn mining_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
                 ("target", target(next)),
             ]),
         ),
-    ]);
+    ] {
+        json.push(name, value);
+    }
     if let Some(challenge) = &call.node.params().signet_challenge {
         json.push("signet_challenge", Json::hex(challenge));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use godwit_chain::Chain;
@@ -74,6 +75,13 @@ fn block_template(node: &dyn NodeState) -> BlockTemplate {
     let mut template = BlockTemplate { prev, height, now, times, bits: 0, interval };
     template.bits = next_bits(chain, chain.tip(), template.time());
     template
+}
+
+/// The template of the next block. As in Core, one counts as assembled with it, whatever becomes of that.
+fn next_block(call: &Call<'_>) -> Result<BlockTemplate, RpcError> {
+    let template = call.node.ask(|node| block_template(node))?;
+    call.api.has_assembled.store(true, Ordering::Relaxed);
+    Ok(template)
 }
 
 impl BlockTemplate {
@@ -241,7 +249,7 @@ fn several(call: &Call<'_>, count: i32, script: &[u8], mut tries: u64) -> Result
     while hashes.len() < count {
         let wanted = at_once.min(count - hashes.len());
         let _mining = mining();
-        let template = call.node.ask(|node| block_template(node))?;
+        let template = next_block(call)?;
         let mined = mine_line(call, template, wanted, script, &mut tries);
         let are_all = mined.len() == wanted;
         hashes.extend(mined.iter().map(|(header, _)| header.block_hash().to_string()));
@@ -364,7 +372,7 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let txs: Vec<TxView<'_>> = raw.iter().filter_map(|bytes| in_block_form(bytes)).collect();
     let submit = parse::flag(call.arg(2), true)?;
     let _mining = mining();
-    let template = call.node.ask(|node| block_template(node))?;
+    let template = next_block(call)?;
     if let Some(mut coins) = spent_coins(call, &txs, &template)? {
         let cutoff = match call.node.params().is_active(Deployment::Csv, template.height) {
             true => template.median_time(),

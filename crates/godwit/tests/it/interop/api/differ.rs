@@ -8,7 +8,7 @@ use super::http::{exchange, post};
 /// elsewhere for any one name.
 const ALLOWED: &[(&str, &str, &str)] = &[
     ("getblockchaininfo", "size_on_disk", "bitcoind reserves space ahead"),
-    ("getmininginfo", "currentblocktx", "godwit assembles no block that it does not mine"),
+    ("getmininginfo", "currentblocktx", "each of the blocks that it assembled itself"),
     ("getmininginfo", "currentblockweight", "the same"),
     ("getmininginfo", "networkhashps", "a ratio, rounded in another way"),
     ("getmininginfo", "next.*", "a second may lie between the two questions"),

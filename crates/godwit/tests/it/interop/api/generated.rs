@@ -4,6 +4,7 @@ use godwit_primitives::{Block, OutPoint, Transaction, Txid};
 use serde_json::{Value, json};
 
 use super::super::chain::RecentChain;
+use super::super::rpc::Rpc;
 use super::super::{bitcoind, block, chain};
 use super::methods::assert_same;
 use super::{Answering, RpcError};
@@ -56,12 +57,18 @@ fn invalid(chain: &RecentChain) -> Vec<Vec<Transaction>> {
     ]
 }
 
+/// What is told of the last block that was assembled.
+fn assembled(rpc: &Rpc) -> [Value; 2] {
+    let info = rpc.call("getmininginfo", &json!([]));
+    ["currentblockweight", "currentblocktx"].map(|name| info[name].clone())
+}
+
 #[test]
 fn blocks_with_invalid_transactions_are_refused_as_by_bitcoind() {
     let chain = chain::recent();
     let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
     let node = Node::new("regtest");
-    let godwit = Answering::with_chain(&node, chain, &[]);
+    let mut godwit = Answering::with_chain(&node, chain, &[]);
     let (ours, theirs) = (godwit.port, bitcoind.rpc.port());
     let mut asked: Vec<(&str, Value)> = Vec::new();
     for txs in invalid(chain) {
@@ -69,6 +76,8 @@ fn blocks_with_invalid_transactions_are_refused_as_by_bitcoind() {
         asked.push(("generateblock", json!(["raw(51)", txs])));
         asked.push(("generateblock", json!(["raw(51)", txs, false])));
     }
+    let none = [Value::Null, Value::Null];
+    assert_eq!([assembled(&godwit.rpc), assembled(&bitcoind.rpc)], [none.clone(), none.clone()]);
     // No block was made of them.
     asked.push(("getchaintips", json!([])));
     assert_same(ours, theirs, &asked);
@@ -84,4 +93,9 @@ fn blocks_with_invalid_transactions_are_refused_as_by_bitcoind() {
     let made = godwit.call("generateblock", &params);
     assert_same(ours, theirs, &[("submitblock", json!([made["hex"]]))]);
     assert_eq!(bitcoind.tip(), made["hash"].as_str().expect("a hash"));
+    // The block counts as it was before the transactions were put into it, even if it is refused then.
+    let empty = [json!(8_000), json!(0)];
+    assert_eq!([assembled(&godwit.rpc), assembled(&bitcoind.rpc)], [empty.clone(), empty]);
+    godwit.restart(&node, &[]);
+    assert_eq!(assembled(&godwit.rpc), none);
 }

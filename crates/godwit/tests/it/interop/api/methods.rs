@@ -251,8 +251,14 @@ fn godwit_mines_blocks_that_bitcoind_takes() {
         })
     };
     let address = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080";
+    let assembled = || {
+        let info = godwit.call("getmininginfo", &json!([]));
+        ["currentblockweight", "currentblocktx"].map(|name| info[name].clone())
+    };
+    assert_eq!(assembled(), [Value::Null, Value::Null]);
     let mined = godwit.call("generatetoaddress", &json!([110, address]));
     assert_eq!(mined.as_array().map(Vec::len), Some(110));
+    assert_eq!(assembled(), [json!(8_000), json!(0)]);
     let last = godwit.call("generatetodescriptor", &json!([1, "raw(51)#8lvh9jxk"]));
     assert_eq!(godwit.call("getbestblockhash", &json!([])), last[0]);
     assert_eq!(waiting.join().expect("it answers")["result"]["height"], 111);

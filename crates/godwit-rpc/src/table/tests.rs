@@ -23,6 +23,14 @@ fn help_names_each_method_that_is_present() {
     }
 }
 
+/// As Core writes it.
+#[test]
+fn a_default_without_characters_is_seen() {
+    let method = METHODS.iter().find(|method| method.name == "dumptxoutset").expect("it is there");
+    let help = help::help_of(method);
+    assert!(help.contains("(string, optional, default=\"\") latest, or rollback"), "{help}");
+}
+
 #[test]
 fn the_page_in_the_documentation_is_that_of_the_table() {
     // Where cargo runs a test, and not where the compiler was told that the crate is: the same target

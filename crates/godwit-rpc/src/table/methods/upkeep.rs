@@ -10,7 +10,12 @@ pub(super) const DUMP_TX_OUT_SET: Method = present(
     "Writes all unspent outputs of the tip to a file, in Bitcoin Core's format.",
     &[
         required("path", Kind::Text, "The file; relative to the network's data directory."),
-        or("type", Kind::Text, "", "latest; of earlier blocks (rollback) there is none."),
+        or(
+            "type",
+            Kind::Text,
+            "\"\"",
+            "latest, or rollback to the tip itself: of earlier blocks there is none.",
+        ),
         optional(
             "options",
             Kind::Options(&[
@@ -21,7 +26,7 @@ pub(super) const DUMP_TX_OUT_SET: Method = present(
                 ),
                 or("in_memory", Kind::Bool, "false", "Of no effect."),
             ]),
-            "Of an earlier block.",
+            "Of a block that is named.",
         ),
     ],
 );

@@ -91,6 +91,9 @@ pub(crate) fn written(transport: &mut Transport) -> Vec<u8> {
     bytes
 }
 
+/// Bytes of a `notfound` of 50,000 entries: a longer one is passed over.
+const MAX_NOTFOUND: usize = 3 + 50_000 * 36;
+
 /// What is to become of a message of that name and length, whose checksum or tag is right.
 pub(crate) fn expected(command: Command, payload: &[u8], limits: &ReceiveLimits) -> Seen {
     let bytes = payload.len();
@@ -110,6 +113,9 @@ pub(crate) fn expected(command: Command, payload: &[u8], limits: &ReceiveLimits)
     match (command.is_valid(), limit) {
         (false, _) => dropped(DiscardReason::InvalidCommand),
         (true, None) => dropped(DiscardReason::Unknown),
+        (true, Some(_)) if command == Command::NOTFOUND && bytes > MAX_NOTFOUND => {
+            dropped(DiscardReason::TooLong)
+        }
         (true, Some(_)) if unasked => {
             let why = DiscardReason::UnexpectedBlock;
             Seen::Discarded(Discard { command, bytes, why, block })

@@ -132,6 +132,8 @@ pub enum DiscardReason {
     /// A block, whole, in parts or in compact form, from a peer that was not asked for it. The
     /// payload was never kept.
     UnexpectedBlock,
+    /// Longer than any of its kind that is of use, and ignored for that. The payload was never kept.
+    TooLong,
     /// The payload does not match the checksum in its header.
     WrongChecksum,
 }

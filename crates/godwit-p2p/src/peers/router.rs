@@ -450,7 +450,10 @@ impl Parts {
                 | Command::FILTERCLEAR),
                 _,
             ) => cx.disconnect(id, DisconnectReason::NotOffered(command)),
-            (_, DiscardReason::Unknown | DiscardReason::UnexpectedBlock) => {}
+            (
+                _,
+                DiscardReason::Unknown | DiscardReason::UnexpectedBlock | DiscardReason::TooLong,
+            ) => {}
         }
     }
 }
@@ -463,7 +466,7 @@ fn on_undecodable(cx: &mut Context<'_>, id: PeerId, command: Command, error: Mes
         MessageError::TooMany { command: Command::GETHEADERS | Command::GETBLOCKS, .. } => {
             cx.disconnect(id, DisconnectReason::LocatorTooLong);
         }
-        // Core asks for so little that it need not read so many.
+        // Core asks for so little that it ignores so many; those that are there were discarded on arrival.
         MessageError::TooMany { command: Command::NOTFOUND, .. } => {
             debug!("peer={}: ignoring {command}: {error}", id.0);
         }

@@ -22,6 +22,9 @@ const fn list(count: usize, size: usize) -> u32 {
     (compact_size_len(count as u64) + count * size) as u32
 }
 
+/// Longest payload of entries of an inventory, in bytes.
+const MAX_INVENTORY_PAYLOAD: u32 = list(MAX_INVENTORY, Inventory::SIZE);
+
 /// Longest payload, in bytes, of messages with this name; `None` for a name that this node does not
 /// know, whose payload is discarded as it arrives.
 ///
@@ -44,14 +47,15 @@ pub fn payload_limit(command: Command) -> Option<u32> {
         | Command::GETCFCHECKPT => MAX_SMALL_PAYLOAD,
         Command::ADDR => list(MAX_ADDRESSES, AddressEntry::V1_SIZE),
         Command::ADDRV2 => list(MAX_ADDRESSES, AddressEntry::V2_MAX_SIZE),
-        Command::INV | Command::GETDATA | Command::NOTFOUND => list(MAX_INVENTORY, Inventory::SIZE),
+        Command::INV | Command::GETDATA => MAX_INVENTORY_PAYLOAD,
         // Version, hashes, last wanted hash.
         Command::GETHEADERS | Command::GETBLOCKS => 4 + list(MAX_LOCATOR, 32) + 32,
         // Each header and a zero.
         Command::HEADERS => list(MAX_HEADERS, HEADER_SIZE + 1),
         // Hash, then one byte for each position: larger gaps take three bytes, but more positions.
         Command::GETBLOCKTXN => 32 + list(MAX_COMPACT_TRANSACTIONS + 1, 1),
-        Command::BLOCK | Command::CMPCTBLOCK | Command::BLOCKTXN => MAX_PAYLOAD,
+        // Of `notfound`, more than an inventory may have is discarded: Core ignores it.
+        Command::BLOCK | Command::CMPCTBLOCK | Command::BLOCKTXN | Command::NOTFOUND => MAX_PAYLOAD,
         _ => return None,
     })
 }
@@ -83,6 +87,8 @@ pub(super) fn admit(command: Command, length: usize, limits: &ReceiveLimits) -> 
         Admission::Drop(DiscardReason::Unknown)
     } else if unexpected {
         Admission::Drop(DiscardReason::UnexpectedBlock)
+    } else if command == Command::NOTFOUND && length > MAX_INVENTORY_PAYLOAD as usize {
+        Admission::Drop(DiscardReason::TooLong)
     } else {
         Admission::Keep
     }

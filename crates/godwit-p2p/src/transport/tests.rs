@@ -256,7 +256,7 @@ fn each_limit_holds_to_the_byte() {
         ("addrv2", 3 + 1_000 * (4 + 9 + 1 + 3 + 512 + 2)),
         ("inv", 3 + 50_000 * 36),
         ("getdata", 3 + 50_000 * 36),
-        ("notfound", 3 + 50_000 * 36),
+        ("notfound", 4_000_000),
         ("getheaders", 4 + 1 + 101 * 32 + 32),
         ("getblocks", 4 + 1 + 101 * 32 + 32),
         ("headers", 3 + 2_000 * 81),
@@ -284,6 +284,17 @@ fn each_limit_holds_to_the_byte() {
     }
     for length in [MAX_PAYLOAD + 1, 0x0200_0001, u32::MAX] {
         assert_eq!(receive_all(&header(b"block", length), &BLOCK).len(), 1);
+    }
+}
+
+/// Core ignores a `notfound` of more entries than it could have asked for.
+#[test]
+fn b9_a_notfound_of_more_than_50000_entries_is_passed_over() {
+    for (entries, end) in [(50_000, "notfound 1800003 "), (50_001, "notfound 1800039 TooLong")] {
+        let payload = [&[0xfd, 0x50, 0xc3][..], &vec![0; entries * 36]].concat();
+        let bytes = [frame(b"notfound", &payload), frame(b"ping", &[0; 8])].concat();
+        let seen = receive_all(&bytes, &NO_BLOCK);
+        assert!(seen[0].starts_with(end) && seen[1].starts_with("ping"), "{seen:?}");
     }
 }
 
@@ -318,7 +329,7 @@ fn b9_small_messages_get_no_more_than_they_announce() {
 
 #[test]
 fn b9_what_is_dropped_is_never_kept() {
-    for command in ["block", "tx", "whatever", "\x01", "mempool"] {
+    for command in ["block", "tx", "whatever", "\x01", "mempool", "notfound"] {
         let mut transport = transport();
         let mut source = Source::new([header(command.as_bytes(), 3_000_000), vec![0; 2_999_999]]);
         assert!(matches!(transport.receive(&mut source, &NO_BLOCK, ALL), Ok(Receive::Pending)));

@@ -12,6 +12,13 @@ pub enum IndexError {
     Store(StoreError),
     /// Bytes of the index are not what was written.
     Damaged { path: PathBuf, offset: u64 },
+    /// Another version of the program wrote it.
+    OtherVersion {
+        path: PathBuf,
+        version: u32,
+        /// The one that this program reads.
+        known: u32,
+    },
     /// Its files are too many, and the disk has no room to merge some.
     LacksRoom {
         /// Bytes that have to be free.
@@ -30,12 +37,12 @@ impl IndexError {
         Self::Damaged { path: path.to_owned(), offset }
     }
 
-    /// Whether the index is not what was written: then it is built again, if all blocks are there. Otherwise
-    /// it stops.
+    /// Whether the index is not what was written, or not what this program writes: then it is built again, if
+    /// all blocks are there. Otherwise it stops.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Store(error) => error.is_rotten(),
-            Self::Damaged { .. } => true,
+            Self::Damaged { .. } | Self::OtherVersion { .. } => true,
             Self::LacksRoom { .. } | Self::TooHigh { .. } | Self::UnknownBlocks => false,
         }
     }
@@ -53,6 +60,9 @@ impl fmt::Display for IndexError {
             Self::Store(error) => error.fmt(f),
             Self::Damaged { path, offset } => {
                 write!(f, "{} is damaged at byte {offset}", path.display())
+            }
+            Self::OtherVersion { path, version, known } => {
+                write!(f, "{} has version {version}, this program reads {known}", path.display())
             }
             Self::LacksRoom { needed, free } => write!(
                 f,

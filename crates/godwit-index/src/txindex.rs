@@ -220,6 +220,10 @@ impl TxIndexWriter {
         self.shared.state.read().manifest(self.genesis)
     }
 
+    fn secret(&self) -> [u8; 16] {
+        self.shared.state.read().secret
+    }
+
     fn take_id(&self) -> u64 {
         let mut state = self.shared.state.write();
         state.next_id += 1;
@@ -232,13 +236,14 @@ impl TxIndexWriter {
             return Ok(None);
         }
         let id = self.take_id();
-        let mut writer = RunWriter::create(&self.disk, &self.dir, id)?;
+        let secret = self.secret();
+        let mut writer = RunWriter::create(&self.disk, &self.dir, secret, id)?;
         // Held across I/O: only this thread changes the state.
         for entry in &self.shared.state.read().pending {
             writer.add(*entry)?;
         }
         let facts = writer.finish()?;
-        Run::open(&self.disk, &self.dir, facts).map(Some)
+        Run::open(&self.disk, &self.dir, secret, facts).map(Some)
     }
 
     /// A merge cannot begin or go on. Where the disk has no room for it, it is put off as long as the runs
@@ -255,7 +260,7 @@ impl TxIndexWriter {
 
     /// Puts a merged run in the place of those that it has all entries of.
     fn replace(&mut self, facts: RunFacts, replaces: &[u64]) -> Result<(), IndexError> {
-        let run = Arc::new(Run::open(&self.disk, &self.dir, facts)?);
+        let run = Arc::new(Run::open(&self.disk, &self.dir, self.secret(), facts)?);
         let mut runs = self.shared.state.read().runs.clone();
         let is_replaced = |run: &Arc<Run>| replaces.contains(&run.facts.id);
         let first = runs.iter().position(is_replaced).expect("nothing else takes runs away");
@@ -281,9 +286,10 @@ fn load(disk: &StoreDisk, dir: &Path, genesis: BlockHash) -> Result<Option<State
     if manifest.genesis != genesis {
         return Err(IndexError::damaged(dir, 0));
     }
-    let open = |facts: &RunFacts| Run::open(disk, dir, *facts).map(Arc::new);
+    let secret = manifest.secret;
+    let open = |facts: &RunFacts| Run::open(disk, dir, secret, *facts).map(Arc::new);
     let runs = manifest.runs.iter().map(open).collect::<Result<_, _>>()?;
-    let Manifest { secret, next_id, position, stale, .. } = manifest;
+    let Manifest { next_id, position, stale, .. } = manifest;
     Ok(Some(State { secret, next_id, position, stale, pending: BTreeSet::new(), runs }))
 }
 
@@ -352,7 +358,8 @@ impl Index for TxIndexWriter {
         if self.merge.is_none() {
             let sizes: Vec<u64> = runs.iter().map(|run| run.facts.entries).collect();
             let Some(range) = merge::due(&sizes, self.run_entries as u64) else { return Ok(false) };
-            self.merge = match Merge::begin(&self.disk, &self.dir, &runs[range], self.take_id()) {
+            let (secret, id) = (self.secret(), self.take_id());
+            self.merge = match Merge::begin(&self.disk, &self.dir, secret, &runs[range], id) {
                 Ok(merge) => Some(Box::new(merge)),
                 Err(error) => return self.put_off(error, runs.len()),
             };
@@ -390,6 +397,7 @@ impl Index for TxIndexWriter {
         self.merge = None;
         let fresh = {
             let mut state = self.shared.state.write();
+            // The key stays, and numbers go on: so no run of before has number and key of a new one.
             let fresh = State { next_id: state.next_id, ..State::new(state.secret) };
             *state = fresh;
             state.manifest(self.genesis)

@@ -4,9 +4,9 @@
 //! | bytes | content |
 //! | --- | --- |
 //! | 8 | magic `gdwttxix` |
-//! | 4 | version, 1 |
+//! | 4 | version, 2 |
 //! | 32 | hash of the genesis block |
-//! | 16 | secret key of the hash of txids |
+//! | 16 | secret key of the hash of txids, which the checksums of runs begin with |
 //! | 8 | a number above those of all runs |
 //! | compact size + 36 each | the last blocks in the runs: hash and height, the newest first |
 //! | compact size + 36 each | blocks that were left in reorganisations, the oldest first |
@@ -26,7 +26,8 @@ use crate::error::IndexError;
 use crate::position::Position;
 
 const MAGIC: [u8; 8] = *b"gdwttxix";
-const VERSION: u32 = 1;
+/// 1: checksums of runs did not depend on the key.
+const VERSION: u32 = 2;
 const HASH_SIZE: usize = 32;
 const FILE: &str = "manifest";
 const UNFINISHED: &str = "manifest.new";
@@ -55,6 +56,13 @@ fn put_points<'a>(out: &mut DataStream, points: impl ExactSizeIterator<Item = &'
 fn points(reader: &mut SpanReader<'_>) -> Result<Vec<ChainPoint>, DecodeError> {
     let count = reader.compact_size()?;
     (0..count).map(|_| Ok(ChainPoint { hash: reader.get()?, height: reader.u32()? })).collect()
+}
+
+/// The version of what begins as a manifest.
+fn version(content: &[u8]) -> Option<u32> {
+    let mut reader = SpanReader::new(content);
+    let is_manifest = reader.array().is_ok_and(|magic| magic == MAGIC);
+    is_manifest.then(|| reader.u32().ok()).flatten()
 }
 
 impl Manifest {
@@ -114,7 +122,12 @@ impl Manifest {
         if sha256d(content) != *hash {
             return Err(damaged());
         }
-        Self::decode(content).map(Some).map_err(|_| damaged())
+        match version(content) {
+            Some(version) if version != VERSION => {
+                Err(IndexError::OtherVersion { path, version, known: VERSION })
+            }
+            _ => Self::decode(content).map(Some).map_err(|_| damaged()),
+        }
     }
 
     /// Puts it in the place of the one before. What it names has to be durable, but for the names of files.

@@ -54,7 +54,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Begins to merge these runs into one of this number.
+    /// Begins to merge these runs into one of this number, of the index with this key.
     ///
     /// # Errors
     ///
@@ -62,6 +62,7 @@ impl Merge {
     pub(super) fn begin(
         disk: &StoreDisk,
         dir: &Path,
+        secret: [u8; 16],
         runs: &[Arc<Run>],
         id: u64,
     ) -> Result<Self, IndexError> {
@@ -72,7 +73,7 @@ impl Merge {
         Ok(Self {
             sources: runs.iter().cloned().map(RunReader::new).collect(),
             replaces: runs.iter().map(|run| run.facts.id).collect(),
-            writer: RunWriter::create(disk, dir, id)?,
+            writer: RunWriter::create(disk, dir, secret, id)?,
         })
     }
 

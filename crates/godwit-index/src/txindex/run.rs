@@ -42,8 +42,11 @@ impl RunFacts {
     }
 }
 
-fn checksum(id: u64, page: u64, payload: &[u8]) -> [u8; CHECKSUM] {
-    let place = crc32c::crc32c_append(crc32c::crc32c(&id.to_le_bytes()), &page.to_le_bytes());
+/// Begins with the index's key: numbers of runs begin at zero in every index, and a run of another one has
+/// entries that nobody finds.
+fn checksum(secret: &[u8; 16], id: u64, page: u64, payload: &[u8]) -> [u8; CHECKSUM] {
+    let run = crc32c::crc32c_append(crc32c::crc32c(secret), &id.to_le_bytes());
+    let place = crc32c::crc32c_append(run, &page.to_le_bytes());
     crc32c::crc32c_append(place, payload).to_le_bytes()
 }
 
@@ -51,22 +54,29 @@ fn checksum(id: u64, page: u64, payload: &[u8]) -> [u8; CHECKSUM] {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) facts: RunFacts,
+    /// The key of its index.
+    secret: [u8; 16],
     file: StoreFile,
 }
 
 impl Run {
-    /// Opens it.
+    /// Opens one of the index with this key.
     ///
     /// # Errors
     ///
     /// A failed call, or another length than it has to have.
-    pub(super) fn open(disk: &StoreDisk, dir: &Path, facts: RunFacts) -> Result<Self, IndexError> {
+    pub(super) fn open(
+        disk: &StoreDisk,
+        dir: &Path,
+        secret: [u8; 16],
+        facts: RunFacts,
+    ) -> Result<Self, IndexError> {
         let file = disk.open(&facts.path(dir), OpenMode::Read)?;
         let (len, expected) = (file.file_len()?, facts.pages() * PAGE as u64);
         if len != expected {
             return Err(IndexError::damaged(file.path(), len.min(expected)));
         }
-        Ok(Self { facts, file })
+        Ok(Self { facts, secret, file })
     }
 
     /// Entries of pages that follow one another, checked.
@@ -76,7 +86,7 @@ impl Run {
         let mut entries = Vec::with_capacity(count * PER_PAGE as usize);
         for (page, bytes) in (first..).zip(bytes.chunks_exact(PAGE)) {
             let (stored, payload) = bytes.split_at(CHECKSUM);
-            if stored != checksum(self.facts.id, page, payload) {
+            if stored != checksum(&self.secret, self.facts.id, page, payload) {
                 return Err(IndexError::damaged(self.file.path(), page * PAGE as u64));
             }
             let used = (self.facts.entries - page * PER_PAGE).min(PER_PAGE) as usize;
@@ -84,6 +94,25 @@ impl Run {
             entries.extend(parts[..used].iter().map(Entry::from_bytes));
         }
         Ok(entries)
+    }
+
+    /// Reads all of it, and tells `read` after each part how many bytes that were.
+    ///
+    /// # Errors
+    ///
+    /// A failed call, a page that is not what was written, or what `read` says.
+    pub(super) fn check(
+        &self,
+        read: &mut dyn FnMut(u64) -> Result<(), StoreError>,
+    ) -> Result<(), IndexError> {
+        let (mut page, pages) = (0, self.facts.pages());
+        while page < pages {
+            let count = (pages - page).min(PAGES_AT_ONCE as u64);
+            self.read(page, count as usize)?;
+            page += count;
+            read(count * PAGE as u64)?;
+        }
+        Ok(())
     }
 
     /// Adds the entries with this key to `found`.
@@ -133,6 +162,7 @@ impl Run {
 /// Writes a run. It is in use when a manifest names it.
 pub(super) struct RunWriter {
     facts: RunFacts,
+    secret: [u8; 16],
     file: StoreFile,
     page: Vec<u8>,
     buffer: Vec<u8>,
@@ -140,11 +170,16 @@ pub(super) struct RunWriter {
 }
 
 impl RunWriter {
-    pub(super) fn create(disk: &StoreDisk, dir: &Path, id: u64) -> Result<Self, StoreError> {
+    pub(super) fn create(
+        disk: &StoreDisk,
+        dir: &Path,
+        secret: [u8; 16],
+        id: u64,
+    ) -> Result<Self, StoreError> {
         let facts = RunFacts { id, entries: 0 };
         let file = disk.open(&facts.path(dir), OpenMode::Truncate)?;
         let buffer = Vec::with_capacity(PAGES_AT_ONCE * PAGE);
-        Ok(Self { facts, file, page: Vec::with_capacity(PAGE), buffer, pages: 0 })
+        Ok(Self { facts, secret, file, page: Vec::with_capacity(PAGE), buffer, pages: 0 })
     }
 
     /// The next entry in order.
@@ -159,7 +194,8 @@ impl RunWriter {
 
     fn end_page(&mut self) -> Result<(), StoreError> {
         self.page.resize(PAGE - CHECKSUM, 0);
-        self.buffer.extend_from_slice(&checksum(self.facts.id, self.pages, &self.page));
+        let checksum = checksum(&self.secret, self.facts.id, self.pages, &self.page);
+        self.buffer.extend_from_slice(&checksum);
         self.buffer.extend_from_slice(&self.page);
         self.page.clear();
         self.pages += 1;

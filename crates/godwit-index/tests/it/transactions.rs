@@ -1,7 +1,7 @@
 //! The transaction index, beside a map of all transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_chain::{Chain, StoredData};
@@ -10,6 +10,7 @@ use godwit_index::{
     Candidate, Follower, INDEXES_DIR, IndexError, Outcome, TxIndex, TxIndexWriter, candidates,
     next, transaction_at,
 };
+use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{Block, BlockHash, Txid};
 use godwit_store::disk::StoreDisk;
 
@@ -30,9 +31,18 @@ fn index_of_runs(
     disk: &FaultDisk,
     chain: &Chain,
 ) -> Result<TxIndexWriter, IndexError> {
+    index_with_key([3; 16], entries, disk, chain)
+}
+
+fn index_with_key(
+    secret: [u8; 16],
+    entries: usize,
+    disk: &FaultDisk,
+    chain: &Chain,
+) -> Result<TxIndexWriter, IndexError> {
     let store = StoreDisk::new(Arc::new(disk.clone()));
     let (dir, genesis) = (Path::new(DIR).join(INDEXES_DIR), chain.params().genesis_hash);
-    TxIndexWriter::open_with_run_size(&store, &dir, genesis, [3; 16], entries)
+    TxIndexWriter::open_with_run_size(&store, &dir, genesis, secret, entries)
 }
 
 fn follower(disk: &FaultDisk, chain: &Chain) -> (Follower<TxIndexWriter>, Arc<TxIndex>) {
@@ -404,6 +414,62 @@ fn a_damaged_index_is_built_again() {
         }
     }
     assert!(found > 0, "no damage showed in a search");
+    chain.close().expect("no fault");
+}
+
+fn files(disk: &FaultDisk) -> BTreeMap<PathBuf, Vec<u8>> {
+    let file = |path: PathBuf| Some((path.clone(), disk.contents(&path)?));
+    disk.paths().into_iter().filter_map(file).collect()
+}
+
+/// Two nodes number their runs alike, and these are of one length: that of the other node has the same
+/// transactions under another key, where nobody finds them.
+#[test]
+fn a_file_of_the_index_of_another_directory_is_not_believed() {
+    let chain = chain_of(&FaultDisk::new(), &BLOCKS);
+    let [own, foreign] = [[3; 16], [4; 16]].map(|secret| {
+        let disk = FaultDisk::new();
+        let writer = index_with_key(secret, RUN, &disk, &chain).expect("it opens");
+        let mut first = Follower::new(writer);
+        follow(&chain, &mut first).expect("no fault");
+        first.close().expect("no fault");
+        disk
+    });
+    let foreign = files(&foreign);
+    assert!(files(&own).keys().eq(foreign.keys()) && foreign.len() > 2, "{:?}", foreign.keys());
+    for (path, bytes) in &foreign {
+        let disk = own.copy();
+        disk.overwrite(path, bytes.clone());
+        let (mut again, reader) = follower(&disk, &chain);
+        let all = naive(&chain, &BLOCKS);
+        let damage = all.keys().find_map(|txid| reader.find(txid).err());
+        assert!(damage.is_some_and(|error| error.is_damage()), "{}", path.display());
+        follow(&chain, &mut again).expect("it is built again");
+        is_as(&chain, &reader, &BLOCKS, &path.display().to_string());
+    }
+    chain.close().expect("no fault");
+}
+
+/// Version 1, as the manifest of a program before this one has it.
+#[test]
+fn an_index_of_an_older_version_is_built_again() {
+    let chain = chain_of(&FaultDisk::new(), &BLOCKS);
+    let disk = FaultDisk::new();
+    let (mut first, _) = follower(&disk, &chain);
+    follow(&chain, &mut first).expect("no fault");
+    first.close().expect("no fault");
+    let path = Path::new(DIR).join(INDEXES_DIR).join("txindex/manifest");
+    let mut bytes = disk.contents(&path).expect("the manifest");
+    bytes.truncate(bytes.len() - 32);
+    assert_eq!(bytes[8..12], 2u32.to_le_bytes());
+    bytes[8] = 1;
+    let hash = sha256d(&bytes);
+    bytes.extend_from_slice(&hash);
+    disk.overwrite(&path, bytes);
+    let (mut again, reader) = follower(&disk, &chain);
+    assert_eq!(reader.status().best(), None);
+    follow(&chain, &mut again).expect("it is built again");
+    is_as(&chain, &reader, &BLOCKS, "built again");
     chain.close().expect("no fault");
 }
 

@@ -7,15 +7,16 @@ use godwit_fault_disk::FaultDisk;
 use super::*;
 
 const DIR: &str = "/index";
+const SECRET: [u8; 16] = [5; 16];
 
 fn written(entries: &BTreeSet<Entry>) -> (FaultDisk, Run) {
     let disk = FaultDisk::new();
     let store = StoreDisk::new(Arc::new(disk.clone()));
     store.create_dir_all(Path::new(DIR)).expect("a directory");
-    let mut writer = RunWriter::create(&store, Path::new(DIR), 7).expect("a file");
+    let mut writer = RunWriter::create(&store, Path::new(DIR), SECRET, 7).expect("a file");
     entries.iter().for_each(|entry| writer.add(*entry).expect("a write"));
     let facts = writer.finish().expect("a run");
-    (disk, Run::open(&store, Path::new(DIR), facts).expect("a run"))
+    (disk, Run::open(&store, Path::new(DIR), SECRET, facts).expect("a run"))
 }
 
 /// Numbers that look random.
@@ -92,7 +93,30 @@ fn any_damaged_byte_is_found() {
     disk.overwrite(&path, bytes[..2 * PAGE].to_vec());
     assert!(run.read(2, 1).expect_err("it is gone").is_damage());
     let store = StoreDisk::new(Arc::new(disk));
-    assert!(Run::open(&store, Path::new(DIR), run.facts).expect_err("cut off").is_damage());
+    let cut_off = Run::open(&store, Path::new(DIR), SECRET, run.facts);
+    assert!(cut_off.expect_err("cut off").is_damage());
+}
+
+/// The same number, length and places, and nothing of it would be found.
+#[test]
+fn a_run_of_an_index_with_another_key_is_damage() {
+    let entries: BTreeSet<Entry> = (0..3 * PER_PAGE).map(|n| entry(scrambled(n), n)).collect();
+    let (disk, run) = written(&entries);
+    let store = StoreDisk::new(Arc::new(disk));
+    let other = Run::open(&store, Path::new(DIR), [6; 16], run.facts).expect("it has its length");
+    for page in 0..3 {
+        assert!(other.read(page, 1).expect_err("it is another index's").is_damage());
+    }
+    let wanted = entries.first().expect("there are some").key;
+    assert!(other.find(wanted, &mut Vec::new()).expect_err("not for absent").is_damage());
+    assert!(other.check(&mut |_| Ok(())).expect_err("nor here").is_damage());
+    let mut bytes = 0;
+    run.check(&mut |part| {
+        bytes += part;
+        Ok(())
+    })
+    .expect("it is its own");
+    assert_eq!(bytes, run.facts.bytes());
 }
 
 /// A search in a run of many pages reads few of them, however many there are.

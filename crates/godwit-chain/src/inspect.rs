@@ -95,6 +95,8 @@ pub struct Inspected {
     /// `None` where they cannot all be read, and of an audit.
     pub coins: Option<CoinsFound>,
     pub audit: Option<Audited>,
+    /// Blocks below this height were pruned; 0 where none was, `None` where the block index does not tell.
+    pub pruned_below: Option<u32>,
 }
 
 /// The coins of the last commit.
@@ -143,7 +145,7 @@ pub fn inspect(
     let inspection = open_for(disk, dir, &mut options, watch)?;
     let mut inspected = Inspected::default();
     if inspection.has_index() {
-        check_tree(&inspection, &options.params, watch)?;
+        inspected.pruned_below = check_tree(&inspection, &options.params, watch)?;
         inspected.runs = history::inspect(&inspection, &options, watch)?;
     }
     let mut audited = None;

@@ -15,14 +15,15 @@ use std::sync::Arc;
 use godwit_consensus::connect::block_subsidy;
 use godwit_consensus::is_bip30_unspendable;
 use godwit_primitives::muhash::MuHash3072;
-use godwit_primitives::{Block, Params};
+use godwit_primitives::{Block, BlockHash, Params};
 use godwit_store::disk::StoreDisk;
-use godwit_store::{BlockUndo, ChainPoint};
+use godwit_store::{BlockUndo, ChainPoint, StoreError};
 
 use crate::error::IndexError;
 use crate::follow::Index;
+use crate::inspect::Reading;
 use crate::position::Position;
-use crate::records::{Layout, Records};
+use crate::records::{self, Layout, Records};
 use crate::shared::{Shared, load_or_begin};
 use crate::status::Status;
 use block::{BlockContext, Moved};
@@ -30,7 +31,7 @@ pub use record::{BlockAmounts, SetTotals, Unspendables};
 use record::{RECORD_SIZE, Record};
 
 /// Its directory in that of the indexes.
-const DIR: &str = "coinstats";
+pub(crate) const DIR: &str = "coinstats";
 const MAGIC: [u8; 8] = *b"gdwtcoin";
 
 /// Blocks whose records are not made and not on disk yet: to make them together takes one inversion of 3,072
@@ -143,7 +144,7 @@ impl CoinStatsIndexWriter {
     ) -> Result<Self, IndexError> {
         let (dir, disk) = (indexes.join(DIR), disk.apart());
         disk.create_dir_all(&dir)?;
-        let layout = Layout { magic: MAGIC, genesis: params.genesis_hash, size: RECORD_SIZE };
+        let layout = layout(params.genesis_hash);
         let load = || load(&disk, &dir, layout, lowest);
         let state = load_or_begin("coinstatsindex", &disk, &dir, lowest, load)?;
         let best = state.position.best();
@@ -155,6 +156,19 @@ impl CoinStatsIndexWriter {
     pub fn reader(&self) -> Arc<CoinStatsIndex> {
         Arc::clone(&self.shared)
     }
+}
+
+fn layout(genesis: BlockHash) -> Layout {
+    Layout { magic: MAGIC, genesis, size: RECORD_SIZE }
+}
+
+/// Tells what of the index in a directory is damaged.
+pub(crate) fn inspect(
+    dir: &Path,
+    genesis: BlockHash,
+    reading: &mut Reading<'_>,
+) -> Result<(), StoreError> {
+    records::inspect(dir, &layout(genesis), reading, &mut |_, _, _| Ok(()))
 }
 
 fn load(disk: &StoreDisk, dir: &Path, layout: Layout, lowest: u32) -> Result<State, IndexError> {

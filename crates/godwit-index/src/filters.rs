@@ -2,6 +2,7 @@
 //! each block a record of where that is, with its hash and header.
 
 mod golomb;
+mod inspect;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,9 +20,10 @@ use crate::records::{Layout, PART, Records};
 use crate::shared::{Shared, load_or_begin};
 use crate::status::Status;
 use golomb::{basic_filter, matches_any};
+pub(crate) use inspect::inspect;
 
 /// Its directory in that of the indexes.
-const DIR: &str = "blockfilter/basic";
+pub(crate) const DIR: &str = "blockfilter/basic";
 const MAGIC: [u8; 8] = *b"gdwtfltr";
 /// Blocks whose records are not on disk while others wait for that; at most so many and those of one step.
 const PENDING_BLOCKS: usize = 100;
@@ -112,6 +114,10 @@ pub struct FilterIndex {
     state: Shared<State>,
     disk: StoreDisk,
     dir: PathBuf,
+}
+
+fn layout(genesis: BlockHash) -> Layout {
+    Layout { magic: MAGIC, genesis, size: Record::SIZE }
 }
 
 fn file_path(dir: &Path, file: u32) -> PathBuf {
@@ -207,7 +213,7 @@ impl FilterIndexWriter {
     ) -> Result<Self, IndexError> {
         let (dir, disk) = (indexes.join(DIR), disk.apart());
         disk.create_dir_all(&dir)?;
-        let layout = Layout { magic: MAGIC, genesis, size: Record::SIZE };
+        let layout = layout(genesis);
         let load = || load(&disk, &dir, layout, lowest);
         let state = load_or_begin("blockfilterindex", &disk, &dir, lowest, load)?;
         let best = state.position.best();

@@ -15,6 +15,7 @@ mod coin_stats;
 mod error;
 mod filters;
 mod follow;
+mod inspect;
 mod position;
 mod records;
 mod shared;
@@ -34,6 +35,7 @@ pub use filters::{
     FilterIndexWriter,
 };
 pub use follow::{Follower, Index, IndexState, Outcome, Step, next};
+pub use inspect::{IndexDamage, IndexInspection, IndexRemedy, IndexWatch};
 pub use position::Position;
 pub use status::Status;
 pub use txindex::{TX_INDEX_FILES, TX_INDEX_MEMORY, TxIndex, TxIndexWriter, TxPlace};

@@ -5,6 +5,8 @@
 //! durable. So only the last part can be incomplete after a crash, and its checksums tell. The records of
 //! blocks that are left in a reorganisation are kept in a second file, which only grows.
 
+mod inspect;
+
 use std::path::{Path, PathBuf};
 
 use godwit_primitives::BlockHash;
@@ -13,6 +15,7 @@ use godwit_store::{ChainPoint, StoreError};
 
 use crate::error::IndexError;
 use crate::position::{Position, REMEMBERED};
+pub(crate) use inspect::inspect;
 
 /// Records that are appended at once, at most.
 pub(crate) const PART: usize = 500;
@@ -25,6 +28,8 @@ const HEADER: u64 = 64;
 const VERSION: u32 = 1;
 const ACTIVE: &str = "records.dat";
 const STALE: &str = "stale.dat";
+/// One of them, before it is whole.
+const UNFINISHED: &str = "unfinished";
 
 /// What the files of an index begin with, and how long its records are.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +54,16 @@ impl Layout {
     /// Bytes of a record in a file.
     fn stored(&self) -> usize {
         self.size + CHECKSUM
+    }
+
+    /// The same of a block that was left: its height comes before.
+    fn stored_stale(&self) -> usize {
+        4 + self.stored()
+    }
+
+    /// Where the record of this height is.
+    fn offset(&self, height: u32) -> u64 {
+        HEADER + u64::from(height) * self.stored() as u64
     }
 }
 
@@ -100,6 +115,7 @@ impl Records {
             }
         };
         let (stale, stale_bytes) = read_stale(disk, dir, &layout)?;
+        cut_off_stale(disk, dir, stale_bytes)?;
         let whole = (active.file_len()?.saturating_sub(HEADER)) / layout.stored() as u64;
         let on_disk = u32::try_from(whole).map_err(|_| IndexError::damaged(&path, 0))?;
         let mut records = Self {
@@ -126,8 +142,7 @@ impl Records {
 
     fn create(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<Self, IndexError> {
         for name in [STALE, ACTIVE] {
-            // It has its name when it is whole.
-            let unfinished = dir.join("unfinished");
+            let unfinished = dir.join(UNFINISHED);
             let file = disk.open(&unfinished, OpenMode::Truncate)?;
             file.write_all_at(0, &layout.header())?;
             file.sync()?;
@@ -173,7 +188,7 @@ impl Records {
     }
 
     fn offset(&self, height: u32) -> u64 {
-        HEADER + u64::from(height) * self.layout.stored() as u64
+        self.layout.offset(height)
     }
 
     fn read_stored(&self, first: u32, end: u32) -> Result<Vec<u8>, StoreError> {
@@ -323,7 +338,7 @@ fn read_stale(
 ) -> Result<(Vec<(u32, Vec<u8>)>, u64), IndexError> {
     let file = disk.open(&dir.join(STALE), OpenMode::Read)?;
     check_header(&file, layout)?;
-    let stored = 4 + layout.stored();
+    let stored = layout.stored_stale();
     let count = (file.file_len()? - HEADER) / stored as u64;
     let first = count.saturating_sub(MAX_STALE as u64);
     let mut bytes = vec![0; (count - first) as usize * stored];
@@ -342,6 +357,24 @@ fn read_stale(
     }
     let end = start + (records.len() * stored) as u64;
     Ok((records, end))
+}
+
+/// Takes away what is behind the records of blocks that were left and hold: it would not be found.
+fn cut_off_stale(disk: &StoreDisk, dir: &Path, end: u64) -> Result<(), StoreError> {
+    let file = disk.open(&dir.join(STALE), OpenMode::ReadWrite)?;
+    if file.file_len()? != end {
+        file.set_len(end)?;
+        file.sync()?;
+    }
+    Ok(())
+}
+
+/// The record of this height is not what was written, or one of a block that was left.
+pub(crate) fn damaged(dir: &Path, layout: &Layout, height: Option<u32>) -> IndexError {
+    match height {
+        Some(height) => IndexError::damaged(&dir.join(ACTIVE), layout.offset(height)),
+        None => IndexError::damaged(&dir.join(STALE), 0),
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! What came after the last run is in memory, and is indexed again after a kill.
 
 mod entry;
+mod inspect;
 mod manifest;
 mod merge;
 mod run;
@@ -26,12 +27,13 @@ use crate::position::Position;
 use crate::shared::Shared;
 use crate::status::Status;
 use entry::{Entry, Key, MAX_FIELD};
+pub(crate) use inspect::inspect;
 use manifest::Manifest;
 use merge::{Merge, Merging};
 use run::{Run, RunFacts, RunWriter};
 
 /// Its directory in that of the indexes.
-const DIR: &str = "txindex";
+pub(crate) const DIR: &str = "txindex";
 /// Entries in memory that make a run.
 const RUN_ENTRIES: usize = 1 << 18;
 /// What the index takes of memory, with what its thread has under way: entries and their tree, 8 MiB; the

@@ -74,6 +74,15 @@ impl NamedFile {
     }
 }
 
+/// Keeps other processes away from a network's directory, for what is inspected beside an [`Inspection`].
+///
+/// # Errors
+///
+/// [`StoreError::Locked`]; a failed system call.
+pub fn lock(disk: &StoreDisk, dir: &Path) -> Result<Box<dyn DiskLock>, StoreError> {
+    disk.lock(&dir.join(LOCK_FILE))
+}
+
 impl Inspection {
     /// Opens a network's directory, whose control files and database it inspects. With `repair` the other
     /// functions write in place what they can; of these files only control files are, since
@@ -92,7 +101,7 @@ impl Inspection {
     ) -> Result<Self, StoreError> {
         let disk = StoreDisk::new(disk);
         refuse_core_directory(&disk, dir)?;
-        let lock = disk.lock(&dir.join(LOCK_FILE))?;
+        let lock = lock(&disk, dir)?;
         let controls = Control::intact(&disk, dir)?;
         let path = dir.join(DATABASE_FILE);
         let own = own_controls(&controls, &path, network).unwrap_or_default();

@@ -9,13 +9,14 @@ use godwit_chain::{
     AuditOptions, Audited, ChainError, CoinsFound, InspectOptions, Inspected, Proof, RepairPace,
     inspect,
 };
+use godwit_index::{INDEXES_DIR, IndexDamage, IndexInspection, IndexRemedy, IndexWatch};
 use godwit_primitives::ReversedHex;
 use godwit_program::{OutputError, print_text};
 use godwit_store::StoreError;
-use godwit_store::disk::{Disk, RealDisk};
+use godwit_store::disk::{Disk, RealDisk, StoreDisk};
 use godwit_store::error::Remedy;
 use godwit_store::exec::Threads;
-use godwit_store::inspect::{Found, Stage, Watch};
+use godwit_store::inspect::{Found, Stage, Watch, lock};
 use indicatif::MultiProgress;
 
 use crate::descriptors;
@@ -71,11 +72,14 @@ pub(crate) fn run(
     };
     let mut report = Report::new(bars, stop);
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let inspected = inspect(&disk, &dir, options, &mut report);
+    let inspected = inspect(&disk, &dir, options, &mut report).and_then(|inspected| {
+        let indexes = inspect_indexes(config, repair, inspected.pruned_below, &mut report)?;
+        Ok((inspected, indexes))
+    });
     report.end_progress();
     let (left, repaired, printed) = (report.left, report.repaired, report.printed);
     printed?;
-    let inspected = match inspected {
+    let (inspected, indexes) = match inspected {
         Err(ChainError::Store(StoreError::Stopped)) => {
             print_text(match goes_on {
                 true => {
@@ -88,7 +92,7 @@ pub(crate) fn run(
         }
         other => other?,
     };
-    print_text(&summary(&inspected, left, repaired))?;
+    print_text(&summary(&inspected, indexes, left, repaired))?;
     Ok(match inspected.audit {
         _ if left > 0 => Exit::Damaged,
         None | Some(Audited::Proven(_)) => Exit::Success,
@@ -97,9 +101,35 @@ pub(crate) fn run(
     })
 }
 
+/// Reads the optional indexes that there are, whatever the options name, and returns how many.
+fn inspect_indexes(
+    config: &Config,
+    repair: bool,
+    pruned_below: Option<u32>,
+    report: &mut Report<'_>,
+) -> Result<usize, StoreError> {
+    let (disk, dir) = (StoreDisk::new(Arc::new(RealDisk)), config.network_dir());
+    let indexes = dir.join(INDEXES_DIR);
+    let Some(lowest) = pruned_below else {
+        if indexes.exists() {
+            report
+                .note("The optional indexes were not read, because the block index is not whole.");
+        }
+        return Ok(0);
+    };
+    let _lock = lock(&disk, &dir)?;
+    let genesis = config.params.genesis_hash;
+    IndexInspection { disk: &disk, dir: &indexes, genesis, lowest, repair }.run(report)
+}
+
 /// The last lines.
-fn summary(inspected: &Inspected, left: u64, repaired: u64) -> String {
-    let Inspected { blocks, blocks_before, undo_records, runs, coins, audit } = inspected;
+fn summary(inspected: &Inspected, indexes: usize, left: u64, repaired: u64) -> String {
+    let Inspected { blocks, blocks_before, undo_records, runs, coins, audit, .. } = inspected;
+    let indexes = match indexes {
+        0 => "",
+        1 => ", and an optional index",
+        _ => ", and the optional indexes",
+    };
     let damage_count = match (left, repaired) {
         (0, 0) => "none".to_owned(),
         _ => format!("{} found, {repaired} repaired, {left} left", left + repaired),
@@ -120,8 +150,8 @@ fn summary(inspected: &Inspected, left: u64, repaired: u64) -> String {
         (None, None) => "Not all coins can be read: there is no MuHash.".to_owned(),
     };
     format!(
-        "Read {blocks} blocks{before}, {undo_records} undo records and {runs} runs of coins. Damage: \
-         {damage_count}{told}.\n{coins}"
+        "Read {blocks} blocks{before}, {undo_records} undo records and {runs} runs of coins{indexes}. \
+         Damage: {damage_count}{told}.\n{coins}"
     )
 }
 
@@ -193,6 +223,36 @@ impl<'a> Report<'a> {
             progress.finish();
         }
     }
+
+    /// Counts damage, and prints its line.
+    fn tell(&mut self, line: &str, is_repaired: bool) {
+        match is_repaired {
+            true => self.repaired += 1,
+            false => self.left += 1,
+        }
+        log::info!("Damaged: {line}");
+        self.note(line);
+    }
+
+    fn show(&mut self, what: &'static str, done: u64, total: u64) {
+        let bars = self.bars;
+        let progress = self.progress.get_or_insert_with(|| Progress::start(bars));
+        progress.update(Position {
+            stage: progress::Stage::Reading(what),
+            blocks: 0,
+            bytes: done,
+            done,
+            total,
+            at_risk: AtRisk::default(),
+        });
+        if done == total {
+            self.end_progress();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.is_set() || self.printed.is_err()
+    }
 }
 
 fn name(stage: Stage) -> &'static str {
@@ -208,12 +268,7 @@ fn name(stage: Stage) -> &'static str {
 
 impl Watch for Report<'_> {
     fn found(&mut self, found: Found) {
-        match found.remedy {
-            Remedy::Done => self.repaired += 1,
-            _ => self.left += 1,
-        }
-        log::info!("Damaged: {found}");
-        self.note(&found.to_string());
+        self.tell(&found.to_string(), found.remedy == Remedy::Done);
     }
 
     fn note(&mut self, line: &str) {
@@ -224,22 +279,24 @@ impl Watch for Report<'_> {
     }
 
     fn progress(&mut self, stage: Stage, done: u64, total: u64) {
-        let bars = self.bars;
-        let progress = self.progress.get_or_insert_with(|| Progress::start(bars));
-        progress.update(Position {
-            stage: progress::Stage::Reading(name(stage)),
-            blocks: 0,
-            bytes: done,
-            done,
-            total,
-            at_risk: AtRisk::default(),
-        });
-        if done == total {
-            self.end_progress();
-        }
+        self.show(name(stage), done, total);
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.is_set() || self.printed.is_err()
+        self.is_over()
+    }
+}
+
+impl IndexWatch for Report<'_> {
+    fn found(&mut self, damage: IndexDamage) {
+        self.tell(&damage.to_string(), damage.remedy == IndexRemedy::Removed);
+    }
+
+    fn progress(&mut self, done: u64, total: u64) {
+        self.show("optional indexes", done, total);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_over()
     }
 }

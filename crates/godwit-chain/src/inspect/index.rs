@@ -14,14 +14,15 @@ use super::InspectOptions;
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Loading};
 use crate::reindex::reindex;
-use crate::tree::NodeId;
+use crate::tree::{HeaderTree, Node, NodeId};
 
-/// Whether every entry of the index has its parent there, and what the last commit names is there too.
+/// Whether every entry of the index has its parent there, and what the last commit names is there too. If so,
+/// it returns the height below which blocks were pruned.
 pub(super) fn check_tree(
     inspection: &Inspection,
     params: &Arc<Params>,
     watch: &mut dyn Watch,
-) -> Result<(), ChainError> {
+) -> Result<Option<u32>, ChainError> {
     let mut loading = Loading::new(Arc::clone(params));
     inspection.for_each_block(|hash, record| {
         loading.add(hash, record);
@@ -34,14 +35,15 @@ pub(super) fn check_tree(
             None => index.tip(),
         };
         check_places(inspection, &index, [last, index.tip()], watch)?;
-        check_pruned(inspection, &index, watch)
+        check_pruned(inspection, &index, watch)?;
+        Ok(Some(pruned_below(index.tree())))
     });
     match verified {
         Err(ChainError::DamagedIndex(_)) => {
             let damage = Damage::Disagreement("the block index refers to a block that it lacks");
             let (path, remedy) = (inspection.database_path(), inspection.index_remedy());
             watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
-            Ok(())
+            Ok(None)
         }
         other => other,
     }
@@ -105,16 +107,23 @@ fn check_pruned(
             is_kept[id.index() as usize] = true;
         }
     })?;
-    let lacks = |place: u32| {
-        let node = tree.node(tree.at(place));
-        let is_pruned = node.tx_count > 0 && node.position.is_none() && node.parent().is_some();
-        is_pruned && !is_kept[place as usize]
-    };
+    let lacks = |place: u32| is_pruned(&tree.node(tree.at(place))) && !is_kept[place as usize];
     let lacks_one = || (0..tree.len() as u32).any(lacks).then(|| lacks_pruned(inspection));
     match damage.or_else(lacks_one) {
         Some(damage) => Ok(tell_pruned(inspection, damage, watch)?),
         None => Ok(()),
     }
+}
+
+/// Whether a block was received, and is deleted.
+fn is_pruned(node: &Node) -> bool {
+    node.tx_count > 0 && node.position.is_none() && node.parent().is_some()
+}
+
+/// The height below which blocks were pruned; 0 where none was.
+fn pruned_below(tree: &HeaderTree) -> u32 {
+    let nodes = (0..tree.len() as u32).map(|place| tree.node(tree.at(place)));
+    nodes.filter(is_pruned).map(|node| node.height + 1).max().unwrap_or(0)
 }
 
 /// Makes a block index again that is damaged, and everything else that opening the store repairs.

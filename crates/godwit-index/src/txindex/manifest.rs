@@ -29,7 +29,7 @@ const MAGIC: [u8; 8] = *b"gdwttxix";
 /// 1: checksums of runs did not depend on the key.
 const VERSION: u32 = 2;
 const HASH_SIZE: usize = 32;
-const FILE: &str = "manifest";
+pub(super) const FILE: &str = "manifest";
 const UNFINISHED: &str = "manifest.new";
 /// Longer than any.
 const MAX_SIZE: u64 = 1 << 20;
@@ -61,7 +61,7 @@ fn points(reader: &mut SpanReader<'_>) -> Result<Vec<ChainPoint>, DecodeError> {
 /// The version of what begins as a manifest.
 fn version(content: &[u8]) -> Option<u32> {
     let mut reader = SpanReader::new(content);
-    let is_manifest = reader.array().is_ok_and(|magic| magic == MAGIC);
+    let is_manifest = reader.array().is_ok_and(|magic: [u8; 8]| magic == MAGIC);
     is_manifest.then(|| reader.u32().ok()).flatten()
 }
 

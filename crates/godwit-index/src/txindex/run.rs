@@ -12,6 +12,8 @@ use godwit_store::disk::{OpenMode, StoreDisk, StoreFile};
 use super::entry::{ENTRY_SIZE, Entry, KEY_BITS, Key};
 use crate::error::IndexError;
 
+/// Of the names of runs.
+pub(super) const EXTENSION: &str = "txs";
 pub(super) const PAGE: usize = 4096;
 const CHECKSUM: usize = 4;
 /// Entries of a page; they fill it.
@@ -38,7 +40,7 @@ impl RunFacts {
     }
 
     pub(super) fn path(self, dir: &Path) -> PathBuf {
-        dir.join(format!("{:010}.txs", self.id))
+        dir.join(format!("{:010}.{EXTENSION}", self.id))
     }
 }
 

@@ -3,5 +3,6 @@
 mod beside;
 mod coin_stats;
 mod filters;
+mod inspection;
 mod missing_blocks;
 mod transactions;

@@ -22,7 +22,7 @@ use crate::beside::{
 /// So few that the chain's transactions make many runs.
 const RUN: usize = 150;
 
-fn index(disk: &FaultDisk, chain: &Chain) -> Result<TxIndexWriter, IndexError> {
+pub(crate) fn index(disk: &FaultDisk, chain: &Chain) -> Result<TxIndexWriter, IndexError> {
     index_of_runs(RUN, disk, chain)
 }
 
@@ -32,6 +32,14 @@ fn index_of_runs(
     chain: &Chain,
 ) -> Result<TxIndexWriter, IndexError> {
     index_with_key([3; 16], entries, disk, chain)
+}
+
+/// One that was begun elsewhere, or at another time.
+pub(crate) fn index_of_other_key(
+    disk: &FaultDisk,
+    chain: &Chain,
+) -> Result<TxIndexWriter, IndexError> {
+    index_with_key([4; 16], RUN, disk, chain)
 }
 
 fn index_with_key(
@@ -427,10 +435,9 @@ fn files(disk: &FaultDisk) -> BTreeMap<PathBuf, Vec<u8>> {
 #[test]
 fn a_file_of_the_index_of_another_directory_is_not_believed() {
     let chain = chain_of(&FaultDisk::new(), &BLOCKS);
-    let [own, foreign] = [[3; 16], [4; 16]].map(|secret| {
+    let [own, foreign] = [index, index_of_other_key].map(|open| {
         let disk = FaultDisk::new();
-        let writer = index_with_key(secret, RUN, &disk, &chain).expect("it opens");
-        let mut first = Follower::new(writer);
+        let mut first = Follower::new(open(&disk, &chain).expect("it opens"));
         follow(&chain, &mut first).expect("no fault");
         first.close().expect("no fault");
         disk

@@ -1,5 +1,6 @@
 //! `godwit verify` and `godwit verify -repair`, as a user runs them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::kill::{CACHE_MIB, reference};
 use crate::node::{Ended, Node};
 use crate::rebuild::files_of_coins;
 use crate::running::{Moment, Running};
-use crate::sync::{free_port, serve, stops_in_time, with_small_chain};
+use crate::sync::{free_port, serve, stops_in_time, wait_until, with_small_chain};
 
 /// The last line names the coins by their hash as `utxo stats` does.
 fn has_hash_of_stats(node: &Node, ended: &Ended) {
@@ -143,6 +144,66 @@ fn an_audit_proves_what_is_true_and_refutes_a_lie_that_no_checksum_shows() {
     assert!(ended.stdout.contains("undo records made again from the blocks: 1;"), "{ended:?}");
     let ended = node.run(&[&"verify", &"-audit", &"-scriptengine=core"]).expect(Exit::Success);
     assert!(ended.stdout.contains(&proven), "{ended:?}");
+}
+
+/// Runs a node with all optional indexes until they have come to the tip.
+fn build_indexes(node: &Node) {
+    let bind = format!("-bind=127.0.0.1:{}", free_port());
+    let options: [&dyn AsRef<OsStr>; 5] =
+        [&"-noconnect", &bind, &"-txindex", &"-blockfilterindex", &"-coinstatsindex"];
+    let mut running = Running::start(node, &options);
+    let enabled = format!("is enabled at height {}", small_chain_stats()["height"]);
+    wait_until("the indexes are there", || running.log().0.matches(&enabled).count() == 3);
+    stops_in_time(running);
+}
+
+/// Of an index, as of all else: the file is named, and what verify says then is enough.
+#[test]
+fn damage_of_an_optional_index_is_named_and_what_a_repair_removes_is_built_again() {
+    const SOUND: &str = ", and the optional indexes. Damage: none.\n";
+    let whole = with_small_chain();
+    build_indexes(&whole);
+    let ended = whole.run(&[&"verify"]).expect(Exit::Success);
+    assert!(ended.stdout.contains(SOUND), "{ended:?}");
+    let indexes = whole.network_dir().join("indexes");
+    let of_txindex = fs::read_dir(indexes.join("txindex")).expect("an index");
+    let run = of_txindex
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| path.extension().is_some_and(|name| name == "txs"))
+        .expect("transactions were indexed");
+    let middle = |path: &Path| fs::metadata(path).expect("a file").len() as usize / 2;
+    let filters = indexes.join("blockfilter/basic");
+    let [coins, of_filters] =
+        [&indexes.join("coinstats"), &filters].map(|dir| dir.join("records.dat"));
+    let cases = [
+        (run.clone(), Some(middle(&run))),
+        (indexes.join("txindex/manifest"), None),
+        (coins.clone(), Some(middle(&coins))),
+        (coins, None),
+        (of_filters.clone(), Some(middle(&of_filters))),
+        (filters.join("fltr00000.dat"), None),
+    ];
+    for (path, flipped) in cases {
+        let node = copy(&whole);
+        let damaged =
+            node.network_dir().join(path.strip_prefix(whole.network_dir()).expect("in it"));
+        let name = damaged.display().to_string();
+        match flipped {
+            Some(at) => flip(&damaged, at),
+            None => fs::remove_file(&damaged).expect("it is there"),
+        }
+        let ended = node.run(&[&"verify"]).expect(Exit::Damaged);
+        let named = |line: &&str| line.contains(&name) && line.contains("removes this index");
+        assert_eq!(ended.stdout.lines().filter(named).count(), 1, "{name}: {ended:?}");
+        has_hash_of_stats(&node, &ended);
+        let ended = node.run(&[&"verify", &"-repair"]).expect(Exit::Success);
+        assert!(ended.stdout.contains("; repaired: this index was removed"), "{name}: {ended:?}");
+        assert!(ended.stdout.contains("Damage: 1 found, 1 repaired, 0 left."), "{name}: {ended:?}");
+        node.run(&[&"verify"]).expect(Exit::Success);
+        build_indexes(&node);
+        let ended = node.run(&[&"verify"]).expect(Exit::Success);
+        assert!(ended.stdout.contains(SOUND), "{name}: {ended:?}");
+    }
 }
 
 /// What happens to a file.

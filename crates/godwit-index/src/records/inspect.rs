@@ -1,0 +1,97 @@
+//! Reads the files of an index that is made of records from end to end.
+
+use std::path::Path;
+
+use godwit_store::StoreError;
+use godwit_store::disk::OpenMode;
+
+use super::{ACTIVE, HEADER, Layout, PART, STALE, UNFINISHED, check_header, checksum, read_stale};
+use crate::error::IndexError;
+use crate::inspect::Reading;
+
+/// Takes a record that holds: of the index's chain with its height, otherwise of a block that was left.
+pub(crate) type Visit<'v> =
+    dyn FnMut(&mut Reading<'_>, Option<u32>, &[u8]) -> Result<(), StoreError> + 'v;
+
+/// Tells what of the files of a directory is damaged, and hands `visit` the records that hold.
+pub(crate) fn inspect(
+    dir: &Path,
+    layout: &Layout,
+    reading: &mut Reading<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<(), StoreError> {
+    // A crash as it was begun.
+    if reading.disk.list(dir)? == [dir.join(UNFINISHED)] {
+        return Ok(());
+    }
+    let active = inspect_active(dir, layout, reading, visit);
+    reading.note(active)?;
+    let stale = inspect_stale(dir, layout, reading, visit);
+    reading.note(stale)?;
+    Ok(())
+}
+
+fn inspect_active(
+    dir: &Path,
+    layout: &Layout,
+    reading: &mut Reading<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<(), IndexError> {
+    let path = dir.join(ACTIVE);
+    let file = reading.disk.open(&path, OpenMode::Read)?;
+    check_header(&file, layout)?;
+    let stored = layout.stored();
+    let whole = file.file_len()?.saturating_sub(HEADER) / stored as u64;
+    let whole = u32::try_from(whole).map_err(|_| IndexError::damaged(&path, 0))?;
+    let (mut first_bad, mut last_sound) = (None, None);
+    for first in (0..whole).step_by(PART) {
+        let count = (whole - first).min(PART as u32) as usize;
+        let mut bytes = vec![0; count * stored];
+        file.read_exact_at(layout.offset(first), &mut bytes)?;
+        reading.add(bytes.len() as u64)?;
+        for (height, stored) in (first..).zip(bytes.chunks_exact(stored)) {
+            let (payload, sum) = stored.split_at(layout.size);
+            if *sum == checksum(height, payload) {
+                last_sound = Some(height);
+                visit(reading, Some(height), payload)?;
+            } else {
+                first_bad.get_or_insert(height);
+            }
+        }
+    }
+    match first_bad {
+        Some(bad)
+            if last_sound > first_bad || bad < reading.lowest || whole - bad > PART as u32 =>
+        {
+            Err(IndexError::damaged(&path, layout.offset(bad)))
+        }
+        // What a crash has left of the last part: a start cuts it off.
+        _ => Ok(()),
+    }
+}
+
+fn inspect_stale(
+    dir: &Path,
+    layout: &Layout,
+    reading: &mut Reading<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<(), IndexError> {
+    let (records, end) = read_stale(&reading.disk, dir, layout)?;
+    for (_, record) in &records {
+        visit(reading, None, record)?;
+    }
+    let path = dir.join(STALE);
+    let file = reading.disk.open(&path, OpenMode::Read)?;
+    let mut behind = vec![0; file.file_len()?.saturating_sub(end) as usize];
+    file.read_exact_at(end, &mut behind)?;
+    let holds = |record: &[u8]| {
+        let (height, rest) = record.split_first_chunk::<4>().expect("it begins with a height");
+        let (payload, sum) = rest.split_at(layout.size);
+        *sum == checksum(u32::from_le_bytes(*height), payload)
+    };
+    // Otherwise it is what a crash has left.
+    if behind.chunks_exact(layout.stored_stale()).any(holds) {
+        reading.note_left_blocks(IndexError::damaged(&path, end));
+    }
+    Ok(reading.add(end + behind.len() as u64)?)
+}

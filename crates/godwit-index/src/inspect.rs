@@ -1,6 +1,6 @@
-//! What `godwit verify` reads of the optional indexes: all of them, from end to end. A start reads little, and
-//! nobody may ask for a damaged place in years. Nothing is changed, unless it is to repair: then the files of an
-//! index that is damaged go, if all blocks are there, and the next start builds it again.
+//! What `godwit verify` reads of the optional indexes: all of them, from end to end. A start reads little,
+//! and nobody may ask for a damaged place in years. Nothing is changed, unless it is to repair: then the
+//! files of an index that is damaged go, if all blocks are there, and the next start builds it again.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -46,12 +46,12 @@ impl fmt::Display for IndexDamage {
                  otherwise the node does so once it reads this place"
             }
             IndexRemedy::CutOff => {
-                "the next start with this index cuts the file off there: blocks that reorganisations left are \
-                 not found any more"
+                "the next start with this index cuts the file off there: some blocks that reorganisations \
+                 left are not found any more"
             }
             IndexRemedy::Download => {
-                "blocks that this index would be built again from are deleted: leave it out, or download the chain \
-                 again (-reindex)"
+                "blocks that this index would be built again from are deleted: leave it out, or download the \
+                 chain again (-reindex)"
             }
         };
         write!(f, "{error}; {remedy}")

@@ -87,6 +87,10 @@ impl BanFile {
         let path = self.begin().0.path.clone();
         let text = match fs::metadata(&path) {
             Ok(found) if found.len() > MAX_BYTES => Err(io::ErrorKind::FileTooLarge.into()),
+            // A pipe would have to be waited for.
+            Ok(found) if !found.is_file() => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"))
+            }
             Ok(_) => fs::read(&path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
             Err(error) => Err(error),
@@ -140,6 +144,8 @@ impl Writing<'_> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
     use super::*;
 
     #[test]
@@ -171,6 +177,16 @@ mod tests {
             assert_eq!(aside.expect("it is kept"), damaged);
             assert_eq!(path.exists(), left > 0);
         }
+    }
+
+    /// It would wait for ever where somebody has to write into the pipe first.
+    #[test]
+    fn a_pipe_is_kept_aside_and_not_read() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join(NAME);
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).expect("a pipe");
+        assert!(BanFile::new(dir.path()).read().is_empty());
+        assert!(!path.exists() && path.with_extension("json.bak").exists());
     }
 
     #[test]

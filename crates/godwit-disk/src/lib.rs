@@ -41,6 +41,15 @@ pub trait Disk: Send + Sync {
     /// Renames a file, atomically replacing `to`.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Whether anything has the name, be it what cannot be opened, or a symbolic link that leads nowhere. By
+    /// default what can be opened has it.
+    fn has_name(&self, path: &Path) -> io::Result<bool> {
+        match self.open(path, OpenMode::Read) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
     /// Names of all entries of a directory, in any order.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
     /// How many bytes the file system of a directory has room for; `u64::MAX` where no bound is known.

@@ -442,7 +442,7 @@ pub(crate) struct AppendedBlocks {
 pub(crate) fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
     let is_ours =
         |path: &PathBuf| ["blk", "rev"].iter().any(|prefix| file_number(path, prefix).is_some());
-    Ok(disk.list(dir)?.iter().any(is_ours))
+    Ok(disk.list_if_there(dir)?.iter().any(is_ours))
 }
 
 #[cfg(test)]

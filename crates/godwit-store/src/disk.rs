@@ -20,7 +20,7 @@ use godwit_stream::DataStream;
 
 pub use godwit_disk::{Disk, DiskFile, DiskLock, OpenMode};
 pub(crate) use open_files::MAX_CACHED_FILES;
-pub use real::RealDisk;
+pub use real::{RealDisk, open_stored};
 
 use crate::error::{IoFailure, Operation, StoreError};
 use open_files::OpenFiles;
@@ -118,6 +118,11 @@ impl StoreDisk {
         }
     }
 
+    /// See [`Disk::has_name`].
+    pub fn has_name(&self, path: &Path) -> Result<bool, StoreError> {
+        self.latch.run(path, Operation::Length, || self.disk.has_name(path))
+    }
+
     /// See [`Disk::create_dir_all`].
     pub fn create_dir_all(&self, path: &Path) -> Result<(), StoreError> {
         self.latch.run(path, Operation::CreateDir, || self.disk.create_dir_all(path))
@@ -153,6 +158,14 @@ impl StoreDisk {
         let mut paths: Vec<PathBuf> = names.iter().map(|name| path.join(name)).collect();
         paths.sort();
         Ok(paths)
+    }
+
+    /// The same; nothing where there is no such directory.
+    pub(crate) fn list_if_there(&self, path: &Path) -> Result<Vec<PathBuf>, StoreError> {
+        match self.list(path) {
+            Err(error) if error.is_not_found() => Ok(Vec::new()),
+            listed => listed,
+        }
     }
 
     /// See [`Disk::free_bytes`]. What the system does not tell will be seen when it is written.

@@ -23,7 +23,7 @@ pub enum Operation {
     Write,
     /// `fdatasync` of a file.
     Sync,
-    /// Asking for a file's length.
+    /// Asking for a file's length, or whether there is one.
     Length,
     /// Truncating or extending a file.
     SetLength,
@@ -97,27 +97,44 @@ pub struct IoFailure {
     pub kind: io::ErrorKind,
     /// `errno`, when the failure came from the operating system.
     pub os_error: Option<i32>,
+    /// What it says where it did not.
+    pub text: Option<String>,
 }
 
 impl IoFailure {
     /// Records `error` with the place where it happened.
     pub fn new(path: &Path, operation: Operation, error: &io::Error) -> Self {
         let (kind, os_error) = (error.kind(), error.raw_os_error());
-        IoFailure { path: path.to_owned(), operation, kind, os_error }
+        let text = error.get_ref().map(ToString::to_string);
+        IoFailure { path: path.to_owned(), operation, kind, os_error, text }
     }
 
     /// The volume or the user's quota is exhausted (ENOSPC, EDQUOT).
     pub fn is_disk_full(&self) -> bool {
         matches!(self.kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
+
+    /// The system does not let this process use what has the name, or that is of another kind than it has to
+    /// be.
+    fn is_refusal(&self) -> bool {
+        matches!(
+            self.kind,
+            io::ErrorKind::PermissionDenied
+                | io::ErrorKind::ReadOnlyFilesystem
+                | io::ErrorKind::IsADirectory
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::NotSeekable
+        )
+    }
 }
 
 impl fmt::Display for IoFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: ", self.operation, self.path.display())?;
-        match self.os_error {
-            Some(code) => io::Error::from_raw_os_error(code).fmt(f),
-            None => self.kind.fmt(f),
+        match (self.os_error, &self.text) {
+            (Some(code), _) => io::Error::from_raw_os_error(code).fmt(f),
+            (None, Some(text)) => f.write_str(text),
+            (None, None) => self.kind.fmt(f),
         }
     }
 }
@@ -366,6 +383,17 @@ impl StoreError {
             StoreError::Io(failure) | StoreError::Closed(failure) => failure.is_disk_full(),
             StoreError::LacksRoom { .. } => true,
             _ => false,
+        }
+    }
+
+    /// What this process may not use, or cannot use as what it is: the next attempt ends in the same way,
+    /// until somebody has changed that.
+    pub fn unusable_path(&self) -> Option<&Path> {
+        match self {
+            StoreError::Io(failure) | StoreError::Closed(failure) if failure.is_refusal() => {
+                Some(&failure.path)
+            }
+            _ => None,
         }
     }
 

@@ -108,7 +108,9 @@ impl Inspection {
         let confirmed = control::confirmed(&disk, dir, &own)?.cloned();
         let slots = Control::both(&disk, dir)?;
         let blocks_dir = dir.join(BLOCKS_DIR);
-        let is_new = controls.is_empty() && disk.is_missing(&path)? && !has_files(&disk, dir)?;
+        // Whatever else there is: a link to a disk that is not mounted is no damage.
+        let has_files = has_files(&disk, dir)?;
+        let is_new = controls.is_empty() && disk.is_missing(&path)? && !has_files;
         let (mut db, mut control, mut ends) = (None, confirmed.clone(), BTreeMap::new());
         let mut index_damage = None;
         if !is_new {
@@ -199,6 +201,7 @@ impl Inspection {
         };
         let mut remedy = Remedy::Repair;
         if self.repair {
+            self.disk.create_dir_all(&dir)?;
             write_zero_obfuscation(&self.disk, &dir, self.network.magic)?;
             remedy = Remedy::Done;
         }
@@ -499,12 +502,8 @@ impl Inspection {
 
 /// Whether there are files of blocks, undo records or coins.
 fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
-    let found = |found: Result<bool, StoreError>| match found {
-        Err(error) if error.is_not_found() => Ok(false),
-        other => other,
-    };
-    let has_coins = disk.list(&dir.join(UTXO_DIR)).map(|files| !files.is_empty());
-    Ok(found(has_block_files(disk, &dir.join(BLOCKS_DIR)))? || found(has_coins)?)
+    let has_coins = !disk.list_if_there(&dir.join(UTXO_DIR))?.is_empty();
+    Ok(has_block_files(disk, &dir.join(BLOCKS_DIR))? || has_coins)
 }
 
 /// Whether a record begins at `start` as one of `len` bytes does.

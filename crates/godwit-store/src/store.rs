@@ -546,12 +546,7 @@ fn remove_dead(
 
 /// Removes the coins of a history that nothing names.
 pub(crate) fn remove_history(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
-    let dir = dir.join(HISTORY_DIR);
-    match disk.list(&dir) {
-        Ok(_) => remove_runs(disk, &dir),
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(error),
-    }
+    remove_runs(disk, &dir.join(HISTORY_DIR))
 }
 
 /// Removes all files of the block directory with these prefixes.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use godwit_api::LogCategories;
+use godwit_store::disk::open_stored;
 use indicatif::MultiProgress;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
@@ -62,7 +63,7 @@ pub(crate) fn start(directory: &Path, console: Console) -> io::Result<Logging> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    open_stored(OpenOptions::new().create(true).append(true).mode(0o600), path)
 }
 
 /// Dropping it waits until every queued line is written.
@@ -232,6 +233,7 @@ mod tests {
     use std::sync::Mutex;
 
     use indicatif::ProgressDrawTarget;
+    use rustix::fs::{CWD, Mode, mkfifoat};
 
     use super::*;
 
@@ -265,6 +267,17 @@ mod tests {
         let mode = path.metadata().expect("a log").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert!(open(&directory.path().join("absent/x")).is_err());
+    }
+
+    #[test]
+    fn a_pipe_is_no_log_and_not_waited_for() {
+        let directory = tempfile::TempDir::new().expect("a temporary directory");
+        let path = directory.path().join(LOG_FILE);
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).expect("a pipe");
+        let both_ends = File::options().read(true).write(true).open(&path).expect("it is ours");
+        assert!(open(&path).is_err());
+        drop(both_ends);
+        assert!(open(&path).is_err(), "nobody reads it");
     }
 
     #[test]

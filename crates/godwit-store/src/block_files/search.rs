@@ -342,7 +342,7 @@ pub(crate) fn find_headers(
     visit: &mut dyn FnMut(BlockHeader) -> Result<ControlFlow<()>, StoreError>,
 ) -> Result<ControlFlow<()>, StoreError> {
     let mut files: Vec<(u32, PathBuf)> = disk
-        .list(dir)?
+        .list_if_there(dir)?
         .into_iter()
         .filter_map(|path| Some((block_file_number(&path)?, path)))
         .collect();

@@ -5,13 +5,13 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_stream::DataStream;
-use rustix::fs::Advice;
+use rustix::fs::{Advice, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Disk, DiskFile, DiskLock, OpenMode};
@@ -35,16 +35,50 @@ struct RealLock(#[expect(dead_code, reason = "an open description holds the lock
 
 impl DiskLock for RealLock {}
 
+/// Opens a file of the data directory, and waits for nobody at the other end of what is a pipe. A device
+/// passes: `debug.log` may be a link to one.
+///
+/// # Errors
+///
+/// A failed system call, or what has the name is no file.
+pub fn open_stored(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let in_the_way = |kind, what| {
+        Err(io::Error::new(kind, format!("{what} is where a file belongs: move it away")))
+    };
+    // Files are opened, read and written as without it.
+    match options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path) {
+        Ok(file) if file.metadata()?.file_type().is_fifo() => {
+            in_the_way(io::ErrorKind::NotSeekable, "a pipe")
+        }
+        // Of a pipe that nobody reads, too.
+        Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+            in_the_way(io::ErrorKind::NotSeekable, "a socket or a pipe")
+        }
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            in_the_way(io::ErrorKind::IsADirectory, "a directory")
+        }
+        opened => opened,
+    }
+}
+
+/// Says what has the name of a directory and is none.
+fn no_directory(path: &Path) -> io::Error {
+    let text = match fs::read_link(path) {
+        Ok(to) => {
+            let to = to.display();
+            format!("it is a link to {to}, where there is no directory: is its disk mounted?")
+        }
+        Err(_) => "what is there is no directory: move it away".to_owned(),
+    };
+    io::Error::new(io::ErrorKind::NotADirectory, text)
+}
+
 impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let writes = mode != OpenMode::Read;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(writes)
-            .create(writes)
-            .truncate(mode == OpenMode::Truncate)
-            .mode(FILE_MODE)
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(writes).create(writes).truncate(mode == OpenMode::Truncate);
+        let file = open_stored(options.mode(FILE_MODE), path)?;
         Ok(Arc::new(RealFile { file, tells_what_is_cached: AtomicBool::new(true) }))
     }
 
@@ -57,6 +91,9 @@ impl Disk for RealDisk {
             match DirBuilder::new().mode(DIR_MODE).create(dir) {
                 // Another thread may create the same parent.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return Err(no_directory(dir));
+                }
                 other => other?,
             }
             match dir.parent() {
@@ -79,8 +116,23 @@ impl Disk for RealDisk {
         fs::remove_file(path)
     }
 
+    fn has_name(&self, path: &Path) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+        let entries = match fs::read_dir(path) {
+            // Whoever takes a missing directory for an empty one must not take a missing disk for one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+                return Err(no_directory(path));
+            }
+            entries => entries?,
+        };
+        entries.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
@@ -93,13 +145,9 @@ impl Disk for RealDisk {
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(FILE_MODE)
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = open_stored(options.mode(FILE_MODE), path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Box::new(RealLock(file)))),
             Err(TryLockError::WouldBlock) => Ok(None),

@@ -344,7 +344,7 @@ impl Headers {
             known.push(Known { header, hash: header.block_hash(), tx_count });
         })?;
         let blocks_dir = dir.join(BLOCKS_DIR);
-        let listed = disk.list(&blocks_dir)?;
+        let listed = disk.list_if_there(&blocks_dir)?;
         let numbers: BTreeSet<u32> =
             listed.iter().filter_map(|path| block_file_number(path)).collect();
         let below = 0..numbers.last().copied().unwrap_or(0);

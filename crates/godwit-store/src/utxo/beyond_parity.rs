@@ -243,6 +243,8 @@ impl CoinsRepair {
             next_scratch: Arc::new(AtomicU64::new(RunId::FIRST_SCRATCH)),
             ..inspection.context.clone()
         };
+        // It may have been lost with all that was in it.
+        context.disk.create_dir_all(&context.dir)?;
         let mut manifest = inspection.manifest.clone();
         let unnamed = unnamed_files(&context, &manifest)?;
         unnamed.remove_unfinished(&context)?;

@@ -401,7 +401,7 @@ pub fn sealed_since<'s>(store: &'s UtxoStore, pin: &EpochPin) -> Option<SealedSi
 /// Removes all runs of a directory, whose coins were given up.
 pub(crate) fn remove_runs(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     let is_run = |path: &PathBuf| RunId::of_path(path).is_some();
-    let paths: Vec<PathBuf> = disk.list(dir)?.into_iter().filter(is_run).collect();
+    let paths: Vec<PathBuf> = disk.list_if_there(dir)?.into_iter().filter(is_run).collect();
     if !paths.is_empty() {
         log::info!("{}: removing {} files of coins.", dir.display(), paths.len());
     }

@@ -282,6 +282,28 @@ fn each_cell_of_the_damage_matrix_ends_clean_by_what_verify_names() {
     stops_in_time(serving);
 }
 
+/// A start would make both directories.
+#[test]
+fn a_lost_directory_is_as_one_that_has_lost_its_files() {
+    let whole = with_small_chain();
+    let node = copy(&whole);
+    fs::remove_dir_all(node.network_dir().join("utxo")).expect("it was there");
+    let ended = node.run(&[&"verify"]).expect(Exit::Damaged);
+    assert!(ended.stdout.contains("`godwit verify -repair` makes the coins again"), "{ended:?}");
+    let ended = node.run(&[&"verify", &"-repair"]).expect(Exit::Success);
+    assert!(ended.stdout.contains("; repaired\n"), "{ended:?}");
+    has_hash_of_stats(&node, &ended);
+    assert_eq!(node.stats(), small_chain_stats());
+
+    let blocks = whole.network_dir().join("blocks");
+    fs::remove_dir_all(&blocks).expect("it was there");
+    let ended = whole.run(&[&"verify"]).expect(Exit::Damaged);
+    assert!(ended.stdout.contains("`godwit -reindex` makes index and coins again"), "{ended:?}");
+    assert!(!blocks.exists());
+    let ended = whole.run(&[&"verify", &"-repair"]).expect(Exit::Damaged);
+    assert!(ended.stdout.contains("`godwit -reindex` makes index and coins again"), "{ended:?}");
+}
+
 #[test]
 fn a_verification_that_is_told_to_stop_ends_soon_and_says_so() {
     let reference = reference();

@@ -1,5 +1,8 @@
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+
+use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::*;
 use crate::disk::StoreDisk;
@@ -129,6 +132,65 @@ fn truncating_open_empties_the_file() {
     file.write_all_at(0, b"old").unwrap();
     assert_eq!(disk.open(&path, OpenMode::ReadWrite).unwrap().file_len().unwrap(), 3);
     assert_eq!(disk.open(&path, OpenMode::Truncate).unwrap().file_len().unwrap(), 0);
+}
+
+/// Somebody has both ends of the pipe, so that an open that waits for one would end too.
+#[test]
+fn what_is_no_file_is_named_and_not_waited_for() {
+    let (dir, disk) = temp();
+    let at = |name: &str| dir.path().join(name);
+    mkfifoat(CWD, at("pipe"), Mode::RUSR | Mode::WUSR).unwrap();
+    let both_ends = File::options().read(true).write(true).open(at("pipe")).unwrap();
+    let _listening = UnixListener::bind(at("socket")).unwrap();
+    fs::create_dir(at("directory")).unwrap();
+    let refused = |name: &str, mode, text: &str| {
+        let error = disk.apart().open(&at(name), mode).unwrap_err();
+        assert!(error.to_string().ends_with(text), "{error}");
+        assert_eq!(error.unusable_path(), Some(&*at(name)));
+    };
+    for mode in [OpenMode::Read, OpenMode::ReadWrite, OpenMode::Truncate] {
+        refused("pipe", mode, "pipe: a pipe is where a file belongs: move it away");
+        refused("socket", mode, "socket: a socket or a pipe is where a file belongs: move it away");
+    }
+    refused("directory", OpenMode::ReadWrite, "a directory is where a file belongs: move it away");
+    drop(both_ends);
+    refused("pipe", OpenMode::Read, "a pipe is where a file belongs: move it away");
+    assert!(disk.apart().lock(&at("pipe")).is_err());
+}
+
+#[test]
+fn a_name_is_taken_by_what_cannot_be_opened() {
+    let (dir, disk) = temp();
+    let at = |name: &str| dir.path().join(name);
+    symlink("nowhere", at("link")).unwrap();
+    let _listening = UnixListener::bind(at("socket")).unwrap();
+    fs::write(at("file"), "").unwrap();
+    fs::set_permissions(at("file"), fs::Permissions::from_mode(0)).unwrap();
+    for name in ["link", "socket", "file"] {
+        assert!(disk.has_name(&at(name)).unwrap(), "{name}");
+    }
+    for name in ["absent", "absent/too"] {
+        assert!(!disk.has_name(&at(name)).unwrap(), "{name}");
+    }
+    assert!(disk.has_name(&at("file/below")).is_err());
+}
+
+#[test]
+fn a_link_to_a_disk_that_is_not_mounted_is_no_missing_directory() {
+    let (dir, disk) = temp();
+    let (link, file) = (dir.path().join("link"), dir.path().join("file"));
+    symlink("/not/mounted", &link).unwrap();
+    fs::write(&file, "").unwrap();
+    for (path, failed, text) in [
+        (&link, disk.apart().create_dir_all(&link), "a link to /not/mounted, where there is no"),
+        (&link, disk.list_if_there(&link).map(drop), "a link to /not/mounted, where there is no"),
+        (&file, disk.apart().create_dir_all(&file), "what is there is no directory"),
+    ] {
+        let error = failed.unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+        assert_eq!(error.unusable_path(), Some(&**path));
+    }
+    assert_eq!(disk.list_if_there(&dir.path().join("absent")).unwrap(), [] as [PathBuf; 0]);
 }
 
 #[test]

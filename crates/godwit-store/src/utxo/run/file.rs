@@ -94,12 +94,8 @@ impl Blocks {
 
 /// Of the keys that the runs of a directory were written under, as far as their footers can be read.
 pub(crate) fn run_fingerprints(disk: &StoreDisk, dir: &Path) -> Result<Vec<u64>, StoreError> {
-    let paths = match disk.list(dir) {
-        Err(error) if error.is_not_found() => return Ok(Vec::new()),
-        paths => paths?,
-    };
     let mut fingerprints = Vec::new();
-    for path in paths {
+    for path in disk.list_if_there(dir)? {
         let Some(id) = RunId::of_path(&path).filter(|id| id.path(dir) == path) else { continue };
         let file = disk.open(&path, OpenMode::Read)?;
         let blocks = u32::try_from(file.file_len()? / BLOCK as u64).unwrap_or(u32::MAX);

@@ -2,12 +2,15 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use godwit::exit::Exit;
 use godwit_sim::hostile::reorganisations;
 use godwit_testdata::{read, shared_data};
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::Value;
 
 use crate::blocks::{small_chain, write_dat};
@@ -55,6 +58,26 @@ pub(crate) fn small_snapshot(node: &Node) -> (PathBuf, String) {
     let refused = donor.run(&[&"utxo", &"dump", &path]).expect(Exit::InputRefused);
     assert!(refused.stderr.contains("exists already"), "{refused:?}");
     (path, said["txoutset_hash"].as_str().expect("a hash").to_owned())
+}
+
+/// Whether it can be read or not: the rename at the end of a dump would replace it.
+#[test]
+fn a_dump_replaces_nothing() {
+    let node = with_small_chain();
+    let unreadable = node.beside("unreadable");
+    fs::write(&unreadable, "precious").expect("a file");
+    fs::set_permissions(&unreadable, fs::Permissions::from_mode(0)).expect("it is ours");
+    symlink("nowhere", node.beside("link")).expect("a link");
+    let _listening = UnixListener::bind(node.beside("socket")).expect("a socket");
+    mkfifoat(CWD, node.beside("pipe"), Mode::RUSR | Mode::WUSR).expect("a pipe");
+    for name in ["link", "socket", "unreadable", "pipe"] {
+        let path = node.beside(name);
+        let inode = || fs::symlink_metadata(&path).expect("it is there").ino();
+        let before = inode();
+        let ended = node.run(&[&"utxo", &"dump", &path]).expect(Exit::InputRefused);
+        assert!(ended.stderr.contains(&format!("{name} exists already")), "{ended:?}");
+        assert_eq!(inode(), before, "{name}");
+    }
 }
 
 /// A node with all headers of the small chain and the first block alone connected.

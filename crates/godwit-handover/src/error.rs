@@ -39,6 +39,8 @@ pub enum HandOverError {
         target: PathBuf,
         source: PathBuf,
     },
+    /// What the target has as its name, or above it, is none.
+    NoDirectory(PathBuf),
     /// Source and target are on different file systems.
     OtherFileSystem(PathBuf),
     NoSpace {
@@ -147,6 +149,7 @@ impl fmt::Display for HandOverError {
                 dir.display()
             ),
             Self::NotApart { target, source } => write_not_apart(f, target, source),
+            Self::NoDirectory(path) => write!(f, "{} is no directory", path.display()),
             Self::OtherFileSystem(dir) => write!(
                 f,
                 "{} is not on the file system of the data directory, so that files cannot be shared",

@@ -168,6 +168,10 @@ impl Target {
 /// [`HandOverError::NotApart`]; failed system calls.
 pub fn check_apart(targets: [&Path; 2], sources: [&Path; 2]) -> Result<(), HandOverError> {
     for target in targets {
+        let there = target.ancestors().find(|path| path.exists());
+        if let Some(other) = there.filter(|path| !path.is_dir()) {
+            return Err(HandOverError::NoDirectory(other.to_owned()));
+        }
         let target = resolved(target)?;
         for source in sources {
             let source = resolved(source)?;

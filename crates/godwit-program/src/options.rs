@@ -120,9 +120,14 @@ fn read_config_file<P: Program>(
     let path = datadir.join(named.unwrap_or(Path::new(CONFIG_FILE)));
     match fs::read(&path) {
         Ok(bytes) => ConfigFile::parse(path, &bytes).map(Some),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && named.is_none() => Ok(None),
+        // What else is wrong with a data directory that is none is told by who uses it.
+        Err(error) if named.is_none() && is_absent(&error) => Ok(None),
         Err(error) => Err(Problem::ConfigUnreadable { path, error }.on_command_line()),
     }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 #[cfg(test)]

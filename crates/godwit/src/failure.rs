@@ -22,6 +22,11 @@ pub(crate) trait Fatal: fmt::Debug + fmt::Display {
     fn damaged(&self) -> Option<DamagedPart> {
         None
     }
+
+    /// What may not be used, or is no file or directory where one belongs, if that is what it says.
+    fn unusable(&self) -> Option<&Path> {
+        None
+    }
 }
 
 /// A failure of the run.
@@ -33,16 +38,35 @@ impl Failure {
         self.0.exit()
     }
 
-    /// With the command that repairs what is damaged in `dir`, a network's directory, if one does.
-    pub(crate) fn with_remedy(self, dir: &Path) -> Self {
-        match self.0.damaged() {
-            Some(part) => {
-                let disk = StoreDisk::new(Arc::new(RealDisk));
-                let remedy = part.remedy(has_whole_history(&disk, dir));
-                Remedied { failure: self, remedy }.into()
-            }
-            None => self,
+    /// What it means for `dir`, a network's directory: with the command that repairs what is damaged there,
+    /// if one does; and with an exit code of its own where this process may not use what is in it. Of files
+    /// elsewhere, which a command reads or writes, that says nothing.
+    pub(crate) fn of_directory(self, dir: &Path) -> Self {
+        if let Some(part) = self.0.damaged() {
+            let disk = StoreDisk::new(Arc::new(RealDisk));
+            let remedy = part.remedy(has_whole_history(&disk, dir));
+            return Remedied { failure: self, remedy }.into();
         }
+        match self.0.unusable().is_some_and(|path| path.starts_with(dir)) {
+            true => Unusable(self).into(),
+            false => self,
+        }
+    }
+}
+
+/// A failure after which the same command fails again until somebody has changed the data directory.
+#[derive(Debug)]
+struct Unusable(Failure);
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Fatal for Unusable {
+    fn exit(&self) -> Exit {
+        Exit::DatadirUnusable
     }
 }
 
@@ -111,6 +135,13 @@ impl Fatal for ChainError {
             _ => None,
         }
     }
+
+    fn unusable(&self) -> Option<&Path> {
+        match self {
+            ChainError::Store(error) => error.unusable(),
+            _ => None,
+        }
+    }
 }
 
 impl Fatal for StoreError {
@@ -134,6 +165,10 @@ impl Fatal for StoreError {
     fn damaged(&self) -> Option<DamagedPart> {
         self.damaged_part()
     }
+
+    fn unusable(&self) -> Option<&Path> {
+        self.unusable_path()
+    }
 }
 
 impl Fatal for SnapshotError {
@@ -150,6 +185,13 @@ impl Fatal for SnapshotError {
             _ => None,
         }
     }
+
+    fn unusable(&self) -> Option<&Path> {
+        match self {
+            SnapshotError::Chain(error) => error.unusable(),
+            _ => None,
+        }
+    }
 }
 
 impl Fatal for OutputError {
@@ -161,5 +203,41 @@ impl Fatal for OutputError {
 impl Fatal for EntropyError {
     fn exit(&self) -> Exit {
         Exit::Failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use godwit_store::error::{IoFailure, Operation};
+
+    use super::*;
+
+    fn exit(path: &str, kind: ErrorKind) -> Exit {
+        let failure = IoFailure::new(Path::new(path), Operation::Create, &kind.into());
+        let of = |failure: Failure| failure.of_directory(Path::new("d/regtest")).exit();
+        let (just_now, closed) = (StoreError::Io(failure.clone()), StoreError::Closed(failure));
+        let snapshot = SnapshotError::from(just_now.clone());
+        let exits = [of(just_now.into()), of(ChainError::from(closed).into()), of(snapshot.into())];
+        assert!(exits.iter().all(|exit| *exit == exits[0]), "{exits:?}");
+        exits[0]
+    }
+
+    #[test]
+    fn what_may_not_be_used_of_the_data_directory_has_an_exit_code_and_other_files_do_not() {
+        let refusals = [
+            ErrorKind::PermissionDenied,
+            ErrorKind::ReadOnlyFilesystem,
+            ErrorKind::IsADirectory,
+            ErrorKind::NotADirectory,
+            ErrorKind::NotSeekable,
+        ];
+        for kind in refusals {
+            assert_eq!(exit("d/regtest/blocks/xor.dat", kind), Exit::DatadirUnusable, "{kind}");
+            assert_eq!(exit("chain.dat", kind), Exit::Failure, "{kind}");
+        }
+        assert_eq!(exit("d/regtest/blocks/xor.dat", ErrorKind::Other), Exit::Failure);
+        assert_eq!(exit("d/regtest/blocks/xor.dat", ErrorKind::StorageFull), Exit::DiskFull);
     }
 }

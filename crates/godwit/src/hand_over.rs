@@ -333,6 +333,7 @@ impl Fatal for HandOverError {
             Self::NotEmpty(_)
             | Self::Started(_)
             | Self::NotApart { .. }
+            | Self::NoDirectory(_)
             | Self::OtherFileSystem(_)
             | Self::NothingStored(_) => Exit::Configuration,
             Self::Database(_, LevelDbError::Locked) => Exit::DatadirUnusable,
@@ -352,6 +353,13 @@ impl Fatal for HandOverError {
     fn damaged(&self) -> Option<DamagedPart> {
         match self {
             Self::Store(error) => error.damaged(),
+            _ => None,
+        }
+    }
+
+    fn unusable(&self) -> Option<&Path> {
+        match self {
+            Self::Store(error) => error.unusable(),
             _ => None,
         }
     }

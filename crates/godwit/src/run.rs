@@ -77,7 +77,9 @@ pub fn main() -> Exit {
         Invocation::Print(text) => print_text(&text).map_err(Failure::from),
         Invocation::Run(config) => match &config.command {
             // Neither the directory nor the log is this process's.
-            Command::Status(options) => status::run(&config, options),
+            Command::Status(options) => {
+                check_named(&config).and_then(|()| status::run(&config, options))
+            }
             _ => run(&config),
         },
     };
@@ -87,10 +89,16 @@ pub fn main() -> Exit {
     })
 }
 
-fn run(config: &Config) -> Result<Exit, Failure> {
-    if config.is_datadir_named && !config.datadir.is_dir() {
-        return Err(StartError::NoDirectory(config.datadir.clone()).into());
+/// Only the default directory is made.
+fn check_named(config: &Config) -> Result<(), Failure> {
+    match config.is_datadir_named && !config.datadir.is_dir() {
+        true => Err(StartError::NoDirectory(config.datadir.clone()).into()),
+        false => Ok(()),
     }
+}
+
+fn run(config: &Config) -> Result<Exit, Failure> {
+    check_named(config)?;
     let dir = config.network_dir();
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -101,7 +109,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
     // Before the log, which in a directory of another program, or of a node that runs, is not this process's;
     // nor is the cookie.
     let unused = check_unused(&StoreDisk::new(Arc::new(RealDisk)), &dir);
-    unused.map_err(|error| Failure::from(ChainError::from(error)).with_remedy(&dir))?;
+    unused.map_err(|error| Failure::from(ChainError::from(error)).of_directory(&dir))?;
     let bars = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
     let stop = if config.command.is_long() { StopFlag::install() } else { StopFlag::end_at_once() };
     let stop = stop.map_err(StartError::Signals)?;
@@ -131,5 +139,5 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         Command::HandOver { to } => hand_over::run(config, to, &bars, &stop),
         Command::Status(options) => status::run(config, options),
     };
-    result.map_err(|failure| failure.with_remedy(&dir))
+    result.map_err(|failure| failure.of_directory(&dir))
 }

@@ -1,5 +1,5 @@
-//! A disk that is full before the work is done: a small `tmpfs` in namespaces of its own, where that
-//! is permitted.
+//! A disk that is full before the work is done, and one that cannot be written any more: a small `tmpfs` in
+//! namespaces of its own, where that is permitted.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use godwit::exit::Exit;
 
 use crate::blocks::{small_chain, write_dat};
 use crate::import::small_chain_stats;
-use crate::node::Node;
+use crate::node::{Ended, Node};
 use crate::records;
 use crate::sync::{free_port, serve, with_small_chain};
 
@@ -94,4 +94,29 @@ fn a_sync_onto_a_full_disk_is_one_clear_line_and_goes_on_with_room() {
         format!("-stopatheight={}", small_chain().len()),
     ]);
     drop(serving);
+}
+
+/// What was written before cannot be changed.
+const READ_ONLY_SCRIPT: &str = r#"
+mkdir disk && mount -t tmpfs godwit disk || exit 99
+"$@" -datadir=disk >first.out 2>first.err || exit 98
+mount -o remount,ro disk || exit 97
+exec "$@" -datadir=disk
+"#;
+
+/// Whoever starts it again changes nothing: it is not the exit code after which a service manager does.
+#[test]
+fn a_disk_that_is_read_only_is_one_clear_line_with_the_code_of_a_data_directory() {
+    if !can_mount() {
+        return;
+    }
+    let node = Node::new("regtest");
+    let place = node.beside("place");
+    fs::create_dir(&place).expect("a directory");
+    let mut shell = Command::new("unshare");
+    shell.args(["-rm", "sh", "-c", READ_ONLY_SCRIPT, "sh", env!("CARGO_BIN_EXE_godwit")]);
+    shell.args(["utxo", "stats", "-chain=regtest"]).current_dir(&place).stdin(Stdio::null());
+    let ended = Ended::of(shell.output().expect("a shell")).expect(Exit::DatadirUnusable);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    assert!(ended.stderr.contains("Read-only file system"), "{ended:?}");
 }

@@ -145,6 +145,9 @@ fn what_can_not_be_handed_over_is_refused_in_one_line() {
     refused(&node, Exit::DatadirUnusable, "is locked");
     drop(lock);
 
+    let ended = hand_over(&node, &node.beside("chain.dat")).expect(Exit::Configuration);
+    assert!(ended.stderr.ends_with("chain.dat is no directory\n"), "{ended:?}");
+
     // In the middle of a block of the pair that is copied.
     let path = node.network_dir().join("blocks/blk00000.dat");
     let whole = fs::read(&path).expect("the blocks");

@@ -3,13 +3,16 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 use godwit::exit::Exit;
+use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::blocks::{record, small_chain, write_dat};
+use crate::damaged_index::copy;
 use crate::node::{Ended, Node};
+use crate::sync::with_small_chain;
 
 /// Expects the exit code and one line that contains every part.
 #[track_caller]
@@ -39,7 +42,9 @@ fn a_data_directory_that_is_named_has_to_exist() {
     fs::remove_dir(node.datadir()).expect("it is empty");
     let words =
         format!("Specified data directory \"{}\" does not exist.", node.datadir().display());
-    for command in [&["utxo", "stats"][..], &["import", "x.dat"], &["verify"], &["-connect=0"]] {
+    let commands =
+        [&["utxo", "stats"][..], &["import", "x.dat"], &["verify"], &["-connect=0"], &["status"]];
+    for command in commands {
         let command: Vec<&dyn AsRef<OsStr>> = command.iter().map(|word| word as _).collect();
         refuses(node.run(&command), Exit::DatadirUnusable, &[&words]);
         assert!(!node.datadir().exists());
@@ -171,7 +176,8 @@ fn a_data_directory_that_cannot_be_written_is_named() {
     let node = Node::new("regtest");
     fs::remove_dir(node.datadir()).expect("it is empty");
     fs::write(node.datadir(), "a file").expect("a file");
-    refuses(node.run(&[&"utxo", &"stats"]), Exit::Configuration, &["datadir"]);
+    let ended = node.run(&[&"utxo", &"stats"]);
+    refuses(ended, Exit::DatadirUnusable, &["Specified data directory", "does not exist."]);
 
     let node = Node::new("regtest");
     node.stats();
@@ -181,7 +187,59 @@ fn a_data_directory_that_cannot_be_written_is_named() {
         godwit_testdata::skip("this user may write everywhere");
         return;
     }
-    fs::set_permissions(network_dir.join("debug.log"), fs::Permissions::from_mode(0o400))
-        .expect("it is ours");
-    refuses(node.run(&[&"utxo", &"stats"]), Exit::DatadirUnusable, &["debug.log"]);
+    for (name, words) in [("debug.log", "the log in"), (".lock", ".lock: Permission denied")] {
+        fs::set_permissions(network_dir.join(name), fs::Permissions::from_mode(0o400))
+            .expect("it is ours");
+        refuses(node.run(&[&"utxo", &"stats"]), Exit::DatadirUnusable, &[words]);
+    }
+}
+
+/// A test that held no end of the pipe would wait for ever where the program does.
+#[test]
+fn what_is_in_the_place_of_a_file_is_named() {
+    let whole = with_small_chain();
+    for name in ["blocks/xor.dat", "godwit.control0", "godwit.redb", ".lock", "debug.log"] {
+        let node = copy(&whole);
+        let path = node.network_dir().join(name);
+        fs::remove_file(&path).expect("it was there");
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).expect("a pipe");
+        let _both_ends = File::options().read(true).write(true).open(&path).expect("it is ours");
+        let ended = node.run(&[&"utxo", &"stats"]);
+        refuses(ended, Exit::DatadirUnusable, &[": a pipe is where a file belongs: move it away"]);
+    }
+    let path = whole.network_dir().join("godwit.redb");
+    fs::remove_file(&path).expect("it was there");
+    fs::create_dir(&path).expect("a directory");
+    let ended = whole.run(&[&"utxo", &"stats"]);
+    refuses(ended, Exit::DatadirUnusable, &["godwit.redb: a directory is where a file belongs"]);
+}
+
+#[test]
+fn a_link_to_a_disk_that_is_not_mounted_is_named() {
+    let whole = with_small_chain();
+    for name in ["blocks", "utxo"] {
+        let node = copy(&whole);
+        let path = node.network_dir().join(name);
+        fs::remove_dir_all(&path).expect("it was there");
+        symlink("/not/mounted", &path).expect("a link");
+        let words = format!("{name}: it is a link to /not/mounted, where there is no directory");
+        let commands: [&[&dyn AsRef<OsStr>]; 4] = [
+            &[&"utxo", &"stats"],
+            &[&"verify"],
+            &[&"verify", &"-repair"],
+            &[&"-noconnect", &"-listen=0", &"-reindex"],
+        ];
+        for command in commands {
+            refuses(node.run(command), Exit::DatadirUnusable, &[&words]);
+        }
+    }
+}
+
+/// The kind of the failure is the same, and the data directory is in order.
+#[test]
+fn a_file_elsewhere_that_is_none_says_nothing_of_the_data_directory() {
+    let node = with_small_chain();
+    let path = node.beside("chain.dat").join("below");
+    refuses(node.run(&[&"import", &path]), Exit::Failure, &["below: Not a directory"]);
+    refuses(node.run(&[&"utxo", &"dump", &path]), Exit::Failure, &["below: Not a directory"]);
 }

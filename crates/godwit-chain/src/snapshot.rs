@@ -75,8 +75,8 @@ pub struct SnapshotInfo {
 }
 
 impl Chain {
-    /// Writes the coins at the tip to `path`, which nothing may have as its name: the file gets it in the end,
-    /// in place of whatever is there, readable or not.
+    /// Writes the coins at the tip to `path`, which nothing may have as its name: the file gets it in the
+    /// end, in place of whatever is there, readable or not.
     pub fn dump_snapshot(&mut self, path: &Path) -> Result<SnapshotInfo, SnapshotError> {
         if self.disk().has_name(path)? {
             return Err(SnapshotError::Exists(path.to_path_buf()));

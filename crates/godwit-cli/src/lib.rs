@@ -7,6 +7,7 @@ mod info;
 mod netinfo;
 mod password;
 mod reach;
+mod table;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
@@ -132,11 +133,7 @@ fn call(arguments: &Arguments) -> Result<String, Failed> {
 
 /// There is no way to a server but HTTP.
 fn check_way(arguments: &Arguments) -> Result<(), Failed> {
-    let wanted = match arguments.is_off("ipcconnect") {
-        true => "0",
-        false => arguments.value("ipcconnect").unwrap_or("auto"),
-    };
-    match wanted {
+    match arguments.text("ipcconnect").unwrap_or("auto") {
         "0" | "auto" => Ok(()),
         _ if arguments.value("rpcconnect").is_some() => {
             Err("-rpcconnect and -ipcconnect options cannot both be enabled".into())

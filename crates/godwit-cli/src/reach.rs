@@ -29,7 +29,7 @@ pub(crate) fn server(arguments: &Arguments) -> Result<Server, String> {
     let named = arguments.value("rpcconnect").unwrap_or("127.0.0.1");
     let (host, port) =
         split(named).ok_or_else(|| format!("Invalid port provided in -rpcconnect: {named}"))?;
-    let port = match arguments.value("rpcport") {
+    let port = match arguments.text("rpcport") {
         None => port.unwrap_or(default_port(arguments.network)),
         Some(text) => {
             let number = text.parse().ok().filter(|port| *port > 0);
@@ -51,7 +51,8 @@ pub(crate) fn login(arguments: &Arguments, password: Option<String>) -> Login {
     let cookie = match arguments.is_off("rpccookiefile") {
         true => None,
         false => {
-            let file = arguments.value("rpccookiefile").unwrap_or(".cookie");
+            let named = arguments.value("rpccookiefile").filter(|file| !file.is_empty());
+            let file = named.unwrap_or(".cookie");
             Some(arguments.network_dir().join(file))
         }
     };

@@ -7,7 +7,8 @@
 //!
 //! The syntax is bitcoind's (Core `common/args.cpp`, `common/config.cpp`): one or two dashes,
 //! `-name=value`, `-name`, `-noname`. Beyond it, a value may also follow as the next word, options
-//! may stand after the command, an unknown name is always an error, and a flag takes only 0 or 1.
+//! may stand after the command, an unknown name is always an error, and a flag, negated or not, takes
+//! only 0 or 1.
 
 mod command_line;
 mod config_file;
@@ -73,8 +74,8 @@ pub struct Invoked<P: Program> {
     pub datadir: PathBuf,
     /// The configuration file that was read, if there was one.
     pub config_file: Option<PathBuf>,
-    /// A sentence for each line of it with an option of Bitcoin Core that the program does not have, and one
-    /// for a configuration file that is not read (`-allowignoredconf`).
+    /// A sentence for each line of it with an option of Bitcoin Core that the program does not have, for each
+    /// section that names no network, and for a configuration file that is not read (`-allowignoredconf`).
     pub passed_over: Vec<String>,
     /// Values of the program's own options, from all sources.
     pub draft: P::Draft,

@@ -48,6 +48,9 @@ pub struct Config {
     pub network: Network,
     /// `-datadir` as given, or the default; it may not exist yet.
     pub datadir: PathBuf,
+    /// A sentence for each section of the configuration file that names no network, and for a configuration
+    /// file that is not read (`-allowignoredconf`).
+    pub passed_over: Vec<String>,
     pub command: Command,
 }
 
@@ -93,8 +96,8 @@ pub fn parse(
 }
 
 fn resolve(invoked: Invoked<Signer>) -> Result<Config, OptionsError> {
-    let Invoked { command, operands, network, datadir, draft, .. } = invoked;
-    Ok(Config { network, datadir, command: of_name(command, operands, draft)? })
+    let Invoked { command, operands, network, datadir, passed_over, draft, .. } = invoked;
+    Ok(Config { network, datadir, passed_over, command: of_name(command, operands, draft)? })
 }
 
 fn of_name(

@@ -89,6 +89,9 @@ fn on_arguments(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 
 fn run(config: &Config) -> Result<Exit, Failure> {
     StopFlag::end_at_once().map_err(Failure::Signals)?;
+    for text in &config.passed_over {
+        complain(&format!("godwit-signer: {text}"));
+    }
     match &config.command {
         Command::Keys(options) => {
             // The key file may be the first file in this directory.

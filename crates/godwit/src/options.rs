@@ -50,8 +50,8 @@ pub struct Config {
     pub is_datadir_named: bool,
     /// The configuration file that was read, if there was one.
     pub config_file: Option<PathBuf>,
-    /// A sentence for each line of it with an option of Bitcoin Core that godwit does not have, and one for a
-    /// configuration file that is not read (`-allowignoredconf`).
+    /// A sentence for each line of it with an option of Bitcoin Core that godwit does not have, for each
+    /// section that names no network, and for a configuration file that is not read (`-allowignoredconf`).
     pub passed_over: Vec<String>,
     pub memory: MemoryOptions,
     /// `-flushinterval` in seconds.

@@ -11,7 +11,8 @@ use super::spec::{CommandSpec, Draft, Form, OptionSpec, Program};
 /// An option found in one of the sources.
 pub(super) struct Given<P: Program> {
     pub(super) spec: &'static OptionSpec<P>,
-    pub(super) value: OsString,
+    /// `None` for the negation of an option that repeats: what was said before it is void.
+    pub(super) value: Option<OsString>,
     pub(super) origin: Origin,
 }
 
@@ -24,8 +25,8 @@ impl<P: Program> Clone for Given<P> {
 }
 
 impl<P: Program> Given<P> {
-    /// `value` is `None` for a bare `-name`. `negated` stands for `-noname`, whose value may only
-    /// be 0 or 1; 0 negates it once more.
+    /// `value` is `None` for a bare `-name`. `negated` stands for `-noname`, whose value may only be 1, or 0
+    /// where the option can be switched on: 0 negates it once more.
     pub(super) fn new(
         spec: &'static OptionSpec<P>,
         negated: bool,
@@ -34,15 +35,10 @@ impl<P: Program> Given<P> {
     ) -> Result<Self, OptionsError> {
         let value = match (negated, value, spec.form) {
             (true, value, _) => {
-                let off = spec.off().ok_or_else(|| not_negatable(spec, &origin))?;
-                match value.as_deref().map(OsStr::as_bytes) {
-                    None | Some(b"1") => OsString::from(off),
-                    Some(b"0") if matches!(spec.form, Form::Flag) => OsString::from("1"),
-                    Some(_) => return Err(not_negatable(spec, &origin)),
-                }
+                negation(spec, value.as_deref()).map_err(|problem| problem.at(&origin))?
             }
-            (false, Some(value), _) => value,
-            (false, None, Form::Flag | Form::Switch { .. }) => OsString::from("1"),
+            (false, Some(value), _) => Some(value),
+            (false, None, Form::Flag | Form::Switch { .. }) => Some(OsString::from("1")),
             (false, None, Form::Value { placeholder, .. }) => {
                 return Err(Problem::NoValue { option: spec.name, placeholder }.at(&origin));
             }
@@ -51,12 +47,36 @@ impl<P: Program> Given<P> {
     }
 
     pub(super) fn apply(&self, draft: &mut Draft<P>) -> Result<(), OptionsError> {
-        draft.set(self.spec, &self.value).map_err(|problem| problem.at(&self.origin))
+        let Some(value) = &self.value else { return Ok(()) };
+        draft.set(self.spec, value).map_err(|problem| problem.at(&self.origin))
+    }
+
+    /// Adds itself to what the same source said before; of that a negation leaves nothing.
+    pub(super) fn follow(self, earlier: &mut Vec<Self>) {
+        if self.value.is_none() {
+            earlier.retain(|given| given.spec.name != self.spec.name);
+        }
+        earlier.push(self);
     }
 }
 
-fn not_negatable<P: Program>(spec: &OptionSpec<P>, origin: &Origin) -> OptionsError {
-    Problem::NotNegatable { option: spec.name }.at(origin)
+/// The value that `-noname` or `-noname=value` stands for.
+fn negation<P: Program>(
+    spec: &OptionSpec<P>,
+    value: Option<&OsStr>,
+) -> Result<Option<OsString>, Problem> {
+    if !spec.is_negatable() {
+        return Err(Problem::NotNegatable { option: spec.name });
+    }
+    let can_be_on = matches!(spec.form, Form::Flag | Form::Switch { .. });
+    match value.map(OsStr::as_bytes) {
+        None | Some(b"1") => Ok(spec.off().map(OsString::from)),
+        Some(b"0") if can_be_on => Ok(Some(OsString::from("1"))),
+        Some(value) => {
+            let value = String::from_utf8_lossy(value).into_owned();
+            Err(Problem::BadNegation { option: spec.name, value, can_be_on })
+        }
+    }
 }
 
 /// The option that a name stands for, and whether it is negated.
@@ -112,7 +132,7 @@ impl<P: Program> CommandLine<P> {
             if value.is_none() && takes_next {
                 value = arguments.next_if(|next| !next.as_bytes().starts_with(b"-")).cloned();
             }
-            line.given.push(Given::new(spec, negated, value, Origin::CommandLine)?);
+            Given::new(spec, negated, value, Origin::CommandLine)?.follow(&mut line.given);
         }
         Ok(line)
     }

@@ -1,9 +1,10 @@
 //! `godwit.conf`: bitcoin.conf's syntax (Core `common/config.cpp`).
 //!
 //! Lines are `name=value`; a `#` starts a comment; `[network]` starts a section whose options count
-//! on that network only, and `network.name=value` says the same for one line. A repeated name is an
-//! error, where Core takes the first one. A byte-order mark, which editors of Windows write, is no part of
-//! the first line.
+//! on that network only, and `network.name=value` says the same for one line. Sections that name no network
+//! are passed over, and the user hears of it. A repeated name is an error, where Core takes the first one. A
+//! byte-order mark, which editors of Windows write, is no part of the first line, and a comment may be in
+//! any encoding.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,7 +24,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub(super) struct ConfigFile<P: Program> {
     pub(super) path: PathBuf,
     entries: Vec<Entry<P>>,
-    /// A sentence for each line with an option of Bitcoin Core that the program does not have.
+    /// A sentence for each line with an option of Bitcoin Core that the program does not have, and for each
+    /// section that names no network.
     pub(super) passed_over: Vec<String>,
 }
 
@@ -34,11 +36,30 @@ enum Line<P: Program> {
     Other,
     /// An option of Bitcoin Core that the program does not have.
     Absent,
+    /// In a section that names no network, whose heading the user hears of.
+    Nowhere,
+    /// With this name of no network before its own.
+    OfNoNetwork(String),
+}
+
+/// What lines count for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Section {
+    /// Before the first heading: for all networks.
+    Top,
+    Of(Network),
+    /// The heading names no network.
+    Unknown,
+}
+
+impl Section {
+    fn named(name: &str) -> Self {
+        name.parse().map_or(Self::Unknown, Self::Of)
+    }
 }
 
 struct Entry<P: Program> {
-    /// `None` before the first section.
-    section: Option<Network>,
+    section: Section,
     given: Given<P>,
 }
 
@@ -46,26 +67,22 @@ impl<P: Program> ConfigFile<P> {
     pub(super) fn parse(path: PathBuf, text: &[u8]) -> Result<Self, OptionsError> {
         let shared = Arc::new(path.clone());
         let mut file = ConfigFile { path, entries: Vec::new(), passed_over: Vec::new() };
-        let mut section = None;
+        let mut section = Section::Top;
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let origin = Origin::File { path: Arc::clone(&shared), line: index + 1 };
-            let line = str::from_utf8(line).map_err(|_| Problem::NotUtf8.at(&origin))?;
-            let (line, comment) = match line.split_once('#') {
-                Some((line, _)) => (line.trim(), true),
-                None => (line.trim(), false),
-            };
-            // Whoever wrote it may have meant the `#` as a part of it.
-            if comment && line.split('=').next().is_some_and(|name| name.contains("rpcpassword")) {
-                return Err(Problem::HashInPassword.at(&origin));
-            }
+            let line = without_comment(line).map_err(|problem| problem.at(&origin))?;
             if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-                section = Some(network(name, &origin)?);
+                section = Section::named(name);
+                if section == Section::Unknown {
+                    file.pass_over_section(name, index + 1);
+                }
             } else if !line.is_empty() {
                 match Entry::parse(line, section, &origin)? {
                     Line::Entry(entry) => file.add(entry)?,
-                    Line::Other => {}
+                    Line::Other | Line::Nowhere => {}
                     Line::Absent => file.pass_over(line, index + 1),
+                    Line::OfNoNetwork(name) => file.pass_over_section(&name, index + 1),
                 }
             }
         }
@@ -74,15 +91,16 @@ impl<P: Program> ConfigFile<P> {
 
     /// The options that stand before all sections.
     pub(super) fn top(&self) -> impl Iterator<Item = &Given<P>> {
-        self.entries.iter().filter(|entry| entry.section.is_none()).map(|entry| &entry.given)
+        self.of(Section::Top)
     }
 
     /// The options of the network's own section.
     pub(super) fn section(&self, network: Network) -> impl Iterator<Item = &Given<P>> {
-        self.entries
-            .iter()
-            .filter(move |entry| entry.section == Some(network))
-            .map(|entry| &entry.given)
+        self.of(Section::Of(network))
+    }
+
+    fn of(&self, section: Section) -> impl Iterator<Item = &Given<P>> {
+        self.entries.iter().filter(move |entry| entry.section == section).map(|entry| &entry.given)
     }
 
     fn pass_over(&mut self, line: &str, number: usize) {
@@ -91,16 +109,29 @@ impl<P: Program> ConfigFile<P> {
         self.passed_over.push(format!("{path}:{number}: {program} has no {name}: passed over"));
     }
 
+    /// As in Core, which says it of `[Regtest]` and of `[testnet3]`.
+    fn pass_over_section(&mut self, name: &str, number: usize) {
+        let path = self.path.display();
+        let meant = lookup::suggest(name, Network::ALL.iter().map(|network| network.name()));
+        let meant = meant.map(|network| format!(" (did you mean {network}?)")).unwrap_or_default();
+        self.passed_over
+            .push(format!("{path}:{number}: [{name}] is no network{meant}: passed over"));
+    }
+
     fn add(&mut self, entry: Entry<P>) -> Result<(), OptionsError> {
         let spec = entry.given.spec;
-        let earlier = self.entries.iter().find(|earlier| {
+        let is_same = |earlier: &&Entry<P>| {
             earlier.section == entry.section && earlier.given.spec.name == spec.name
-        });
+        };
+        let earlier = self.entries.iter().find(is_same);
         if let Some(Entry { given: Given { origin: Origin::File { line, .. }, .. }, .. }) = earlier
             && !spec.repeats
         {
             let repeated = Problem::Repeated { option: spec.name, first_line: *line };
             return Err(repeated.at(&entry.given.origin));
+        }
+        if entry.given.value.is_none() {
+            self.entries.retain(|earlier| !is_same(&earlier));
         }
         self.entries.push(entry);
         Ok(())
@@ -110,17 +141,17 @@ impl<P: Program> ConfigFile<P> {
 impl<P: Program> Entry<P> {
     /// Applies the value to a draft that is thrown away, so that a mistake in another network's
     /// section is reported as well.
-    fn parse(
-        line: &str,
-        section: Option<Network>,
-        origin: &Origin,
-    ) -> Result<Line<P>, OptionsError> {
+    fn parse(line: &str, section: Section, origin: &Origin) -> Result<Line<P>, OptionsError> {
         if line.starts_with('-') {
             return Err(Problem::LeadingDash.at(origin));
         }
         let (name, value) = line.split_once('=').ok_or_else(|| Problem::NoEqualsSign.at(origin))?;
         let (section, name) = match (section, name.trim_end().split_once('.')) {
-            (None, Some((prefix, name))) => (Some(network(prefix, origin)?), name),
+            (Section::Unknown, _) => return Ok(Line::Nowhere),
+            (Section::Top, Some((prefix, name))) => match Section::named(prefix) {
+                Section::Unknown => return Ok(Line::OfNoNetwork(prefix.to_owned())),
+                section => (section, name),
+            },
             _ => (section, name.trim_end()),
         };
         let (spec, negated) = match find_option(name, origin) {
@@ -134,7 +165,7 @@ impl<P: Program> Entry<P> {
                 return Err(Problem::NotInFile { option: spec.name }.at(origin));
             }
             FilePlace::OtherProgram => return Ok(Line::Other),
-            FilePlace::Top if section.is_some() => {
+            FilePlace::Top if section != Section::Top => {
                 return Err(Problem::NotInSection { option: spec.name }.at(origin));
             }
             FilePlace::Top | FilePlace::PerNetwork | FilePlace::Anywhere => {}
@@ -146,10 +177,23 @@ impl<P: Program> Entry<P> {
     }
 }
 
-/// Whether an unknown name belongs to another program.
+/// What stands before the comment.
+fn without_comment(line: &[u8]) -> Result<&str, Problem> {
+    let comment = line.iter().position(|byte| *byte == b'#');
+    let line = &line[..comment.unwrap_or(line.len())];
+    let line = str::from_utf8(line).map_err(|_| Problem::NotUtf8)?.trim();
+    let is_password = || line.split('=').next().is_some_and(|name| name.contains("rpcpassword"));
+    // Whoever wrote it may have meant the `#` as a part of it.
+    if comment.is_some() && is_password() {
+        return Err(Problem::HashInPassword);
+    }
+    Ok(line)
+}
+
+/// Whether an unknown name, or its negation, belongs to another program.
 fn is_for_another<P: Program>(name: &str, error: &OptionsError) -> bool {
     match (P::OTHER_LINES, &error.problem) {
-        (OtherLines::Known { others, .. }, _) => others.contains(&name),
+        (OtherLines::Known { others, .. }, _) => is_among(others, name),
         (OtherLines::All, Problem::UnknownOption { suggestion, .. }) => suggestion.is_none(),
         (OtherLines::All, _) => false,
     }
@@ -158,13 +202,10 @@ fn is_for_another<P: Program>(name: &str, error: &OptionsError) -> bool {
 /// Whether a name is an option of Bitcoin Core, or its negation, that the program does not have.
 fn is_absent<P: Program>(name: &str) -> bool {
     let OtherLines::Known { absent, .. } = P::OTHER_LINES else { return false };
-    let positive = name.strip_prefix("no");
-    absent.contains(&name) || positive.is_some_and(|name| absent.contains(&name))
+    is_among(absent, name)
 }
 
-fn network(name: &str, origin: &Origin) -> Result<Network, OptionsError> {
-    name.parse().map_err(|_| {
-        let suggestion = lookup::suggest(name, Network::ALL.iter().map(|network| network.name()));
-        Problem::UnknownSection { name: name.to_owned(), suggestion }.at(origin)
-    })
+fn is_among(names: &[&str], name: &str) -> bool {
+    let positive = name.strip_prefix("no");
+    names.contains(&name) || positive.is_some_and(|name| names.contains(&name))
 }

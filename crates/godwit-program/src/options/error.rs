@@ -71,6 +71,13 @@ pub enum Problem {
     },
     /// `-noname` of an option that is not switched off that way.
     NotNegatable { option: &'static str },
+    /// `-noname=value` with a value that does not go with a negation.
+    BadNegation {
+        option: &'static str,
+        value: String,
+        /// The option may be switched on without a value: 0 negates its negation.
+        can_be_on: bool,
+    },
     /// A value that the option does not take.
     BadValue { option: &'static str, value: String, expected: &'static str },
     /// More than one network is chosen.
@@ -94,12 +101,6 @@ pub enum Problem {
     HashInPassword,
     /// A line of the file that is not UTF-8.
     NotUtf8,
-    /// A section of the file that names no network.
-    UnknownSection {
-        name: String,
-        /// The most similar network.
-        suggestion: Option<String>,
-    },
     /// An option that only the command line takes, in the file.
     NotInFile { option: &'static str },
     /// An option that chooses network or data directory, inside a network section.
@@ -211,6 +212,10 @@ impl fmt::Display for OptionsError {
             Problem::NotNegatable { option } => {
                 write!(f, "{dash}{option} cannot be switched off with {dash}no{option}")
             }
+            Problem::BadNegation { option, value, can_be_on } => {
+                write!(f, "{dash}no{option}={value}: expected ")?;
+                write_expected_negation(f, option, *can_be_on, dash)
+            }
             Problem::BadValue { option, value, expected } => {
                 write!(f, "{dash}{option}={value}: expected {expected}")
             }
@@ -228,9 +233,6 @@ impl fmt::Display for OptionsError {
                 f.write_str("a # in the line of rpcpassword is ambiguous, and to be avoided")
             }
             Problem::NotUtf8 => f.write_str("not UTF-8"),
-            Problem::UnknownSection { name, suggestion } => {
-                write!(f, "[{name}] is no network{}", did_you_mean(suggestion, ""))
-            }
             Problem::NotInFile { option } => write!(f, "{option} is for the command line only"),
             Problem::NotInSection { option } => {
                 write!(f, "{option} has to stand before the network sections")
@@ -251,6 +253,18 @@ impl fmt::Display for OptionsError {
             Problem::OnlyInSection { option, network } => write_main_alone(f, option, network),
             Problem::ConfigIgnored { ignored, read } => write_ignored(f, ignored, read, dash),
         }
+    }
+}
+
+fn write_expected_negation(
+    f: &mut fmt::Formatter<'_>,
+    option: &str,
+    can_be_on: bool,
+    dash: &str,
+) -> fmt::Result {
+    match can_be_on {
+        true => f.write_str("0 or 1"),
+        false => write!(f, "1, or {dash}{option} with a value"),
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn find<P: Program>(name: &str) -> Option<&'static OptionSpec<P>> {
 pub(super) fn suggest_option<P: Program>(name: &str) -> Option<String> {
     let names = options::<P>().map(|spec| spec.name);
     suggest(name, names).or_else(|| {
-        let negatable = options::<P>().filter(|spec| spec.off().is_some()).map(|spec| spec.name);
+        let negatable = options::<P>().filter(|spec| spec.is_negatable()).map(|spec| spec.name);
         suggest(name.strip_prefix("no")?, negatable).map(|other| format!("no{other}"))
     })
 }

@@ -33,12 +33,13 @@ pub(super) fn resolve<P: Program>(
     let top = draft_of(&given)?.general;
     let network = choose_network(&on_line, &top)?;
 
-    let nearer: Vec<Given<P>> =
-        file.iter().flat_map(|file| file.section(network)).cloned().chain(line.given).collect();
+    let section = file.iter().flat_map(|file| file.section(network)).cloned().collect();
+    let nearer = join(section, line.given);
     if network != Network::Main {
         given = without_those_of_main(given, &nearer, command, network)?;
     }
-    given.extend(nearer);
+    let mut given = join(given, nearer);
+    given.retain(|given| given.value.is_some());
     let draft = draft_of(&given)?;
     check_networks(network, &given)?;
 
@@ -68,6 +69,19 @@ fn draft_of<P: Program>(given: &[Given<P>]) -> Result<Draft<P>, OptionsError> {
     let mut draft = Draft::default();
     given.iter().try_for_each(|given| given.apply(&mut draft))?;
     Ok(draft)
+}
+
+/// What two sources say together. Where the nearer one's last word on an option is its negation, what the
+/// farther one says of it is void; a value after the negation brings that back, as in Core
+/// (`common/settings.cpp`, `GetSettingsList`).
+fn join<P: Program>(mut farther: Vec<Given<P>>, nearer: Vec<Given<P>>) -> Vec<Given<P>> {
+    let is_void = |name: &str| {
+        let mut of_name = nearer.iter().filter(|given| given.spec.name == name).peekable();
+        of_name.peek().is_some() && of_name.all(|given| given.value.is_none())
+    };
+    farther.retain(|given| !is_void(given.spec.name));
+    farther.extend(nearer);
+    farther
 }
 
 /// A network chosen on the command line wins over the file's. `-notestnet` and the like cancel the
@@ -121,7 +135,8 @@ fn without_those_of_main<P: Program>(
     let is_unsaid =
         |given: &&Given<P>| nearer.iter().all(|other| other.spec.name != given.spec.name);
     let of_command = |given: &&Given<P>| given.spec.commands.contain(command);
-    let of_main = top.iter().filter(|given| is_of_main(given));
+    let says_something = |given: &&Given<P>| given.value.is_some();
+    let of_main = top.iter().filter(|given| is_of_main(given)).filter(says_something);
     if let Some(Given { spec, origin, .. }) = of_main.filter(of_command).find(is_unsaid) {
         let problem = Problem::OnlyInSection { option: spec.name, network: network.name() };
         return Err(problem.at(origin));

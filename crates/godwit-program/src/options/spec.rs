@@ -44,7 +44,7 @@ pub trait Program: Sized + 'static {
 pub enum OtherLines {
     /// Any other unknown name is an error.
     Known {
-        /// Names that belong to another program.
+        /// Names that belong to another program; their negations do as well.
         others: &'static [&'static str],
         /// Options of Bitcoin Core that the program does not have: the file may have been bitcoind's. They
         /// are passed over, and the user hears of it ([`Invoked::passed_over`](super::Invoked)).
@@ -147,7 +147,8 @@ pub struct OptionSpec<P: Program> {
     pub networks: &'static [Network],
     /// One of [`Program::GROUPS`].
     pub group: &'static str,
-    /// The option may be repeated and its values add up; otherwise the last one counts.
+    /// The option may be repeated and its values add up, and `-noname` voids those before it; otherwise the
+    /// last one counts.
     pub repeats: bool,
     pub help: &'static str,
     /// Where its value goes.
@@ -161,6 +162,11 @@ impl<P: Program> OptionSpec<P> {
             Form::Flag | Form::Switch { .. } => Some("0"),
             Form::Value { off, .. } => off,
         }
+    }
+
+    /// Whether there is a `-noname`.
+    pub(super) fn is_negatable(&self) -> bool {
+        self.repeats || self.off().is_some()
     }
 
     /// What the option takes, for messages.

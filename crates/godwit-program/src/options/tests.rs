@@ -186,7 +186,6 @@ fn lines_for_other_programs_are_skipped() {
         ("heigth=3\n", "1: unknown option heigth; did you mean height?"),
         ("datdir=/d\n", "1: unknown option datdir; did you mean datadir?"),
         ("depth\n", "1: expected name=value or [section]"),
-        ("[sea]\n", "1: [sea] is no network; -help lists what there is"),
         ("song=x\n", "1: song is for the command line only"),
         ("height=x\n", "1: height=x: expected a number of metres"),
     ] {
@@ -234,7 +233,12 @@ fn the_general_table_is_obeyed() {
         let is_for_sections = matches!(spec.file, FilePlace::PerNetwork | FilePlace::Anywhere);
         assert_eq!(refused(&in_section), !is_for_sections, "{in_section}");
         let negated = error("", &["land", &format!("-no{}=x", spec.name)]);
-        assert!(negated.contains("cannot be switched off"), "{negated}");
+        let expected = match spec.form {
+            Form::Flag | Form::Switch { .. } => "=x: expected 0 or 1",
+            Form::Value { off: None, .. } if !spec.repeats => "cannot be switched off",
+            Form::Value { .. } => "=x: expected 1, or -",
+        };
+        assert!(negated.contains(expected), "{negated}");
         if let Form::Value { .. } = spec.form {
             let bare = error("", &["land", &format!("-{}", spec.name)]);
             assert!(bare.contains("needs a value"), "{bare}");
@@ -275,6 +279,83 @@ fn what_is_for_main_alone_is_refused_on_other_networks() {
     assert!(chosen.contains("when in [signet] section."), "{chosen}");
     // Other commands, which it does not concern, run with the file.
     assert_eq!(invoked(top, &["sing", "loudly", "-regtest"]).command, Does::SingLoudly);
+}
+
+/// Core `common/settings.cpp`, `GetSettingsList`, and `OnlyHasDefaultSectionSetting`.
+#[test]
+fn a_negation_voids_what_its_source_says_before_and_farther_ones_say() {
+    let nests = |file: &str, arguments: &[&str]| {
+        invoked(file, &[&["land"], arguments].concat()).draft.nests
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(nests("", &["-nest=oak", "-nonest"]), none);
+    assert_eq!(nests("", &["-nest=oak", "-nonest=1", "-nest=elm"]), ["elm"]);
+    assert_eq!(nests("nest=oak\nnonest=1\nnest=elm\nnest=fir\n", &[]), ["elm", "fir"]);
+    // A negation is the command line's last word, or one of the section's: what is farther is void.
+    assert_eq!(nests("nest=oak\n[main]\nnest=elm\n", &["-nonest"]), none);
+    assert_eq!(nests("nest=oak\n[main]\nnonest=1\n", &[]), none);
+    // A value after it, or a nearer one, brings that back.
+    assert_eq!(nests("nest=oak\n", &["-nonest", "-nest=elm"]), ["oak", "elm"]);
+    let section = "nest=oak\n[main]\nnonest=1\n";
+    assert_eq!(nests(section, &["-nest=elm"]), ["oak", "elm"]);
+    // On another network the lines at the top are nobody's, and neither are their negations.
+    assert_eq!(nests("nest=oak\nnonest=1\n", &["-regtest"]), none);
+    assert_eq!(nests("nonest=1\n[regtest]\nnest=elm\n", &["-regtest"]), ["elm"]);
+    assert_eq!(nests("nest=oak\n", &["-regtest", "-nonest"]), none);
+
+    assert_eq!(invoked("", &["land", "-song=a", "-nosong"]).draft.songs, none, "on main");
+    assert_eq!(
+        error("", &["fly", "a", "b", "-nonest"]),
+        "-nest is not an option of fly; -help lists them"
+    );
+    assert_eq!(error("", &["land", "-nonets"]), "unknown option -nonets; did you mean -nonest?");
+}
+
+#[test]
+fn a_negation_takes_no_value_but_a_second_negation_of_what_can_be_on() {
+    let quiet = |option: &str| invoked("", &["fly", "a", "b", option]).draft.quiet;
+    assert!(quiet("-noquiet=0") && !quiet("-noquiet=1") && !quiet("-noquiet"));
+    for (option, message) in [
+        ("-noquiet=x", "-noquiet=x: expected 0 or 1"),
+        ("-nonest=0", "-nonest=0: expected 1, or -nest with a value"),
+        ("-noheight=0", "-height cannot be switched off with -noheight"),
+    ] {
+        assert_eq!(error("", &["fly", "a", "b", option]), message);
+    }
+    assert_eq!(
+        error("noquiet=x\n", &["land"]),
+        ".godwit/godwit.conf:1: noquiet=x: expected 0 or 1"
+    );
+}
+
+/// Core warns: "Section [sea] is not recognized."
+#[test]
+fn sections_that_name_no_network_are_passed_over_and_said() {
+    let text = "sea.height=1\nheight=4\n[Regtest]\nheight=5\nheight=x\n[main]\nquiet=1\n[sea]\n";
+    let invoked = invoked(text, &["land"]);
+    assert_eq!((invoked.draft.height, invoked.draft.quiet), (Some(4), true));
+    let file = invoked.config_file.expect("it was read");
+    let said = [
+        "1: [sea] is no network: passed over",
+        "3: [Regtest] is no network (did you mean regtest?): passed over",
+        "8: [sea] is no network: passed over",
+    ];
+    assert_eq!(invoked.passed_over, said.map(|said| format!("{}:{said}", file.display())));
+    for (text, message) in [
+        ("[sea]\n-height=1\n", "2: options in the file have no leading dash"),
+        ("[sea]\nheight\n", "2: expected name=value or [section]"),
+    ] {
+        assert_eq!(error(text, &["land"]), format!(".godwit/godwit.conf:{message}"));
+    }
+}
+
+#[test]
+fn a_comment_may_be_in_any_encoding() {
+    let parsed = |text: &[u8]| ConfigFile::<Bird>::parse("f".into(), text);
+    let file = parsed(b"# H\xf6he\nheight=4 # \xfcber dem Meer\n").ok().expect("it is read");
+    assert_eq!(file.top().count(), 1);
+    let outside = parsed(b"\nheight=4\xb2 # x\n").err().expect("no comment");
+    assert_eq!(outside.to_string(), "f:2: not UTF-8");
 }
 
 #[test]

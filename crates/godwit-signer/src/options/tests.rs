@@ -304,6 +304,16 @@ fn help_names_everything_once() {
     }
 }
 
+#[test]
+fn sections_that_name_no_network_are_passed_over_and_said() {
+    let config = config_with("[tset]\nkeys=/k\n", &["keys", "list"]);
+    assert_eq!(config.passed_over.len(), 1);
+    assert!(
+        config.passed_over[0]
+            .ends_with(":1: [tset] is no network (did you mean test?): passed over")
+    );
+}
+
 /// What the table says about each option, held against what happens.
 #[test]
 fn the_table_is_obeyed() {
@@ -313,7 +323,12 @@ fn the_table_is_obeyed() {
         let refused = message.contains("command line only");
         assert_eq!(refused, spec.file == FilePlace::Nowhere, "{message}");
         let negated = error(&["keys", "list", &format!("-no{}=x", spec.name)]);
-        assert!(negated.contains("cannot be switched off"), "{negated}");
+        let expected = match spec.form {
+            Form::Flag | Form::Switch { .. } => "=x: expected 0 or 1",
+            Form::Value { off: None, .. } if !spec.repeats => "cannot be switched off",
+            Form::Value { .. } => "=x: expected 1, or -",
+        };
+        assert!(negated.contains(expected), "{negated}");
         if let Form::Value { .. } = spec.form {
             let bare = error(&["keys", "list", &format!("-{}", spec.name)]);
             assert!(bare.contains("needs a value"), "{bare}");

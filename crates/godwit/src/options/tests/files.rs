@@ -113,12 +113,44 @@ fn ports_and_peers_at_the_top_are_those_of_main() {
     }
 }
 
+/// Every option that may be repeated, whatever its values are.
+#[test]
+fn what_may_be_repeated_may_be_emptied() {
+    for option in [
+        "addnode",
+        "bind",
+        "externalip",
+        "onlynet",
+        "rpcallowip",
+        "rpcauth",
+        "rpcbind",
+        "rpcwhitelist",
+        "seednode",
+        "whitebind",
+        "whitelist",
+        "zmqpubhashblock",
+    ] {
+        let home = Home::with_config(&format!("no{option}=1\n"));
+        assert_eq!(home.config(&[]).command, config(&[]).command, "{option}");
+        config(&[&format!("-no{option}")]);
+    }
+    let home = Home::with_config("addnode=a.example\nonlynet=ipv6\n");
+    let Command::Node(node) = home.config(&["-noaddnode", "-noonlynet"]).command else {
+        panic!("the node was not asked for")
+    };
+    assert_eq!((node.add_nodes.len(), node.reach.networks.ipv4), (0, true));
+}
+
 #[test]
 fn what_core_has_beyond_us_ends_no_start() {
     for option in ["upnp=0", "walletcrosschain=1", "capturemessages=0"] {
         assert_eq!(Home::with_config(&format!("{option}\n")).config(&[]).passed_over.len(), 1);
     }
-    for option in ["fixedseeds=0", "allowignoredconf=1"] {
+    for section in ["[tset]", "[Regtest]", "[testnet3]", "testnet3.dbcache=1", "foo.prune=x"] {
+        let config = Home::with_config(&format!("{section}\n")).config(&[]);
+        assert!(config.passed_over[0].contains("is no network"), "{section}");
+    }
+    for option in ["fixedseeds=0", "allowignoredconf=1", "norpcconnect=1", "norpcwait=1"] {
         assert_eq!(Home::with_config(&format!("{option}\n")).config(&[]).passed_over, [""; 0]);
     }
 }

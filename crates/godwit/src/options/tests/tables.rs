@@ -26,7 +26,12 @@ fn the_table_is_obeyed() {
         assert_eq!(refused(&in_section), !is_for_sections, "{in_section}");
 
         let negated = error(&["utxo", "stats", &format!("-no{}=x", spec.name)]);
-        assert!(negated.contains("cannot be switched off"), "{negated}");
+        let expected = match spec.form {
+            Form::Flag | Form::Switch { .. } => "=x: expected 0 or 1",
+            Form::Value { off: None, .. } if !spec.repeats => "cannot be switched off",
+            Form::Value { .. } => "=x: expected 1, or -",
+        };
+        assert!(negated.contains(expected), "{negated}");
         if let Form::Value { .. } = spec.form {
             let bare = error(&["utxo", "stats", &format!("-{}", spec.name)]);
             assert!(bare.contains("needs a value"), "{bare}");

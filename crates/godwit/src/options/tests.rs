@@ -218,6 +218,9 @@ fn memory() {
     assert_eq!(error(&["-memory=1024", &dbcache(most + 1)]), more);
     let nothing = "-dbcache=4: -memory leaves nothing that could be set aside for coins alone";
     assert_eq!(error(&["-memory=448", "-dbcache=1"]), nothing);
+    assert_eq!(error(&["-memory=460", "-dbcache=4"]), nothing);
+    // As the help says.
+    assert_eq!(memory(&["-memory=480", "-dbcache=4"]), total(480, Some(4 << 20)));
 }
 
 fn node(arguments: &[&str]) -> NodeOptions {

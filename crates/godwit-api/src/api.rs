@@ -21,10 +21,8 @@ pub(crate) struct Api {
     pub(crate) stage: Stage,
     pub(crate) answers: Answers,
     pub(crate) whitelist: Whitelist,
-    /// Of the program, as `0.1.0`.
-    pub(crate) version: &'static str,
+    pub(crate) program: Program,
     pub(crate) log_path: PathBuf,
-    pub(crate) started: Instant,
     pub(crate) added: AddedNames,
     /// Set by `stop`.
     pub(crate) stop: Arc<AtomicBool>,
@@ -38,6 +36,13 @@ pub(crate) struct Api {
     pub(crate) forbidden: LogLimit,
     /// A block was assembled, whether or not it was mined.
     pub(crate) has_assembled: AtomicBool,
+}
+
+/// The program that runs.
+pub(crate) struct Program {
+    /// As `0.1.0`.
+    pub(crate) version: &'static str,
+    pub(crate) started: Instant,
 }
 
 /// Calls that may wait for blocks or read all coins at once, and those that do: one thread is left for the

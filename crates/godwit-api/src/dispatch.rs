@@ -13,7 +13,7 @@ use godwit_rpc::{Json, Method, RpcError, code, find, help_of};
 
 use crate::added_names::AddedNames;
 use crate::answers::{Answers, Room};
-use crate::api::{ActiveCalls, Api, Waiting, Waits};
+use crate::api::{ActiveCalls, Api, Program, Waiting, Waits};
 use crate::coin_calls::CoinCalls;
 use crate::log_limit::LogLimit;
 use crate::methods::{self, Call};
@@ -174,9 +174,8 @@ impl Api {
             stage: stage.clone(),
             answers: answers.clone(),
             whitelist: options.whitelist.clone(),
-            version: options.version,
+            program: Program { version: options.version, started: Instant::now() },
             log_path: options.log_path.clone(),
-            started: Instant::now(),
             added: AddedNames::default(),
             stop: Arc::clone(&options.stop),
             active: ActiveCalls::default(),

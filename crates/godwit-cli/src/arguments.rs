@@ -154,7 +154,15 @@ fn option(word: &str) -> Result<(&'static str, Setting), String> {
 
 /// The network that the options name.
 fn network<'a>(setting: impl Fn(&str) -> Option<&'a Setting>) -> Result<Network, String> {
-    let is_set = |flag: &str| setting(flag).and_then(Option::as_deref).is_some_and(is_on);
+    let value = |flag: &str| setting(flag).and_then(Option::as_deref);
+    let is_set = |flag: &str| value(flag).is_some_and(is_on);
+    // Core takes a word for "off", and would ask the main network's node. The node refuses it, too.
+    let is_word = |text: &str| !text.is_empty() && text.parse::<i64>().is_err();
+    for (flag, _) in NETWORKS {
+        if let Some(word) = value(flag).filter(|text| is_word(text)) {
+            return Err(format!("Error: -{flag}={word}: expected 0 or 1."));
+        }
+    }
     let flags: Vec<_> = NETWORKS.iter().filter(|(flag, _)| is_set(flag)).collect();
     match (setting("chain").map(text), &flags[..]) {
         (None, []) => Ok(Network::Main),
@@ -245,8 +253,10 @@ mod tests {
         for forbidden in ["-nocolor", "-nodatadir", "-norpcwaittimeout", "-nodatadir=0"] {
             assert!(wrong(&[forbidden]).ends_with("is meaningless and therefore forbidden"));
         }
-        assert!(wrong(&["-rpcid"]).contains("Can not set -rpcid with no value."));
+        assert!(wrong(&["-rpcid"]).contains("not set -rpcid with no value."));
         assert!(wrong(&["-chain=x"]).contains("Unknown chain x."));
+        // A word would be "off" in Core, and the main network be asked.
+        assert_eq!(wrong(&["-regtest=true"]), "Error: -regtest=true: expected 0 or 1.");
         assert_eq!(
             wrong(&["-datadir=/nonexistent"]),
             "Error: Specified data directory \"/nonexistent\" does not exist."
@@ -267,7 +277,7 @@ mod tests {
         let network = |words: &[&str]| found(words).network;
         assert_eq!(network(&["-noregtest=0"]), Network::Regtest);
         assert_eq!(network(&["-chain=signet", "-regtest=0", "-notestnet"]), Network::Signet);
-        assert_eq!(network(&["-regtest=false"]), Network::Main);
+        assert_eq!(network(&["-regtest=0"]), Network::Main);
         for call in ["-version=0", "-noversion"] {
             assert_eq!(found(&[call, "getblockcount"]).words, ["getblockcount"]);
         }
@@ -313,7 +323,7 @@ mod tests {
         assert_eq!(named.as_deref(), Some("a"));
         let refused = "Negating of -rpcid is meaningless and therefore forbidden";
         assert_eq!(with("norpcid=1\n", &[]).err().as_deref(), Some(refused));
-        let several = with("chain=regtest\n", &["-signet"]).err().expect("two networks");
+        let several = with("chain=regtest\n", &["-signet"]).expect_err("two networks");
         assert!(several.ends_with("Can use at most one."), "{several}");
     }
 }

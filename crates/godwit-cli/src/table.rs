@@ -153,7 +153,7 @@ impl Spec {
         }
         if !is_negated && value.is_none() && WITH_VALUE.contains(&name) {
             return Err(format!(
-                "Can not set -{name} with no value. Please specify value with -{name}=value."
+                "Can\x20not set -{name} with no value. Please specify value with -{name}=value."
             ));
         }
         Ok(match (is_negated, value.unwrap_or_default()) {
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(setting("norpcwait", Some("no")), on("1"));
         let forbidden = "Negating of -datadir is meaningless and therefore forbidden".to_owned();
         assert_eq!(setting("nodatadir", Some("0")), Err(forbidden));
-        let bare = "Can not set -rpcid with no value. Please specify value with -rpcid=value.";
+        let bare = "Can\x20not set -rpcid with no value. Please specify value with -rpcid=value.";
         assert_eq!(setting("rpcid", None), Err(bare.to_owned()));
         assert_eq!(setting("rpcid", Some("")), on(""));
     }

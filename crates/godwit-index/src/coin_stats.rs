@@ -7,6 +7,7 @@
 //! 508 bytes a block.
 
 mod block;
+mod inspect;
 mod record;
 
 use std::path::{Path, PathBuf};
@@ -17,16 +18,16 @@ use godwit_consensus::is_bip30_unspendable;
 use godwit_primitives::muhash::MuHash3072;
 use godwit_primitives::{Block, BlockHash, Params};
 use godwit_store::disk::StoreDisk;
-use godwit_store::{BlockUndo, ChainPoint, StoreError};
+use godwit_store::{BlockUndo, ChainPoint};
 
 use crate::error::IndexError;
 use crate::follow::Index;
-use crate::inspect::Reading;
 use crate::position::Position;
-use crate::records::{self, Layout, Records};
+use crate::records::{Layout, Records};
 use crate::shared::{Shared, load_or_begin};
 use crate::status::Status;
 use block::{BlockContext, Moved};
+pub(crate) use inspect::inspect;
 pub use record::{BlockAmounts, SetTotals, Unspendables};
 use record::{RECORD_SIZE, Record};
 
@@ -160,15 +161,6 @@ impl CoinStatsIndexWriter {
 
 fn layout(genesis: BlockHash) -> Layout {
     Layout { magic: MAGIC, genesis, size: RECORD_SIZE }
-}
-
-/// Tells what of the index in a directory is damaged.
-pub(crate) fn inspect(
-    dir: &Path,
-    genesis: BlockHash,
-    reading: &mut Reading<'_>,
-) -> Result<(), StoreError> {
-    records::inspect(dir, &layout(genesis), reading, &mut |_, _, _| Ok(()))
 }
 
 fn load(disk: &StoreDisk, dir: &Path, layout: Layout, lowest: u32) -> Result<State, IndexError> {

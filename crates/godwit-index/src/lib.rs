@@ -17,6 +17,7 @@ mod filters;
 mod follow;
 mod inspect;
 mod position;
+mod reading;
 mod records;
 mod shared;
 mod status;
@@ -35,8 +36,9 @@ pub use filters::{
     FilterIndexWriter,
 };
 pub use follow::{Follower, Index, IndexState, Outcome, Step, next};
-pub use inspect::{IndexDamage, IndexInspection, IndexRemedy, IndexWatch};
+pub use inspect::IndexInspection;
 pub use position::Position;
+pub use reading::{IndexDamage, IndexRemedy, IndexWatch};
 pub use status::Status;
 pub use txindex::{TX_INDEX_FILES, TX_INDEX_MEMORY, TxIndex, TxIndexWriter, TxPlace};
 

@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,6 +18,7 @@ use godwit_api::LogCategories;
 use godwit_store::disk::open_stored;
 use indicatif::MultiProgress;
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::log_format::{LOG_FILE, format_line};
 
@@ -62,8 +63,17 @@ pub(crate) fn start(directory: &Path, console: Console) -> io::Result<Logging> {
     Ok(logging)
 }
 
+/// A pipe that somebody reads is as good as a file: `/dev/stderr` of a container is one.
 fn open(path: &Path) -> io::Result<File> {
-    open_stored(OpenOptions::new().create(true).append(true).mode(0o600), path)
+    let is_pipe = path.metadata().is_ok_and(|found| found.file_type().is_fifo());
+    if !is_pipe {
+        return open_stored(OpenOptions::new().create(true).append(true).mode(0o600), path);
+    }
+    // Without a reader this fails; and lines wait for one that is slow.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let pipe = OpenOptions::new().append(true).custom_flags(flags).open(path)?;
+    fcntl_setfl(&pipe, fcntl_getfl(&pipe)? - OFlags::NONBLOCK)?;
+    Ok(pipe)
 }
 
 /// Dropping it waits until every queued line is written.
@@ -229,7 +239,8 @@ fn seconds_since_1970() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::io::Read;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::sync::Mutex;
 
     use indicatif::ProgressDrawTarget;
@@ -270,14 +281,22 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_no_log_and_not_waited_for() {
+    fn a_pipe_is_a_log_if_somebody_reads_it_and_not_waited_for() {
         let directory = tempfile::TempDir::new().expect("a temporary directory");
         let path = directory.path().join(LOG_FILE);
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).expect("a pipe");
-        let both_ends = File::options().read(true).write(true).open(&path).expect("it is ours");
-        assert!(open(&path).is_err());
-        drop(both_ends);
         assert!(open(&path).is_err(), "nobody reads it");
+        let mut both_ends = File::options().read(true).write(true).open(&path).expect("it is ours");
+        let link = directory.path().join("link");
+        symlink(&path, &link).expect("a link");
+        for name in [&path, &link] {
+            let mut log = open(name).expect("somebody reads it");
+            assert!(!fcntl_getfl(&log).expect("its flags").contains(OFlags::NONBLOCK));
+            log.write_all(b"a line").expect("it is read");
+            let mut read = [0; 6];
+            both_ends.read_exact(&mut read).expect("the line");
+            assert_eq!(&read, b"a line");
+        }
     }
 
     #[test]

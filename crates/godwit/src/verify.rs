@@ -72,14 +72,16 @@ pub(crate) fn run(
     };
     let mut report = Report::new(bars, stop);
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let inspected = inspect(&disk, &dir, options, &mut report).and_then(|inspected| {
-        let indexes = inspect_indexes(config, repair, inspected.pruned_below, &mut report)?;
-        Ok((inspected, indexes))
-    });
+    let inspected = inspect(&disk, &dir, options, &mut report);
+    let indexes = match &inspected {
+        // What cannot be audited is told at once.
+        Ok(Inspected { audit: Some(Audited::Unproven(_)), .. }) | Err(_) => Ok(0),
+        Ok(inspected) => inspect_indexes(config, repair, inspected.pruned_below, &mut report),
+    };
     report.end_progress();
     let (left, repaired, printed) = (report.left, report.repaired, report.printed);
     printed?;
-    let (inspected, indexes) = match inspected {
+    let inspected = match inspected {
         Err(ChainError::Store(StoreError::Stopped)) => {
             print_text(match goes_on {
                 true => {
@@ -92,7 +94,14 @@ pub(crate) fn run(
         }
         other => other?,
     };
-    print_text(&summary(&inspected, indexes, left, repaired))?;
+    print_text(&summary(&inspected, *indexes.as_ref().unwrap_or(&0), left, repaired))?;
+    match indexes {
+        Err(StoreError::Stopped) => {
+            print_text("Stopped: the optional indexes were not read to their ends.")?;
+            return Ok(Exit::Interrupted);
+        }
+        read => _ = read.map_err(ChainError::from)?,
+    }
     Ok(match inspected.audit {
         _ if left > 0 => Exit::Damaged,
         None | Some(Audited::Proven(_)) => Exit::Success,

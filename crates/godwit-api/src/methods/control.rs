@@ -26,7 +26,7 @@ pub(super) fn help(call: &mut Call<'_>) -> Result<Json, RpcError> {
 }
 
 pub(super) fn discover(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    Ok(openrpc(call.api.version))
+    Ok(openrpc(call.api.program.version))
 }
 
 /// Milliseconds that `stop` may be told to wait.
@@ -44,11 +44,11 @@ pub(super) fn stop(call: &mut Call<'_>) -> Result<Json, RpcError> {
 }
 
 pub(super) fn uptime(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    Ok(call.api.started.elapsed().as_secs().into())
+    Ok(call.api.program.started.elapsed().as_secs().into())
 }
 
 pub(super) fn sync_status(call: &mut Call<'_>) -> Result<Json, RpcError> {
-    Ok(sync_json(&call.node.snapshot().sync, call.network().name(), call.api.version))
+    Ok(sync_json(&call.node.snapshot().sync, call.network().name(), call.api.program.version))
 }
 
 pub(super) fn echo(call: &mut Call<'_>) -> Result<Json, RpcError> {

@@ -90,7 +90,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         })?;
     Ok(Json::object([
         ("version", VERSION.into()),
-        ("subversion", format!("{RELEASE}/godwit:{}/", call.api.version).into()),
+        ("subversion", format!("{RELEASE}/godwit:{}/", call.api.program.version).into()),
         ("protocolversion", PROTOCOL_VERSION.into()),
         ("localservices", services_hex(services)),
         ("localservicesnames", services_names(services)),

@@ -17,8 +17,8 @@ use super::kind::ScriptKind;
 use key::Key;
 pub(crate) use parse::DESCRIPTOR_GROWTH;
 
-/// What scripts are made of. Each key may stand for several, one for each of its paths. `Unused` is a key that
-/// no script is made of.
+/// What scripts are made of. Each key may stand for several, one for each of its paths. `Unused` is a key
+/// that no script is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptor {
     PublicKey(Key),

@@ -248,7 +248,7 @@ fn status(shared: &Shared) -> Bytes {
         return bytes.clone();
     }
     let chain = node.params().network.name();
-    let bytes = Bytes::from(sync_json(&report, chain, shared.api.version).write());
+    let bytes = Bytes::from(sync_json(&report, chain, shared.api.program.version).write());
     *last = Some((report, bytes.clone()));
     bytes
 }

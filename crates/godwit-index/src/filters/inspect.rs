@@ -10,7 +10,7 @@ use godwit_store::disk::{OpenMode, StoreDisk, StoreFile};
 
 use super::{Record, file_path, layout};
 use crate::error::IndexError;
-use crate::inspect::Reading;
+use crate::reading::Reading;
 use crate::records;
 
 /// Tells what of the index in a directory is damaged: records that do not hold or do not follow one another,

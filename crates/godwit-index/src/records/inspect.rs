@@ -7,7 +7,7 @@ use godwit_store::disk::OpenMode;
 
 use super::{ACTIVE, HEADER, Layout, PART, STALE, UNFINISHED, check_header, checksum, read_stale};
 use crate::error::IndexError;
-use crate::inspect::Reading;
+use crate::reading::Reading;
 
 /// Takes a record that holds: of the index's chain with its height, otherwise of a block that was left.
 pub(crate) type Visit<'v> =
@@ -43,7 +43,7 @@ fn inspect_active(
     let stored = layout.stored();
     let whole = file.file_len()?.saturating_sub(HEADER) / stored as u64;
     let whole = u32::try_from(whole).map_err(|_| IndexError::damaged(&path, 0))?;
-    let (mut first_bad, mut last_sound) = (None, None);
+    let mut first_bad = None;
     for first in (0..whole).step_by(PART) {
         let count = (whole - first).min(PART as u32) as usize;
         let mut bytes = vec![0; count * stored];
@@ -52,7 +52,6 @@ fn inspect_active(
         for (height, stored) in (first..).zip(bytes.chunks_exact(stored)) {
             let (payload, sum) = stored.split_at(layout.size);
             if *sum == checksum(height, payload) {
-                last_sound = Some(height);
                 visit(reading, Some(height), payload)?;
             } else {
                 first_bad.get_or_insert(height);
@@ -60,12 +59,10 @@ fn inspect_active(
         }
     }
     match first_bad {
-        Some(bad)
-            if last_sound > first_bad || bad < reading.lowest || whole - bad > PART as u32 =>
-        {
+        // What a crash has left of the last part, which may have holes: a start cuts it off.
+        Some(bad) if bad < reading.lowest || whole - bad > PART as u32 => {
             Err(IndexError::damaged(&path, layout.offset(bad)))
         }
-        // What a crash has left of the last part: a start cuts it off.
         _ => Ok(()),
     }
 }

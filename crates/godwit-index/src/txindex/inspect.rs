@@ -9,7 +9,7 @@ use godwit_store::disk::StoreDisk;
 use super::manifest::{self, Manifest};
 use super::run::{EXTENSION, Run};
 use crate::error::IndexError;
-use crate::inspect::Reading;
+use crate::reading::Reading;
 
 /// Tells what of the index in a directory is damaged: of each file the first place. What the manifest does
 /// not name, a crash has left.

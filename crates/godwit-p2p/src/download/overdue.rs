@@ -28,10 +28,10 @@ const BLOCKS_PER_DEADLINE: f64 = 8.0;
 /// The quickest one, because a peer can make its own answers late, but not those of others.
 const ANSWERS_PER_DEADLINE: f64 = 8.0;
 
-/// A peer that withholds a block this many times as long as [`STALL`] is stalling, whatever other bytes it
-/// sends. The time in which it answers earlier requests does not count: seed 15475 of the simulated runs asks
-/// an honest peer for 76 blocks of 174 bytes, as it believes; they have 17 kB, and on a flooded line they take
-/// eight minutes.
+/// A peer that withholds a block this many times as long as [`STALL`] is stalling, whatever else it sends.
+/// The time in which it delivers those that it was asked for before does not count: seed 15475 of the
+/// simulated runs asks an honest peer for 76 blocks of 174 bytes, as it believes; they have 17 kB, and on a
+/// flooded line they take eight minutes.
 const STALLS: f64 = 4.0;
 
 /// A peer is dribbling if it is this many times slower than the others' average.

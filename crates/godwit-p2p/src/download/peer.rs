@@ -111,6 +111,15 @@ fn average(values: impl Iterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| sum / f64::from(count))
 }
 
+/// The wait for the next answer.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    /// When a request last ended, or was sent with none in flight.
+    since: Duration,
+    /// [`Link::delivered`] at that time.
+    delivered: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) traits: PeerTraits,
@@ -128,10 +137,9 @@ pub(super) struct Peer {
     probe: Option<Duration>,
     /// When bytes last arrived, or when a request was sent with none in flight.
     pub(super) last_bytes: Duration,
-    /// When a request last ended, or was sent with none in flight.
-    last_end: Duration,
-    /// [`Link::delivered`] at that time.
-    delivered_then: u64,
+    wait: Wait,
+    /// When a request was last answered with its block.
+    last_block: Duration,
     /// Unrequested blocks that it may still send. A request that was given up adds one: its answer
     /// may be on its way.
     tolerated: u32,
@@ -154,8 +162,8 @@ impl Peer {
             latency: None,
             probe: None,
             last_bytes: now,
-            last_end: now,
-            delivered_then: 0,
+            wait: Wait { since: now, delivered: 0 },
+            last_block: now,
             tolerated: MAX_UNREQUESTED,
             partial: 0,
             rests: 0,
@@ -183,7 +191,7 @@ impl Peer {
 
     /// A request has ended, or the first one was sent: the wait for the next answer begins.
     fn end(&mut self, now: Duration, delivered: u64) {
-        (self.last_end, self.delivered_then) = (now, delivered);
+        self.wait = Wait { since: now, delivered };
     }
 
     pub(super) fn arrive(&mut self, bytes: u64, now: Duration) {
@@ -210,7 +218,7 @@ impl Peer {
         }
         self.queue.remove(position);
         self.partial = 0;
-        self.last_bytes = now;
+        (self.last_bytes, self.last_block) = (now, now);
         self.end(now, delivered);
         self.tolerated = self.tolerated.max(MAX_UNREQUESTED);
         true
@@ -225,7 +233,7 @@ impl Peer {
         }
         self.rate.take_back(self.partial);
         self.partial = 0;
-        self.last_bytes = self.last_end;
+        self.last_bytes = self.wait.since;
         self.tolerated = self.tolerated.saturating_sub(1);
     }
 
@@ -269,10 +277,10 @@ impl Peer {
         now.saturating_sub(self.last_bytes).as_secs_f64()
     }
 
-    /// Seconds since it could have sent this block: since it was asked, or has answered another request. All
+    /// Seconds since it could have sent this block: since it was asked, or has delivered another one. All
     /// known software answers in order; what was skipped is not on its way.
     pub(super) fn withheld(&self, flight: &Flight, now: Duration) -> f64 {
-        let since = if flight.skipped { flight.asked } else { flight.asked.max(self.last_end) };
+        let since = if flight.skipped { flight.asked } else { flight.asked.max(self.last_block) };
         now.saturating_sub(since).as_secs_f64()
     }
 
@@ -285,12 +293,12 @@ impl Peer {
     /// several times what this peer's turn takes in the same time; or if no other peer has requests
     /// in flight, or no peer has answered for long.
     pub(super) fn held_up(&self, now: Duration, size: f64, usual: Usual, link: &Link) -> f64 {
-        let since = now.saturating_sub(self.last_end).as_secs_f64();
+        let since = now.saturating_sub(self.wait.since).as_secs_f64();
         let due = LOST_FACTOR * size / self.rate_or(usual) + LOST_SECONDS;
         if self.queue.is_empty() || since < due {
             return 0.0;
         }
-        let passed = link.delivered.saturating_sub(self.delivered_then) as f64;
+        let passed = link.delivered.saturating_sub(self.wait.delivered) as f64;
         let its_turn = LOST_FACTOR * link.active as f64 * size.max(self.partial as f64);
         let quiet = now.saturating_sub(link.last_answer).as_secs_f64();
         let stuck = quiet.min(since) > (LOST_FACTOR * due).max(STUCK_SECONDS);

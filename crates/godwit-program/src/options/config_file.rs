@@ -112,7 +112,13 @@ impl<P: Program> ConfigFile<P> {
     /// As in Core, which says it of `[Regtest]` and of `[testnet3]`.
     fn pass_over_section(&mut self, name: &str, number: usize) {
         let path = self.path.display();
-        let meant = lookup::suggest(name, Network::ALL.iter().map(|network| network.name()));
+        // As it is called by those who use it, and was by Core's directory.
+        let is_testnet3 = ["testnet", "testnet3"].contains(&name);
+        let names = Network::ALL.iter().map(|network| network.name());
+        let meant = match is_testnet3 {
+            true => Some("test".to_owned()),
+            false => lookup::suggest(name, names),
+        };
         let meant = meant.map(|network| format!(" (did you mean {network}?)")).unwrap_or_default();
         self.passed_over
             .push(format!("{path}:{number}: [{name}] is no network{meant}: passed over"));
@@ -147,9 +153,11 @@ impl<P: Program> Entry<P> {
         }
         let (name, value) = line.split_once('=').ok_or_else(|| Problem::NoEqualsSign.at(origin))?;
         let (section, name) = match (section, name.trim_end().split_once('.')) {
-            (Section::Unknown, _) => return Ok(Line::Nowhere),
+            (Section::Unknown, _) => return Self::nowhere(name.trim_end(), Line::Nowhere, origin),
             (Section::Top, Some((prefix, name))) => match Section::named(prefix) {
-                Section::Unknown => return Ok(Line::OfNoNetwork(prefix.to_owned())),
+                Section::Unknown => {
+                    return Self::nowhere(name, Line::OfNoNetwork(prefix.to_owned()), origin);
+                }
                 section => (section, name),
             },
             _ => (section, name.trim_end()),
@@ -174,6 +182,19 @@ impl<P: Program> Entry<P> {
         let given = Given::new(spec, negated, Some(value), origin.clone())?;
         given.apply(&mut Draft::default())?;
         Ok(Line::Entry(Entry { section, given }))
+    }
+}
+
+impl<P: Program> Entry<P> {
+    /// A line for no network is passed over, as in Core; but not one of a program that shares the node's
+    /// file: who mistypes the section of `keys` would have keys made at another place.
+    fn nowhere(name: &str, line: Line<P>, origin: &Origin) -> Result<Line<P>, OptionsError> {
+        match (P::OTHER_LINES, find_option::<P>(name, origin)) {
+            (OtherLines::All, Ok((spec, _))) if spec.file != FilePlace::OtherProgram => {
+                Err(Problem::OfNoNetwork { option: spec.name }.at(origin))
+            }
+            _ => Ok(line),
+        }
     }
 }
 

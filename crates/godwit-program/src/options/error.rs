@@ -105,6 +105,8 @@ pub enum Problem {
     NotInFile { option: &'static str },
     /// An option that chooses network or data directory, inside a network section.
     NotInSection { option: &'static str },
+    /// The option stands in a section that names no network.
+    OfNoNetwork { option: &'static str },
     /// The same option twice in one section of the file.
     Repeated {
         option: &'static str,
@@ -234,12 +236,9 @@ impl fmt::Display for OptionsError {
             }
             Problem::NotUtf8 => f.write_str("not UTF-8"),
             Problem::NotInFile { option } => write!(f, "{option} is for the command line only"),
-            Problem::NotInSection { option } => {
-                write!(f, "{option} has to stand before the network sections")
-            }
-            Problem::Repeated { option, first_line } => {
-                write!(f, "{option} is given twice, first in line {first_line}")
-            }
+            Problem::OfNoNetwork { .. }
+            | Problem::NotInSection { .. }
+            | Problem::Repeated { .. } => write_misplaced(f, &self.problem),
             Problem::BadOperand { operand, expected } => write!(f, "{operand}: {expected}"),
             Problem::Refused { option, value, reason } => {
                 write!(f, "{dash}{option}={value}: {reason}")
@@ -253,6 +252,22 @@ impl fmt::Display for OptionsError {
             Problem::OnlyInSection { option, network } => write_main_alone(f, option, network),
             Problem::ConfigIgnored { ignored, read } => write_ignored(f, ignored, read, dash),
         }
+    }
+}
+
+/// Of lines of the file.
+fn write_misplaced(f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
+    match problem {
+        Problem::OfNoNetwork { option } => {
+            write!(f, "{option} stands in a section that names no network")
+        }
+        Problem::NotInSection { option } => {
+            write!(f, "{option} has to stand before the network sections")
+        }
+        Problem::Repeated { option, first_line } => {
+            write!(f, "{option} is given twice, first in line {first_line}")
+        }
+        _ => Ok(()),
     }
 }
 

@@ -281,7 +281,7 @@ fn what_is_for_main_alone_is_refused_on_other_networks() {
     assert_eq!(invoked(top, &["sing", "loudly", "-regtest"]).command, Does::SingLoudly);
 }
 
-/// Core `common/settings.cpp`, `GetSettingsList`, and `OnlyHasDefaultSectionSetting`.
+/// Core `common/settings.cpp`, `GetSettingsList`.
 #[test]
 fn a_negation_voids_what_its_source_says_before_and_farther_ones_say() {
     let nests = |file: &str, arguments: &[&str]| {
@@ -298,7 +298,8 @@ fn a_negation_voids_what_its_source_says_before_and_farther_ones_say() {
     assert_eq!(nests("nest=oak\n", &["-nonest", "-nest=elm"]), ["oak", "elm"]);
     let section = "nest=oak\n[main]\nnonest=1\n";
     assert_eq!(nests(section, &["-nest=elm"]), ["oak", "elm"]);
-    // On another network the lines at the top are nobody's, and neither are their negations.
+    // On another network the lines at the top are nobody's, and neither are their negations. (Core refuses
+    // the last of these, though it would use nothing: `OnlyHasDefaultSectionSetting` sees no list.)
     assert_eq!(nests("nest=oak\nnonest=1\n", &["-regtest"]), none);
     assert_eq!(nests("nonest=1\n[regtest]\nnest=elm\n", &["-regtest"]), ["elm"]);
     assert_eq!(nests("nest=oak\n", &["-regtest", "-nonest"]), none);
@@ -331,7 +332,7 @@ fn a_negation_takes_no_value_but_a_second_negation_of_what_can_be_on() {
 /// Core warns: "Section [sea] is not recognized."
 #[test]
 fn sections_that_name_no_network_are_passed_over_and_said() {
-    let text = "sea.height=1\nheight=4\n[Regtest]\nheight=5\nheight=x\n[main]\nquiet=1\n[sea]\n";
+    let text = "sea.depth=1\nheight=4\n[Regtest]\ndepth=5\ndepth=x\n[main]\nquiet=1\n[sea]\n";
     let invoked = invoked(text, &["land"]);
     assert_eq!((invoked.draft.height, invoked.draft.quiet), (Some(4), true));
     let file = invoked.config_file.expect("it was read");
@@ -342,6 +343,8 @@ fn sections_that_name_no_network_are_passed_over_and_said() {
     ];
     assert_eq!(invoked.passed_over, said.map(|said| format!("{}:{said}", file.display())));
     for (text, message) in [
+        ("[sea]\nheight=1\n", "2: height stands in a section that names no network"),
+        ("sea.height=1\n", "1: height stands in a section that names no network"),
         ("[sea]\n-height=1\n", "2: options in the file have no leading dash"),
         ("[sea]\nheight\n", "2: expected name=value or [section]"),
     ] {
@@ -352,7 +355,9 @@ fn sections_that_name_no_network_are_passed_over_and_said() {
 #[test]
 fn a_comment_may_be_in_any_encoding() {
     let parsed = |text: &[u8]| ConfigFile::<Bird>::parse("f".into(), text);
-    let file = parsed(b"# H\xf6he\nheight=4 # \xfcber dem Meer\n").ok().expect("it is read");
+    let Ok(file) = parsed(b"# H\xf6he\nheight=4 # \xfcber dem Meer\n") else {
+        panic!("it is read");
+    };
     assert_eq!(file.top().count(), 1);
     let outside = parsed(b"\nheight=4\xb2 # x\n").err().expect("no comment");
     assert_eq!(outside.to_string(), "f:2: not UTF-8");

@@ -305,13 +305,23 @@ fn help_names_everything_once() {
 }
 
 #[test]
-fn sections_that_name_no_network_are_passed_over_and_said() {
-    let config = config_with("[tset]\nkeys=/k\n", &["keys", "list"]);
-    assert_eq!(config.passed_over.len(), 1);
-    assert!(
-        config.passed_over[0]
-            .ends_with(":1: [tset] is no network (did you mean test?): passed over")
-    );
+fn sections_that_name_no_network_are_passed_over_unless_keys_would_go_elsewhere() {
+    for (heading, meant) in [("tset", "test"), ("testnet3", "test"), ("testnet", "test")] {
+        let config = config_with(&format!("[{heading}]\nprune=1\n"), &["keys", "list"]);
+        let said = format!(":1: [{heading}] is no network (did you mean {meant}?): passed over");
+        assert!(config.passed_over[0].ends_with(&said), "{:?}", config.passed_over);
+        assert_eq!(config.passed_over.len(), 1);
+    }
+    for (file, option) in [
+        ("[tset]\nkeys=/k\n", "keys"),
+        ("tset.keys=/k\n", "keys"),
+        ("[Main]\nchain=test\n", "chain"),
+        ("[Main]\ndatadir=/d\n", "datadir"),
+    ] {
+        let error = parsed(file, &["keys", "list"]).map(drop).expect_err("it counts for nothing");
+        let said = format!("{option} stands in a section that names no network");
+        assert!(error.to_string().ends_with(&said), "{error}");
+    }
 }
 
 /// What the table says about each option, held against what happens.

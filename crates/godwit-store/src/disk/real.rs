@@ -45,8 +45,15 @@ pub fn open_stored(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let in_the_way = |kind, what| {
         Err(io::Error::new(kind, format!("{what} is where a file belongs: move it away")))
     };
-    // Files are opened, read and written as without it.
-    match options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path) {
+    let at_once = OFlags::NONBLOCK.bits().cast_signed();
+    // Files are opened, read and written as without it, but for one that a file server has leased.
+    let opened = match options.custom_flags(at_once).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            options.custom_flags(0).open(path)
+        }
+        opened => opened,
+    };
+    match opened {
         Ok(file) if file.metadata()?.file_type().is_fifo() => {
             in_the_way(io::ErrorKind::NotSeekable, "a pipe")
         }

@@ -212,7 +212,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
         "MiB",
         "a number of MiB, up to 16777216",
         "Use this much memory for the UTXO set (default: what the other parts leave of -memory; at \
-         least 4; if -memory is given, that has to be at least 480).",
+         least 4; -memory, if it is given, has to be at least 480, and 16 more for each index).",
         |draft, text| {
             let mib = plain::number(text).filter(|mib| *mib <= MAX_MEMORY_MIB)?;
             draft.memory.coins = Some(mib);

@@ -66,7 +66,7 @@ fn a_dump_replaces_nothing() {
     let node = with_small_chain();
     let unreadable = node.beside("unreadable");
     fs::write(&unreadable, "precious").expect("a file");
-    fs::set_permissions(&unreadable, fs::Permissions::from_mode(0)).expect("it is ours");
+    fs::set_permissions(&unreadable, fs::Permissions::from_mode(0o000)).expect("it is ours");
     symlink("nowhere", node.beside("link")).expect("a link");
     let _listening = UnixListener::bind(node.beside("socket")).expect("a socket");
     mkfifoat(CWD, node.beside("pipe"), Mode::RUSR | Mode::WUSR).expect("a pipe");

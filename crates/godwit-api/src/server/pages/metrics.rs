@@ -161,7 +161,7 @@ pub(super) fn text(api: &Api, snapshot: &Snapshot, asked: &Asked, warnings: u64)
 fn exporters(text: &mut Text, api: &Api, snapshot: &Snapshot, asked: &Asked, warnings: u64) {
     let (tip, sync) = (&snapshot.tip, &snapshot.sync);
     let inbound = sync.peers.iter().filter(|line| line.peer.inbound).count();
-    let (count, uptime) = (sync.peers.len(), api.started.elapsed().as_secs());
+    let (count, uptime) = (sync.peers.len(), api.program.started.elapsed().as_secs());
     text.gauge("bitcoin_blocks", "Block height", tip.height);
     let difficulty = methods::difficulty(tip.header.bits);
     text.gauge("bitcoin_difficulty", "Difficulty", difficulty);

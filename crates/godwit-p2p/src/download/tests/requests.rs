@@ -130,6 +130,21 @@ fn b4_bytes_that_become_no_block_do_not_make_up_for_one_that_is_withheld() {
     assert_eq!(overdue, Some((121, Overdue { peer: A, why: OverdueReason::Stalled })));
 }
 
+/// It has what it announced, and says of later blocks that it has not.
+#[test]
+fn b4_not_found_does_not_make_up_for_a_block_that_is_withheld() {
+    let mut downloads = asked_for_forty();
+    let overdue = (1..=130).find_map(|second| {
+        let now = at(second * 1_000);
+        downloads.bytes_received(A, now, 4_000);
+        if second % 25 == 0 {
+            downloads.not_found(A, block(41 - second as u32 / 25), now);
+        }
+        downloads.overdue(now).pop().map(|overdue| (second, overdue))
+    });
+    assert_eq!(overdue, Some((121, Overdue { peer: A, why: OverdueReason::Stalled })));
+}
+
 #[test]
 fn a_removed_peers_blocks_are_asked_of_others() {
     let (tree, mut downloads) = tree_and_downloads(3, &[A]);

@@ -165,7 +165,7 @@ fn a_name_is_taken_by_what_cannot_be_opened() {
     symlink("nowhere", at("link")).unwrap();
     let _listening = UnixListener::bind(at("socket")).unwrap();
     fs::write(at("file"), "").unwrap();
-    fs::set_permissions(at("file"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(at("file"), fs::Permissions::from_mode(0o000)).unwrap();
     for name in ["link", "socket", "file"] {
         assert!(disk.has_name(&at(name)).unwrap(), "{name}");
     }

@@ -113,7 +113,7 @@ fn ports_and_peers_at_the_top_are_those_of_main() {
     }
 }
 
-/// Every option that may be repeated, whatever its values are.
+/// Whatever the values are that may be repeated. `-noconnect` has a meaning of its own.
 #[test]
 fn what_may_be_repeated_may_be_emptied() {
     for option in [
@@ -129,6 +129,10 @@ fn what_may_be_repeated_may_be_emptied() {
         "whitebind",
         "whitelist",
         "zmqpubhashblock",
+        "zmqpubhashtx",
+        "zmqpubrawblock",
+        "zmqpubrawtx",
+        "zmqpubsequence",
     ] {
         let home = Home::with_config(&format!("no{option}=1\n"));
         assert_eq!(home.config(&[]).command, config(&[]).command, "{option}");

@@ -11,9 +11,9 @@ use super::Answering;
 use crate::client::{Said, ask, said};
 use crate::node::Node;
 
-/// What both clients are told. The last word of each is an argument, or an option's.
+/// What both clients are told, and what they read. The last word of each is an argument, or an option's.
 fn commands() -> Vec<(Vec<&'static str>, &'static str)> {
-    vec![
+    let mut commands = vec![
         (vec!["getblockcount"], ""),
         (vec!["getblockhash", "0"], ""),
         (vec!["getblockhash", "-1"], ""),
@@ -53,26 +53,6 @@ fn commands() -> Vec<(Vec<&'static str>, &'static str)> {
         (vec!["-netinfo", "1", "x"], ""),
         (vec!["-stdinwalletpassphrase", "getblockcount"], ""),
         (vec!["-stdinwalletpassphrase", "walletpassphrase", "5"], "secret\n"),
-        (vec!["-rpcwait=false", "getblockcount"], ""),
-        (vec!["-norpcwait=0", "getblockcount"], ""),
-        (vec!["-named=no", "getblockhash", "0"], ""),
-        (vec!["-chain=regtest", "getblockcount"], ""),
-        (vec!["-noregtest=0", "getblockcount"], ""),
-        (vec!["-nochain", "-noregtest", "getblockcount"], ""),
-        (vec!["-version=0", "getblockcount"], ""),
-        (vec!["-noversion", "getblockcount"], ""),
-        (vec!["-rpcid", "getblockcount"], ""),
-        (vec!["-norpcid", "getblockcount"], ""),
-        (vec!["-nocolor", "getblockcount"], ""),
-        (vec!["-nodatadir", "getblockcount"], ""),
-        (vec!["-norpcwaittimeout", "getblockcount"], ""),
-        (vec!["-norpcport", "getblockcount"], ""),
-        (vec!["-rpccookiefile=", "getblockcount"], ""),
-        (vec!["-noconf", "getblockcount"], ""),
-        (vec!["-ipcconnect=auto", "getblockcount"], ""),
-        (vec!["-noipcconnect", "getblockcount"], ""),
-        (vec!["-ipcconnect=unix", "getblockcount"], ""),
-        (vec!["-ipcconnect=unix", "-rpcconnect=127.0.0.1", "getblockcount"], ""),
         (
             vec![
                 "-signetchallenge=51",
@@ -86,6 +66,34 @@ fn commands() -> Vec<(Vec<&'static str>, &'static str)> {
         (vec!["-named", "gettxspendingprevout", "[]", "mempool_only=x"], ""),
         (vec!["deriveaddresses", "raw(51)#8lvh9jxk", "[0,1]"], ""),
         (vec!["estimatesmartfee", "6"], ""),
+    ];
+    commands.extend(settings().into_iter().map(|words| (words, "")));
+    commands
+}
+
+/// Options whose values, negations and absence mean something.
+fn settings() -> Vec<Vec<&'static str>> {
+    vec![
+        vec!["-rpcwait=false", "getblockcount"],
+        vec!["-norpcwait=0", "getblockcount"],
+        vec!["-named=no", "getblockhash", "0"],
+        vec!["-chain=regtest", "getblockcount"],
+        vec!["-noregtest=0", "getblockcount"],
+        vec!["-nochain", "-noregtest", "getblockcount"],
+        vec!["-version=0", "getblockcount"],
+        vec!["-noversion", "getblockcount"],
+        vec!["-rpcid", "getblockcount"],
+        vec!["-norpcid", "getblockcount"],
+        vec!["-nocolor", "getblockcount"],
+        vec!["-nodatadir", "getblockcount"],
+        vec!["-norpcwaittimeout", "getblockcount"],
+        vec!["-norpcport", "getblockcount"],
+        vec!["-rpccookiefile=", "getblockcount"],
+        vec!["-noconf", "getblockcount"],
+        vec!["-ipcconnect=auto", "getblockcount"],
+        vec!["-noipcconnect", "getblockcount"],
+        vec!["-ipcconnect=unix", "getblockcount"],
+        vec!["-ipcconnect=unix", "-rpcconnect=127.0.0.1", "getblockcount"],
     ]
 }
 

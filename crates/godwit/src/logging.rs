@@ -65,15 +65,15 @@ pub(crate) fn start(directory: &Path, console: Console) -> io::Result<Logging> {
 
 /// A pipe that somebody reads is as good as a file: `/dev/stderr` of a container is one.
 fn open(path: &Path) -> io::Result<File> {
-    let is_pipe = path.metadata().is_ok_and(|found| found.file_type().is_fifo());
-    if !is_pipe {
-        return open_stored(OpenOptions::new().create(true).append(true).mode(0o600), path);
+    if path.metadata().is_ok_and(|found| found.file_type().is_fifo()) {
+        // Without a reader this fails; and lines wait for one that is slow.
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        if let Ok(pipe) = OpenOptions::new().append(true).custom_flags(flags).open(path) {
+            fcntl_setfl(&pipe, fcntl_getfl(&pipe)? - OFlags::NONBLOCK)?;
+            return Ok(pipe);
+        }
     }
-    // Without a reader this fails; and lines wait for one that is slow.
-    let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let pipe = OpenOptions::new().append(true).custom_flags(flags).open(path)?;
-    fcntl_setfl(&pipe, fcntl_getfl(&pipe)? - OFlags::NONBLOCK)?;
-    Ok(pipe)
+    open_stored(OpenOptions::new().create(true).append(true).mode(0o600), path)
 }
 
 /// Dropping it waits until every queued line is written.

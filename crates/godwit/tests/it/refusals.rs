@@ -194,7 +194,8 @@ fn a_data_directory_that_cannot_be_written_is_named() {
     }
 }
 
-/// A test that held no end of the pipe would wait for ever where the program does.
+/// A test that held no end of the pipe would wait for ever where the program does. The log's pipe may have a
+/// reader, and is refused without.
 #[test]
 fn what_is_in_the_place_of_a_file_is_named() {
     let whole = with_small_chain();
@@ -203,9 +204,10 @@ fn what_is_in_the_place_of_a_file_is_named() {
         let path = node.network_dir().join(name);
         fs::remove_file(&path).expect("it was there");
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).expect("a pipe");
-        let _both_ends = File::options().read(true).write(true).open(&path).expect("it is ours");
+        let both_ends = || File::options().read(true).write(true).open(&path).expect("it is ours");
+        let _held = (name != "debug.log").then(both_ends);
         let ended = node.run(&[&"utxo", &"stats"]);
-        refuses(ended, Exit::DatadirUnusable, &[": a pipe is where a file belongs: move it away"]);
+        refuses(ended, Exit::DatadirUnusable, &["a pipe is where a file belongs: move it away"]);
     }
     let path = whole.network_dir().join("godwit.redb");
     fs::remove_file(&path).expect("it was there");

@@ -57,6 +57,8 @@ struct Electrs {
     program: Program,
     wallet: Wallet,
     port: u16,
+    /// electrs 0.11 wants `bip125-replaceable` of `getmempoolentry`, which Bitcoin Core removed after 31.0.
+    sees_unconfirmed: bool,
     // Its data lie there.
     _place: Place,
 }
@@ -82,7 +84,8 @@ impl Electrs {
         command.args(options);
         let mut program = Program::start_saying(command, place.path("said"));
         let wallet = Wallet::connect(&mut program, place.rpc_port);
-        Some(Self { program, wallet, port: place.rpc_port, _place: place })
+        let sees_unconfirmed = !version.starts_with("0.11.");
+        Some(Self { program, wallet, port: place.rpc_port, sees_unconfirmed, _place: place })
     }
 
     /// Starts it again with what it has, after it was killed.
@@ -122,6 +125,7 @@ impl Electrs {
         let asked = json!([script_hash(script)]);
         let expected: Vec<(Value, Value)> = expected
             .iter()
+            .filter(|(height, _)| *height > 0 || self.sees_unconfirmed)
             .map(|(height, txid)| (json!(height), json!(txid.to_string())))
             .collect();
         let mut found = Vec::new();
@@ -301,9 +305,11 @@ fn pay(electrs: &mut Electrs, godwit: &Answering<'_>, miners: &str) -> (Transact
     let sent = electrs.ask("blockchain.transaction.broadcast", &json!([hex_of(&transaction)]));
     assert_eq!(sent, txid.to_string());
     electrs.wait_for_history(PAID, &[(0, txid)]);
-    assert_eq!(electrs.balance(PAID), (0, satoshi - FEE));
-    assert!(electrs.wallet.was_told("blockchain.scripthash.subscribe"));
-    assert_ne!(electrs.ask("mempool.get_fee_histogram", &json!([])), json!([]));
+    if electrs.sees_unconfirmed {
+        assert_eq!(electrs.balance(PAID), (0, satoshi - FEE));
+        assert!(electrs.wallet.was_told("blockchain.scripthash.subscribe"));
+        assert_ne!(electrs.ask("mempool.get_fee_histogram", &json!([])), json!([]));
+    }
     assert_eq!(
         electrs.ask("blockchain.transaction.get", &json!([txid.to_string()])),
         hex_of(&transaction)

@@ -224,6 +224,8 @@ fn a_link_to_a_disk_that_is_not_mounted_is_named() {
         let path = node.network_dir().join(name);
         fs::remove_dir_all(&path).expect("it was there");
         symlink("/not/mounted", &path).expect("a link");
+        let database = node.network_dir().join("godwit.redb");
+        let before = fs::read(&database).expect("the database");
         let words = format!("{name}: it is a link to /not/mounted, where there is no directory");
         let commands: [&[&dyn AsRef<OsStr>]; 4] = [
             &[&"utxo", &"stats"],
@@ -233,6 +235,7 @@ fn a_link_to_a_disk_that_is_not_mounted_is_named() {
         ];
         for command in commands {
             refuses(node.run(command), Exit::DatadirUnusable, &[&words]);
+            assert!(fs::read(&database).expect("it is still there") == before);
         }
     }
 }

@@ -113,30 +113,36 @@ fn ports_and_peers_at_the_top_are_those_of_main() {
     }
 }
 
-/// Whatever the values are that may be repeated. `-noconnect` has a meaning of its own.
+/// What can be said more than once. `-noconnect` has a meaning of its own.
 #[test]
 fn what_may_be_repeated_may_be_emptied() {
-    for option in [
-        "addnode",
-        "bind",
-        "externalip",
-        "onlynet",
-        "rpcallowip",
-        "rpcauth",
-        "rpcbind",
-        "rpcwhitelist",
-        "seednode",
-        "whitebind",
-        "whitelist",
-        "zmqpubhashblock",
-        "zmqpubhashtx",
-        "zmqpubrawblock",
-        "zmqpubrawtx",
-        "zmqpubsequence",
+    let auth = format!("u:ab${}", "0".repeat(64));
+    let of_node = |config: Config| (config.rpc, config.zmq, config.command);
+    let nothing = of_node(config(&[]));
+    for (option, value) in [
+        ("addnode", "a.example"),
+        ("bind", "127.0.0.1:9"),
+        ("externalip", "192.0.2.1"),
+        ("onlynet", "ipv6"),
+        ("rpcallowip", "192.0.2.0/24"),
+        ("rpcauth", auth.as_str()),
+        ("rpcbind", "127.0.0.2"),
+        ("rpcwhitelist", "u:stop"),
+        ("seednode", "a.example"),
+        ("whitebind", "127.0.0.1:9"),
+        ("whitelist", "192.0.2.1"),
+        ("zmqpubhashblock", "tcp://127.0.0.1:9"),
+        ("zmqpubhashtx", "tcp://127.0.0.1:9"),
+        ("zmqpubrawblock", "tcp://127.0.0.1:9"),
+        ("zmqpubrawtx", "tcp://127.0.0.1:9"),
+        ("zmqpubsequence", "tcp://127.0.0.1:9"),
     ] {
-        let home = Home::with_config(&format!("no{option}=1\n"));
-        assert_eq!(home.config(&[]).command, config(&[]).command, "{option}");
-        config(&[&format!("-no{option}")]);
+        let (said, voided) = (format!("{option}={value}"), format!("no{option}=1"));
+        assert_ne!(of_node(Home::with_config(&said).config(&[])), nothing, "{option}");
+        let in_file = Home::with_config(&format!("{said}\n{voided}\n"));
+        assert_eq!(of_node(in_file.config(&[])), nothing, "{option}");
+        let on_line = Home::with_config(&said).config(&[&format!("-no{option}")]);
+        assert_eq!(of_node(on_line), nothing, "{option}");
     }
     let home = Home::with_config("addnode=a.example\nonlynet=ipv6\n");
     let Command::Node(node) = home.config(&["-noaddnode", "-noonlynet"]).command else {

@@ -96,11 +96,12 @@ pub(crate) fn run(
     };
     print_text(&summary(&inspected, *indexes.as_ref().unwrap_or(&0), left, repaired))?;
     match indexes {
+        Ok(_) => {}
         Err(StoreError::Stopped) => {
             print_text("Stopped: the optional indexes were not read to their ends.")?;
             return Ok(Exit::Interrupted);
         }
-        read => _ = read.map_err(ChainError::from)?,
+        Err(error) => return Err(error.into()),
     }
     Ok(match inspected.audit {
         _ if left > 0 => Exit::Damaged,

@@ -183,9 +183,7 @@ impl<P: Program> Entry<P> {
         given.apply(&mut Draft::default())?;
         Ok(Line::Entry(Entry { section, given }))
     }
-}
 
-impl<P: Program> Entry<P> {
     /// A line for no network is passed over, as in Core; but not one of a program that shares the node's
     /// file: who mistypes the section of `keys` would have keys made at another place.
     fn nowhere(name: &str, line: Line<P>, origin: &Origin) -> Result<Line<P>, OptionsError> {

@@ -236,9 +236,13 @@ impl fmt::Display for OptionsError {
             }
             Problem::NotUtf8 => f.write_str("not UTF-8"),
             Problem::NotInFile { option } => write!(f, "{option} is for the command line only"),
-            Problem::OfNoNetwork { .. }
-            | Problem::NotInSection { .. }
-            | Problem::Repeated { .. } => write_misplaced(f, &self.problem),
+            Problem::OfNoNetwork { option } => write!(f, "{option} is in no network's section"),
+            Problem::NotInSection { option } => {
+                write!(f, "{option} has to stand before the network sections")
+            }
+            Problem::Repeated { option, first_line } => {
+                write!(f, "{option} is given twice, first in line {first_line}")
+            }
             Problem::BadOperand { operand, expected } => write!(f, "{operand}: {expected}"),
             Problem::Refused { option, value, reason } => {
                 write!(f, "{dash}{option}={value}: {reason}")
@@ -246,28 +250,10 @@ impl fmt::Display for OptionsError {
             Problem::OfNoUse { option, with } => {
                 write!(f, "{dash}{option} is of no use with {dash}{with}")
             }
-            Problem::Lacks { option, needed } => {
-                write!(f, "{dash}{option} needs {dash}{needed}")
-            }
+            Problem::Lacks { option, needed } => write!(f, "{dash}{option} needs {dash}{needed}"),
             Problem::OnlyInSection { option, network } => write_main_alone(f, option, network),
             Problem::ConfigIgnored { ignored, read } => write_ignored(f, ignored, read, dash),
         }
-    }
-}
-
-/// Of lines of the file.
-fn write_misplaced(f: &mut fmt::Formatter<'_>, problem: &Problem) -> fmt::Result {
-    match problem {
-        Problem::OfNoNetwork { option } => {
-            write!(f, "{option} stands in a section that names no network")
-        }
-        Problem::NotInSection { option } => {
-            write!(f, "{option} has to stand before the network sections")
-        }
-        Problem::Repeated { option, first_line } => {
-            write!(f, "{option} is given twice, first in line {first_line}")
-        }
-        _ => Ok(()),
     }
 }
 

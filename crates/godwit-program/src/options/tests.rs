@@ -343,8 +343,8 @@ fn sections_that_name_no_network_are_passed_over_and_said() {
     ];
     assert_eq!(invoked.passed_over, said.map(|said| format!("{}:{said}", file.display())));
     for (text, message) in [
-        ("[sea]\nheight=1\n", "2: height stands in a section that names no network"),
-        ("sea.height=1\n", "1: height stands in a section that names no network"),
+        ("[sea]\nheight=1\n", "2: height is in no network's section"),
+        ("sea.height=1\n", "1: height is in no network's section"),
         ("[sea]\n-height=1\n", "2: options in the file have no leading dash"),
         ("[sea]\nheight\n", "2: expected name=value or [section]"),
     ] {

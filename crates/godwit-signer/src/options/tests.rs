@@ -319,7 +319,7 @@ fn sections_that_name_no_network_are_passed_over_unless_keys_would_go_elsewhere(
         ("[Main]\ndatadir=/d\n", "datadir"),
     ] {
         let error = parsed(file, &["keys", "list"]).map(drop).expect_err("it counts for nothing");
-        let said = format!("{option} stands in a section that names no network");
+        let said = format!("{option} is in no network's section");
         assert!(error.to_string().ends_with(&said), "{error}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{BlockHash, Work};
 
-use super::super::overdue::{Overdue, OverdueReason};
+use super::super::overdue::OverdueReason;
 use super::super::{Downloads, PeerTraits, Receipt};
 use super::simulation::HONEST;
 use super::tree::{GENESIS, Tree, hash_of};
@@ -104,6 +104,18 @@ fn asked_for_forty() -> Downloads {
     downloads
 }
 
+/// When and why A is let go, of which bytes arrive all the time, and at what else happens each second.
+fn let_go(
+    mut downloads: Downloads,
+    mut happens: impl FnMut(&mut Downloads, u64),
+) -> Option<(u64, OverdueReason)> {
+    (1..=130).find_map(|second| {
+        downloads.bytes_received(A, at(second * 1_000), 4_000);
+        happens(&mut downloads, second);
+        downloads.overdue(at(second * 1_000)).pop().map(|overdue| (second, overdue.why))
+    })
+}
+
 #[test]
 fn b5_what_is_far_back_in_a_queue_is_not_withheld_while_what_is_before_it_comes() {
     let mut downloads = asked_for_forty();
@@ -121,28 +133,19 @@ fn b5_what_is_far_back_in_a_queue_is_not_withheld_while_what_is_before_it_comes(
 
 #[test]
 fn b4_bytes_that_become_no_block_do_not_make_up_for_one_that_is_withheld() {
-    let mut downloads = asked_for_forty();
-    let overdue = (1..=130).find_map(|second| {
-        let now = at(second * 1_000);
-        downloads.bytes_received(A, now, 4_000);
-        downloads.overdue(now).pop().map(|overdue| (second, overdue))
-    });
-    assert_eq!(overdue, Some((121, Overdue { peer: A, why: OverdueReason::Stalled })));
+    let when = let_go(asked_for_forty(), |_, _| ());
+    assert_eq!(when, Some((121, OverdueReason::Stalled)));
 }
 
 /// It has what it announced, and says of later blocks that it has not.
 #[test]
 fn b4_not_found_does_not_make_up_for_a_block_that_is_withheld() {
-    let mut downloads = asked_for_forty();
-    let overdue = (1..=130).find_map(|second| {
-        let now = at(second * 1_000);
-        downloads.bytes_received(A, now, 4_000);
+    let when = let_go(asked_for_forty(), |downloads, second| {
         if second % 25 == 0 {
-            downloads.not_found(A, block(41 - second as u32 / 25), now);
+            downloads.not_found(A, block(41 - second as u32 / 25), at(second * 1_000));
         }
-        downloads.overdue(now).pop().map(|overdue| (second, overdue))
     });
-    assert_eq!(overdue, Some((121, Overdue { peer: A, why: OverdueReason::Stalled })));
+    assert_eq!(when, Some((121, OverdueReason::Stalled)));
 }
 
 #[test]

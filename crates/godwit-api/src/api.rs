@@ -1,4 +1,4 @@
-//! What every method can reach beside the node: memory of answers, calls that wait, bans, log, notifiers.
+//! What every method can reach beside the node: memory of answers, calls that wait, bans, log, interfaces.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -10,11 +10,11 @@ use crate::answers::Answers;
 use crate::auth::Whitelist;
 use crate::ban_file::BanFile;
 use crate::coin_calls::CoinCalls;
+use crate::interfaces::Interfaces;
 use crate::log_categories::LogCategories;
 use crate::log_limit::LogLimit;
 use crate::price_cache::PriceCache;
 use crate::stage::Stage;
-use crate::zmq::Notifier;
 
 /// See the module's documentation.
 pub(crate) struct Api {
@@ -31,7 +31,7 @@ pub(crate) struct Api {
     pub(crate) coins: CoinCalls,
     pub(crate) prices: PriceCache,
     pub(crate) bans: Arc<BanFile>,
-    pub(crate) notifiers: Vec<Notifier>,
+    pub(crate) interfaces: Interfaces,
     pub(crate) log_categories: &'static LogCategories,
     pub(crate) forbidden: LogLimit,
     /// A block was assembled, whether or not it was mined.

@@ -186,7 +186,7 @@ impl Api {
             coins: CoinCalls::default(),
             prices: PriceCache::default(),
             bans: Arc::clone(&options.bans),
-            notifiers: options.interfaces.notifiers.clone(),
+            interfaces: options.interfaces.clone(),
             log_categories: options.log_categories,
             forbidden: LogLimit::default(),
             has_assembled: AtomicBool::new(false),

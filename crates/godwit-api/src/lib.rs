@@ -21,8 +21,10 @@ mod auth;
 mod ban_file;
 mod coin_calls;
 mod cookie;
+mod deprecated;
 mod dispatch;
 mod fee_history;
+mod interfaces;
 mod log_categories;
 mod log_limit;
 mod methods;
@@ -41,7 +43,9 @@ pub use answers::ANSWER_BYTES;
 pub use auth::{Credentials, RpcAuth, RpcAuthError, Whitelist};
 pub use ban_file::BanFile;
 pub use cookie::{CookieError, CookieFile, CookiePermissions};
+pub use deprecated::Deprecated;
 pub use godwit_consensus::Reject;
+pub use interfaces::{Interfaces, PageOptions};
 pub use log_categories::LogCategories;
 pub use seam::{
     BlockOutcome, HistoryFacts, JudgedTxs, LoadPending, MAX_QUESTIONS, NodeState, Overrule,
@@ -49,8 +53,8 @@ pub use seam::{
     TipFacts, seam,
 };
 pub use server::{
-    BODY_BYTES, Interfaces, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, PageOptions, Server,
-    ServerError, ServerMemory, ServerOptions, Starting,
+    BODY_BYTES, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, Server, ServerError, ServerMemory,
+    ServerOptions, Starting,
 };
 pub use snapshot_load::{LOADING, LoadOutcome, SnapshotLoad};
 pub use subnet::{Subnet, SubnetError};

@@ -44,7 +44,8 @@ use godwit_rpc::{Json, RpcError, code};
 
 use crate::answers::Room;
 use crate::api::Api;
-use crate::seam::Seam;
+use crate::deprecated::Deprecated;
+use crate::seam::{Seam, Snapshot};
 
 /// A call whose arguments have the right types.
 pub(crate) struct Call<'a> {
@@ -67,6 +68,20 @@ impl Call<'_> {
 
     pub(crate) fn network(&self) -> Network {
         self.node.params().network
+    }
+
+    /// What answers have for older programs.
+    fn deprecated(&self) -> Deprecated {
+        self.api.interfaces.deprecated
+    }
+
+    /// What the operator is warned of (Core `GetWarningsForRpc`).
+    fn warnings(&self, snapshot: &Snapshot) -> Json {
+        let warnings = snapshot.all_warnings().cloned();
+        match self.deprecated().warnings {
+            true => warnings.last().unwrap_or_default().into(),
+            false => warnings.collect(),
+        }
     }
 
     /// Reads a stored block, on this thread.

@@ -38,19 +38,19 @@ use crate::api::Api;
 use crate::auth::{Credentials, Whitelist};
 use crate::ban_file::BanFile;
 use crate::cookie::{self, Cookie, CookieError, CookieFile};
+use crate::interfaces::Interfaces;
 use crate::log_categories::LogCategories;
 use crate::log_limit::LogLimit;
 use crate::seam::Seam;
 use crate::snapshot_load::LOADING;
 use crate::stage::Stage;
 use crate::subnet::Subnet;
-use crate::zmq::Notifier;
 pub use body::BODY_BYTES;
 use body::{Bodies, Hopeless, MAX_BODY_BYTES, MAX_RESOURCE_BODY_BYTES, Received, receive};
 use hung_up::hung_up;
 use listening::{NotBound, bind, bind_all, listen, listen_all};
+pub use pages::MAX_PAGE_CONNECTIONS;
 use pages::Pages;
-pub use pages::{MAX_PAGE_CONNECTIONS, PageOptions};
 use patient::Patient;
 use refusal::{Refusal, refuse};
 pub(crate) use workers::{AnswerBody, ContentKind, Reply, RequestBody};
@@ -112,17 +112,6 @@ pub struct ServerOptions {
     pub log_categories: &'static LogCategories,
     /// Set by the method `stop`.
     pub stop: Arc<AtomicBool>,
-}
-
-/// What there is beside JSON-RPC.
-#[derive(Clone, Debug, Default)]
-pub struct Interfaces {
-    /// Whether REST is answered, to all that may ask, without a login.
-    pub rest: bool,
-    /// What is published, for programs that ask for it.
-    pub notifiers: Vec<Notifier>,
-    /// What people and Prometheus look at.
-    pub pages: PageOptions,
 }
 
 /// Memory of a server.

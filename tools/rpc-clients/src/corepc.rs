@@ -74,7 +74,8 @@ fn client(node: &Node) -> Client {
     Client::new_with_auth(&node.url, auth).expect("a client")
 }
 
-/// On a node with `-txindex`, `-blockfilterindex`, a ZeroMQ publisher and one peer, still without blocks.
+/// On a node with `-txindex`, `-blockfilterindex`, a ZeroMQ publisher, one peer, and what Core brings back
+/// with `-deprecatedrpc` (`bip125`, `fullrbf`), still without blocks.
 pub(crate) fn every_method(node: &Node) {
     let calls = Calls::default();
     let client = client(node);
@@ -276,11 +277,11 @@ fn sending(calls: &Calls, client: &Client, (coin, value): (OutPoint, Amount)) {
     let package = [parent.clone(), child.clone()];
     let package = model!(calls, "submitpackage", client.submit_package(&package, None, None));
     assert_eq!(package.expect("an answer").package_msg, "success");
-    calls.lacks("getmempoolentry", "bip125-replaceable", client.get_mempool_entry(txids[0]));
-    calls.lacks("getmempoolinfo", "fullrbf", client.get_mempool_info());
+    model!(calls, "getmempoolentry", client.get_mempool_entry(txids[0]));
+    model!(calls, "getmempoolinfo", client.get_mempool_info());
     let all = model!(calls, "getrawmempool", client.get_raw_mempool()).expect("a list").0;
     assert_eq!(all.into_iter().collect::<BTreeSet<_>>(), BTreeSet::from(txids));
-    calls.lacks("getrawmempool", "bip125-replaceable", client.get_raw_mempool_verbose());
+    model!(calls, "getrawmempool", client.get_raw_mempool_verbose());
     model!(calls, "getrawmempool", client.get_raw_mempool_sequence());
     let spent = model!(calls, "gettxspendingprevout", client.get_tx_spending_prevout(&[coin]));
     assert_eq!(spent.expect("an answer").0[0].spending_txid, Some(txids[0]));

@@ -103,7 +103,7 @@ pub(super) fn notifiers(call: &mut Call<'_>) -> Result<Json, RpcError> {
             ("hwm", notifier.high_water_mark.into()),
         ])
     };
-    Ok(call.api.notifiers.iter().map(json).collect())
+    Ok(call.api.interfaces.notifiers.iter().map(json).collect())
 }
 
 /// Turns categories of the log on and then others off, as far as all of them are known, and lists them.

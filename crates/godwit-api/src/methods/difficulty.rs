@@ -176,6 +176,6 @@ pub(super) fn mining_info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     if let Some(challenge) = &call.node.params().signet_challenge {
         json.push("signet_challenge", Json::hex(challenge));
     }
-    json.push("warnings", snapshot.all_warnings().cloned().collect::<Json>());
+    json.push("warnings", call.warnings(&snapshot));
     Ok(json)
 }

@@ -5,13 +5,17 @@ use std::sync::Arc;
 
 use godwit_p2p::OutboxTx;
 use godwit_policy::{Pool, PoolTx, RELAY_FEE};
-use godwit_primitives::{Amount, OutPoint, Txid};
+use godwit_primitives::{Amount, OutPoint, TxView, Txid};
 use godwit_rpc::{Json, JsonKind, RpcError, code};
 
 use super::{Call, cost, parse};
+use crate::deprecated::Deprecated;
 
 /// Core `-maxmempool` in bytes; clients divide by it.
 const MAX_BYTES: i64 = 300_000_000;
+
+/// Core `MAX_BIP125_RBF_SEQUENCE`.
+const MAX_REPLACEABLE_SEQUENCE: u32 = 0xffff_fffd;
 
 /// Memory of what is told of an entry, beside ids of others.
 const ENTRY: usize = 3_000;
@@ -23,16 +27,24 @@ struct Waiting {
     unfetched: BTreeSet<Txid>,
     next_sequence: u64,
     memory: usize,
+    deprecated: Deprecated,
 }
 
 impl Waiting {
     fn of(call: &Call<'_>) -> Result<Self, RpcError> {
-        call.node.ask(|node| {
+        let deprecated = call.deprecated();
+        call.node.ask(move |node| {
             let outbox = node.peers().outbox();
             let txs: Vec<_> = outbox.waiting().cloned().collect();
             let unfetched = txs.iter().map(|tx| tx.txid);
             let unfetched = unfetched.filter(|txid| !outbox.was_fetched(txid)).collect();
-            Self { txs, unfetched, next_sequence: outbox.next_sequence(), memory: outbox.memory() }
+            Self {
+                txs,
+                unfetched,
+                next_sequence: outbox.next_sequence(),
+                memory: outbox.memory(),
+                deprecated,
+            }
         })
     }
 
@@ -53,7 +65,8 @@ impl Waiting {
             let fees: Amount = txs().map(|tx| tx.fee).sum();
             (txs().count(), txs().map(|tx| tx.vsize).sum::<u64>(), fees)
         };
-        let (ancestors, ancestor_size, ancestor_fees) = sums(&pool.with_ancestors(itself()));
+        let with_ancestors = pool.with_ancestors(itself());
+        let (ancestors, ancestor_size, ancestor_fees) = sums(&with_ancestors);
         let (descendants, size, descendant_fees) = sums(&pool.with_descendants(itself()));
         let view = tx.view();
         let fees = Json::object([
@@ -70,7 +83,7 @@ impl Waiting {
         // Core sorts the former as text, the latter by their bytes.
         let depends: BTreeSet<String> = parents.map(|txid| txid.to_string()).collect();
         let spent_by: BTreeSet<Txid> = children.collect();
-        Json::object([
+        let mut json = Json::object([
             ("vsize", tx.vsize.into()),
             ("weight", view.weight().into()),
             ("time", tx.time.into()),
@@ -85,8 +98,18 @@ impl Waiting {
             ("depends", depends.into_iter().map(Json::from).collect()),
             ("spentby", spent_by.iter().map(|txid| Json::from(txid.to_string())).collect()),
             ("unbroadcast", self.unfetched.contains(&tx.txid).into()),
-        ])
+        ]);
+        if self.deprecated.bip125 {
+            let mut txs = with_ancestors.iter().filter_map(|txid| pool.get(txid));
+            json.push("bip125-replaceable", txs.any(|tx| signals_replacement(tx.tx)));
+        }
+        json
     }
+}
+
+/// Whether an input says that the transaction may be replaced (BIP 125, Core `SignalsOptInRBF`).
+fn signals_replacement(tx: TxView<'_>) -> bool {
+    tx.inputs().any(|input| input.sequence <= MAX_REPLACEABLE_SEQUENCE)
 }
 
 pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
@@ -94,7 +117,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let bytes: u64 = waiting.txs.iter().map(|tx| tx.vsize).sum();
     let fees: Amount = waiting.txs.iter().map(|tx| tx.fee).sum();
     let least = RELAY_FEE.rate_per_kvb();
-    Ok(Json::object([
+    let mut json = Json::object([
         ("loaded", true.into()),
         ("size", waiting.txs.len().into()),
         ("bytes", bytes.into()),
@@ -110,7 +133,11 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("limitclustercount", 64.into()),
         ("limitclustersize", 101_000.into()),
         ("optimal", true.into()),
-    ]))
+    ]);
+    if waiting.deprecated.full_rbf {
+        json.push("fullrbf", true);
+    }
+    Ok(json)
 }
 
 pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
@@ -198,8 +225,6 @@ pub(super) fn spending(call: &mut Call<'_>) -> Result<Json, RpcError> {
 
 #[cfg(test)]
 mod tests {
-    use godwit_primitives::TxView;
-
     use super::*;
 
     /// A transaction with nine outputs.
@@ -218,7 +243,13 @@ mod tests {
         let txid = parent.txid;
         let children = (0..9).map(|vout| waiting(OutPoint { txid, vout }));
         let txs: Vec<Arc<OutboxTx>> = [Arc::clone(&parent)].into_iter().chain(children).collect();
-        let waiting = Waiting { txs, unfetched: BTreeSet::new(), next_sequence: 1, memory: 0 };
+        let waiting = Waiting {
+            txs,
+            unfetched: BTreeSet::new(),
+            next_sequence: 1,
+            memory: 0,
+            deprecated: Deprecated::default(),
+        };
         let entry = waiting.entry(&parent, &waiting.pool());
         let listed = entry.get("spentby").expect("a member").as_list().expect("a list");
         let mut txids: Vec<Txid> = waiting.txs[1..].iter().map(|tx| tx.txid).collect();

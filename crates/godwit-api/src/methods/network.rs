@@ -105,7 +105,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("relayfee", Json::amount(RELAY_FEE)),
         ("incrementalfee", Json::amount(RELAY_FEE)),
         ("localaddresses", own.iter().map(own_address).collect()),
-        ("warnings", snapshot.all_warnings().cloned().collect::<Json>()),
+        ("warnings", call.warnings(&snapshot)),
     ]))
 }
 

@@ -6,7 +6,6 @@
 mod hosts;
 mod metrics;
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,6 +28,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::{MAX_HEADER_BYTES, NotBound, Patient, ServerError, bind, listen, told};
 use crate::api::Api;
+use crate::interfaces::PageOptions;
 use crate::sync::{SyncReport, sync_json};
 
 /// Connections at once, of pages and figures together; who comes then is hung up on.
@@ -45,15 +45,6 @@ const JSON_TYPE: &str = "application/json";
 const PLAIN_TYPE: &str = "text/plain; charset=utf-8";
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
-
-/// Where pages are served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PageOptions {
-    /// `-web`, an address of this machine alone.
-    pub web: Option<SocketAddr>,
-    /// `-metrics`.
-    pub metrics: Option<SocketAddr>,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {

@@ -9,6 +9,7 @@ use super::*;
 use crate::CookiePermissions;
 use crate::auth::RpcAuth;
 use crate::ban_file::BanFile;
+use crate::interfaces::PageOptions;
 use crate::seam::{Proxies, Publisher, Questions, Snapshot, TipFacts, seam};
 
 static CATEGORIES: LogCategories = LogCategories::none();

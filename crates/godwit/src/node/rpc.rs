@@ -142,6 +142,7 @@ pub(super) fn start(
         memory: ServerMemory { answers: notices::memory(config).0, requests: memory.requests },
         interfaces: Interfaces {
             rest: rpc.rest,
+            deprecated: rpc.deprecated,
             notifiers: config.zmq.clone(),
             pages: PageOptions { web: rpc.web, metrics: rpc.metrics },
         },

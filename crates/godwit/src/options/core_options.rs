@@ -42,7 +42,6 @@ pub(super) const ABSENT: &[&str] = &[
     "debug",
     "debugexclude",
     "debuglogfile",
-    "deprecatedrpc",
     "disablewallet",
     "discardfee",
     "dustrelayfee",

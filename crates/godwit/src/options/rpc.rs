@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use godwit_api::{CookiePermissions, RpcAuth, Subnet, Whitelist};
+use godwit_api::{CookiePermissions, Deprecated, RpcAuth, Subnet, Whitelist};
 use godwit_primitives::Network;
 
 use super::values::{HostPort, OrOff};
@@ -32,6 +32,8 @@ pub struct RpcOptions {
     pub whitelist: Whitelist,
     /// `-rest`.
     pub rest: bool,
+    /// `-deprecatedrpc`.
+    pub deprecated: Deprecated,
     /// `-rpcthreads`.
     pub threads: usize,
     /// `-rpcworkqueue`.
@@ -88,13 +90,20 @@ pub(super) struct RpcDraft {
     pub(super) password: Option<PlainPassword>,
     pub(super) cookie_file: Option<OrOff<PathBuf>>,
     pub(super) cookie_permissions: Option<CookiePermissions>,
-    pub(super) whitelist: Vec<String>,
-    pub(super) whitelist_default: Option<bool>,
+    pub(super) whitelist: WhitelistDraft,
     pub(super) rest: Option<bool>,
+    pub(super) deprecated: Vec<String>,
     pub(super) threads: Option<usize>,
     pub(super) queue: Option<usize>,
     pub(super) timeout: Option<u64>,
     pub(super) pages: PagesDraft,
+}
+
+/// The part of the draft that concerns what users may call.
+#[derive(Default)]
+pub(super) struct WhitelistDraft {
+    pub(super) lines: Vec<String>,
+    pub(super) default: Option<bool>,
 }
 
 /// The part of the draft that concerns what people are told of a sync.
@@ -181,6 +190,31 @@ pub(super) fn default_port(network: Network) -> u16 {
     }
 }
 
+/// Where to listen. Nobody is to open the server to others by accident: that takes both options (Core).
+fn addresses(
+    RpcDraft { bind, allowed, .. }: &RpcDraft,
+    port: u16,
+    remarks: &mut Vec<&'static str>,
+) -> Vec<SocketAddr> {
+    match (bind.is_empty(), allowed.is_empty()) {
+        (false, false) => {
+            let numeric = |host: &HostPort| {
+                host.socket_address(port).expect("the table takes nothing else here")
+            };
+            return bind.iter().map(numeric).collect();
+        }
+        (false, true) => remarks.push(
+            "-rpcbind has no effect without -rpcallowip: the server listens on this machine alone",
+        ),
+        (true, false) => remarks.push(
+            "-rpcallowip has no effect without -rpcbind: only this machine can reach the server",
+        ),
+        (true, true) => {}
+    }
+    let own = [IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::LOCALHOST)];
+    own.map(|address| SocketAddr::new(address, port)).to_vec()
+}
+
 /// The options of the server; `None` where there is to be none.
 pub(super) fn resolve(draft: RpcDraft, network: Network) -> Option<RpcOptions> {
     if !draft.server.unwrap_or(true) {
@@ -188,36 +222,18 @@ pub(super) fn resolve(draft: RpcDraft, network: Network) -> Option<RpcOptions> {
     }
     let port = draft.port.unwrap_or(default_port(network));
     let mut remarks = Vec::new();
-    if draft.bind.is_empty() && !draft.allowed.is_empty() {
-        remarks.push(
-            "-rpcallowip has no effect without -rpcbind: only this machine can reach the server",
-        );
-    }
-    // Nobody is to open the server to others by accident: that takes both options (Core).
-    let addresses = match draft.allowed.is_empty() || draft.bind.is_empty() {
-        true => {
-            if !draft.bind.is_empty() {
-                remarks.push(
-                    "-rpcbind has no effect without -rpcallowip: the server listens on this machine alone",
-                );
-            }
-            vec![
-                SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), port),
-                SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
-            ]
-        }
-        false => {
-            let numeric = |host: &HostPort| {
-                host.socket_address(port).expect("the table takes nothing else here")
-            };
-            draft.bind.iter().map(numeric).collect()
-        }
-    };
+    let addresses = addresses(&draft, port, &mut remarks);
     let password = draft.password.filter(|password| !password.text().is_empty());
     if password.is_some() {
         remarks.push(
             "-rpcpassword is readable where it stands; the cookie or -rpcauth keep a password secret",
         );
+    }
+    let mut deprecated = Deprecated::default();
+    let unknown = draft.deprecated.iter().filter(|name| !deprecated.bring_back(name)).count();
+    if unknown > 0 {
+        remarks
+            .push("-deprecatedrpc knows bip125, fullrbf and warnings: other values have no effect");
     }
     let cookie = match draft.cookie_file {
         _ if password.is_some() => Cookie::Off,
@@ -235,8 +251,9 @@ pub(super) fn resolve(draft: RpcDraft, network: Network) -> Option<RpcOptions> {
         auth: draft.auth,
         login: password.map(|password| (draft.user.unwrap_or_default(), password)),
         cookie,
-        whitelist: Whitelist::new(&draft.whitelist, draft.whitelist_default),
+        whitelist: Whitelist::new(&draft.whitelist.lines, draft.whitelist.default),
         rest: draft.rest.unwrap_or(false),
+        deprecated,
         threads: draft.threads.unwrap_or(DEFAULT_THREADS),
         queue: draft.queue.unwrap_or(DEFAULT_QUEUE),
         timeout: Some(draft.timeout.unwrap_or(DEFAULT_TIMEOUT))

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
-use godwit_api::{CookiePermissions, Whitelist};
+use godwit_api::{CookiePermissions, Deprecated, Whitelist};
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, Network};
 use godwit_program::options::{CONFIG_FILE, DEFAULT_DATADIR};
@@ -243,6 +243,7 @@ fn default_rpc(port: u16) -> Option<RpcOptions> {
         cookie: Cookie::File(".cookie".into(), CookiePermissions::Owner),
         whitelist: Whitelist::default(),
         rest: false,
+        deprecated: Deprecated::default(),
         threads: 16,
         queue: 64,
         timeout: Some(Duration::from_secs(30)),
@@ -279,6 +280,16 @@ fn options_of_the_rpc_server_are_read() {
     assert_eq!(given.map(queue), [1, 1, 1, 10_000]);
     let cookie = |arguments: &[&str]| rpc(arguments).expect("a server").cookie;
     assert!(rpc(&["-rest"]).is_some_and(|rpc| rpc.rest));
+    let deprecated = |arguments: &[&str]| {
+        let rpc = rpc(arguments).expect("a server");
+        (rpc.deprecated, rpc.remarks.len())
+    };
+    let [bip125, full_rbf, warnings] = [true; 3];
+    let all = ["-deprecatedrpc=bip125", "-deprecatedrpc=fullrbf", "-deprecatedrpc=warnings"];
+    assert_eq!(deprecated(&all), (Deprecated { bip125, full_rbf, warnings }, 0));
+    let one = Deprecated { full_rbf, ..Deprecated::default() };
+    assert_eq!(deprecated(&["-deprecatedrpc=fullrbf", "-deprecatedrpc=accounts"]), (one, 1));
+    assert_eq!(deprecated(&["-deprecatedrpc=1", "-deprecatedrpc=x"]), (Deprecated::default(), 1));
     assert_eq!(cookie(&["-norpccookiefile"]), Cookie::Off);
     assert_eq!(cookie(&["-rpcpassword=x"]), Cookie::Off);
     let group = Cookie::File("/a/b".into(), CookiePermissions::Group);

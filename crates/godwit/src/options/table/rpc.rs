@@ -124,7 +124,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "Let this user call only these methods. May be given several times; if so for one user, \
              only what all of them name.",
             |draft, text| {
-                draft.rpc.whitelist.push(values::named(text)?.to_owned());
+                draft.rpc.whitelist.lines.push(values::named(text)?.to_owned());
                 Some(())
             },
         )
@@ -133,13 +133,28 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
         "rpcwhitelistdefault",
         "Let users that -rpcwhitelist does not name call nothing (default: 1 if -rpcwhitelist is given, \
          else 0).",
-        |draft, text| plain::flag(text).map(|on| draft.rpc.whitelist_default = Some(on)),
+        |draft, text| plain::flag(text).map(|on| draft.rpc.whitelist.default = Some(on)),
     ),
     rpc_flag(
         "rest",
         "Answer REST as well, on the addresses of JSON-RPC and without a password (default: 0).",
         |draft, text| plain::flag(text).map(|on| draft.rpc.rest = Some(on)),
     ),
+    OptionSpec {
+        repeats: true,
+        ..rpc_setting(
+            "deprecatedrpc",
+            "NAME",
+            "a name",
+            "Answer older programs with what Bitcoin Core has removed from its answers: bip125 (bip125-replaceable \
+             of getmempoolentry and getrawmempool), fullrbf (of getmempoolinfo) or warnings (one text in place of \
+             a list). May be given several times.",
+            |draft, text| {
+                draft.rpc.deprecated.push(values::named(text)?.to_owned());
+                Some(())
+            },
+        )
+    },
     rpc_setting(
         "rpcthreads",
         "N",

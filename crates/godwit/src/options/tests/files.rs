@@ -122,6 +122,7 @@ fn what_may_be_repeated_may_be_emptied() {
     for (option, value) in [
         ("addnode", "a.example"),
         ("bind", "127.0.0.1:9"),
+        ("deprecatedrpc", "bip125"),
         ("externalip", "192.0.2.1"),
         ("onlynet", "ipv6"),
         ("rpcallowip", "192.0.2.0/24"),

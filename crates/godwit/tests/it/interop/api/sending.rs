@@ -5,6 +5,7 @@ mod cases;
 mod notified;
 mod transactions;
 
+use godwit_primitives::Transaction;
 use serde_json::{Value, json};
 
 use super::super::process::ForeignNode;
@@ -27,7 +28,15 @@ struct Both<'a> {
 impl<'a> Both<'a> {
     /// `None` without a bitcoind.
     fn start(node: &'a Node, options: &[String]) -> Option<Self> {
-        let bitcoind = bitcoind::start(&bitcoind::Start::default())?;
+        Self::start_beside(&bitcoind::Start::default(), node, options)
+    }
+
+    fn start_beside(
+        start: &bitcoind::Start<'_>,
+        node: &'a Node,
+        options: &[String],
+    ) -> Option<Self> {
+        let bitcoind = bitcoind::start(start)?;
         let godwit = Answering::start(node, options);
         let address =
             bitcoind.rpc.call("decodescript", &json!(["51"]))["segwit"]["address"].clone();
@@ -96,6 +105,42 @@ fn what_is_said_of_transactions_is_what_bitcoind_says() {
     found.extend(cases::together(&mut both));
     found.extend(cases::pool(&both));
     found.extend(cases::arguments(&mut both));
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn what_bitcoind_has_removed_is_brought_back_as_by_it() {
+    let node = Node::new("regtest");
+    let options = ["-deprecatedrpc=bip125", "-deprecatedrpc=fullrbf", "-deprecatedrpc=warnings"];
+    let start = bitcoind::Start { options: &options, ..bitcoind::Start::default() };
+    let ours = options.map(str::to_owned);
+    let Some(mut both) = Both::start_beside(&start, &node, &ours) else { return };
+    let sequence = |sequence| move |tx: &mut Transaction| tx.inputs[0].sequence = sequence;
+    let signals = |coin| Tx::spending(coin).with(sequence(0xffff_fffd)).paying(1_000);
+    let final_after = |coin| Tx::spending(coin).with(sequence(0xffff_fffe)).paying(1_000);
+    let (root, other_root) = (signals(both.coins.take()), final_after(both.coins.take()));
+    let child = final_after(root.output(0));
+    let (grandchild, other_child) = (final_after(child.output(0)), signals(other_root.output(0)));
+    let mut found = Vec::new();
+    for (tx, is_replaceable) in [
+        (&root, true),
+        (&child, true),
+        (&grandchild, true),
+        (&other_root, false),
+        (&other_child, true),
+    ] {
+        both.try_and_send("brought back", tx, &mut found);
+        let entry = both.godwit.call("getmempoolentry", &json!([tx.txid()]));
+        assert_eq!(entry["bip125-replaceable"], is_replaceable);
+        let all = both.godwit.call("getrawmempool", &json!([true]));
+        assert_eq!(all[tx.txid().as_str().expect("a txid")], entry);
+    }
+    found.extend(both.differences("getmempoolinfo", &json!([])));
+    assert_eq!(both.godwit.call("getmempoolinfo", &json!([]))["fullrbf"], true);
+    for method in ["getblockchaininfo", "getmininginfo", "getnetworkinfo"] {
+        assert_eq!(both.godwit.call(method, &json!([]))["warnings"], "");
+        assert!(both.bitcoind.rpc.call(method, &json!([]))["warnings"].is_string());
+    }
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }
 

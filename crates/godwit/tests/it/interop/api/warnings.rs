@@ -89,6 +89,12 @@ fn an_invalid_chain_with_far_more_work_is_warned_of_as_by_bitcoind() {
     bitcoind.restart();
     assert!(is_warned(&godwit, INVALID));
     assert_same(godwit.port, theirs, &of_warnings());
+    godwit.restart(&node, &["-deprecatedrpc=warnings".to_owned()]);
+    for method in ["getblockchaininfo", "getmininginfo", "getnetworkinfo"] {
+        let warnings = godwit.call(method, &json!([]))["warnings"].clone();
+        assert!(warnings.as_str().is_some_and(|text| text.starts_with(INVALID)), "{warnings}");
+    }
+    godwit.restart(&node, &[]);
     assert_same(godwit.port, theirs, &[("reconsiderblock", json!([deep]))]);
     assert!(!is_warned(&godwit, INVALID));
     assert_same(godwit.port, theirs, &of_warnings());

@@ -50,7 +50,9 @@ fn corepc_client_reads_the_reply_of_every_method() {
     let port = free_port();
     let peer = Answering::start(&other, &[format!("-port={port}"), "-listen=1".to_owned()]);
     let zmq = format!("-zmqpubhashblock=tcp://127.0.0.1:{}", free_port());
-    let mut godwit = Answering::start(&node, &["-txindex=1".to_owned(), FILTERS.to_owned(), zmq]);
+    // The types are those of Bitcoin Core 31.0.
+    let options = ["-txindex=1", FILTERS, &zmq, "-deprecatedrpc=bip125", "-deprecatedrpc=fullrbf"];
+    let mut godwit = Answering::start(&node, &options.map(str::to_owned));
     godwit.call("addnode", &json!([format!("127.0.0.1:{port}"), "onetry"]));
     wait_until("they are connected", || {
         // Connections count before their handshake.

@@ -318,8 +318,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_pair_that_was_computed_afterwards_follows_from_its_report() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../docs/benchmarks/2026-11-25-amd-epyc-2-cores");
+        let dir = Path::new("../../docs/benchmarks/2026-11-25-amd-epyc-2-cores");
         let read = |name: &str| -> serde_json::Value {
             serde_json::from_slice(&std::fs::read(dir.join(name)).unwrap()).unwrap()
         };

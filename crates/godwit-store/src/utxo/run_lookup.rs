@@ -20,13 +20,17 @@ use super::key::HashedOutPoint;
 use super::run::segment::{AtHand, LookupScratch, Segment};
 use crate::error::StoreError;
 
-/// Blocks that the disk fetches for one job, beside those of [`KEYS_AT_ONCE`]: 4 MiB of the system's page
-/// cache, and more requests than a drive takes at once.
+/// Blocks that the disk fetches for one job, beside those of the keys that are looked up at once: 4 MiB of
+/// the system's page cache, and more requests than a drive takes at once.
 const PENDING_BLOCKS: usize = 1024;
 
 /// Keys that are looked up in one segment after the other before it is asked how many blocks are on their
 /// way.
 const KEYS_AT_ONCE: usize = 64;
+
+/// The same where the blocks of so many before were all in memory: the more keys there are of one segment,
+/// the more neighbouring blocks one call reads.
+const KEYS_AT_HAND: usize = 512;
 
 /// Keys whose blocks are waited for before it is asked again whether to break off.
 const WAITING_KEYS: usize = 16;
@@ -46,6 +50,8 @@ pub(super) struct RunLookup<'l, F> {
     is_over: &'l dyn Fn() -> bool,
     /// A key has its answer.
     has_begun: bool,
+    /// Nothing is on its way behind some keys.
+    is_at_hand: bool,
     /// Keys that it was over for.
     left: Vec<u32>,
     pending: VecDeque<Pending<'l>>,
@@ -66,6 +72,7 @@ impl<'l, F: FnMut(u32, Entry<'_>) -> Result<(), DecodeError>> RunLookup<'l, F> {
             found,
             is_over,
             has_begun: false,
+            is_at_hand: false,
             left: Vec::new(),
             pending: VecDeque::new(),
             pending_blocks: 0,
@@ -82,12 +89,17 @@ impl<'l, F: FnMut(u32, Entry<'_>) -> Result<(), DecodeError>> RunLookup<'l, F> {
         segments: &'l [Arc<Segment>],
         open: &[u32],
     ) -> Result<(), StoreError> {
-        for open in open.chunks(KEYS_AT_ONCE) {
+        let mut rest = open;
+        while !rest.is_empty() {
+            let at_once = if self.is_at_hand { KEYS_AT_HAND } else { KEYS_AT_ONCE };
+            let (open, behind) = rest.split_at(at_once.min(rest.len()));
+            rest = behind;
             if self.breaks_off() {
                 self.left.extend(open);
                 continue;
             }
             self.look_at_hand(segments, open.to_vec())?;
+            self.is_at_hand = self.pending.is_empty();
             while self.pending_blocks > PENDING_BLOCKS && !self.breaks_off() {
                 self.wait_for_oldest()?;
             }

@@ -224,7 +224,8 @@ fn what_is_waited_for_goes_before_what_is_at_hand_and_older() {
 /// Lookups that break off as soon as they may find together what one does, and each of them something.
 #[test]
 fn lookups_that_go_on_from_one_another_find_what_one_does() {
-    const COUNT: u64 = 3_000;
+    // So many that all at hand are more than ten times what is looked up at once.
+    const COUNT: u64 = 12_000;
     let disk = ColdDisk::new();
     let store = three_runs(&disk, COUNT);
     let layers = store.layers();

@@ -77,10 +77,9 @@ impl Call<'_> {
 
     /// What the operator is warned of (Core `GetWarningsForRpc`).
     fn warnings(&self, snapshot: &Snapshot) -> Json {
-        let warnings = snapshot.all_warnings().cloned();
         match self.deprecated().warnings {
-            true => warnings.last().unwrap_or_default().into(),
-            false => warnings.collect(),
+            true => snapshot.last_warning().unwrap_or_default().into(),
+            false => snapshot.all_warnings().cloned().collect(),
         }
     }
 

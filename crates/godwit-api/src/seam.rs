@@ -205,6 +205,11 @@ impl Snapshot {
     pub(crate) fn all_warnings(&self) -> impl Iterator<Item = &String> {
         self.warnings.iter().chain(&self.unvalidated)
     }
+
+    /// What Core tells who takes one warning alone; godwit's own only where there is no other.
+    pub(crate) fn last_warning(&self) -> Option<&str> {
+        self.warnings.last().or(self.unvalidated.as_ref()).map(String::as_str)
+    }
 }
 
 /// The last connected block.

@@ -71,6 +71,20 @@ pub(crate) fn ready() -> (Stage, Node) {
     (stage, node)
 }
 
+#[test]
+fn one_warning_is_the_last_of_cores() {
+    let (seam, _node) = node();
+    let mut snapshot = (*seam.snapshot()).clone();
+    let mut last = |warnings: &[&str], unvalidated: Option<&str>| {
+        snapshot.warnings = warnings.iter().map(ToString::to_string).collect();
+        snapshot.unvalidated = unvalidated.map(str::to_owned);
+        snapshot.last_warning().map(str::to_owned)
+    };
+    assert_eq!(last(&[], None), None);
+    assert_eq!(last(&[], Some("c")).as_deref(), Some("c"));
+    assert_eq!(last(&["a", "b"], Some("c")).as_deref(), Some("b"));
+}
+
 /// A port that nobody listens on.
 fn free_port() -> SocketAddr {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");

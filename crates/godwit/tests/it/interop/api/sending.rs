@@ -12,6 +12,7 @@ use super::super::process::ForeignNode;
 use super::super::{bitcoind, block, chain, wait_until};
 use super::Answering;
 use super::differ::differences;
+use super::http::{exchange, get};
 use crate::node::Node;
 use transactions::{Coins, Tx};
 
@@ -113,7 +114,8 @@ fn what_bitcoind_has_removed_is_brought_back_as_by_it() {
     let node = Node::new("regtest");
     let options = ["-deprecatedrpc=bip125", "-deprecatedrpc=fullrbf", "-deprecatedrpc=warnings"];
     let start = bitcoind::Start { options: &options, ..bitcoind::Start::default() };
-    let ours = options.map(str::to_owned);
+    let ours = [&options[..], &["-rest=1"]].concat().into_iter().map(str::to_owned);
+    let ours: Vec<String> = ours.collect();
     let Some(mut both) = Both::start_beside(&start, &node, &ours) else { return };
     let sequence = |sequence| move |tx: &mut Transaction| tx.inputs[0].sequence = sequence;
     let signals = |coin| Tx::spending(coin).with(sequence(0xffff_fffd)).paying(1_000);
@@ -137,6 +139,14 @@ fn what_bitcoind_has_removed_is_brought_back_as_by_it() {
     }
     found.extend(both.differences("getmempoolinfo", &json!([])));
     assert_eq!(both.godwit.call("getmempoolinfo", &json!([]))["fullrbf"], true);
+    for (part, method, params) in
+        [("info", "getmempoolinfo", json!([])), ("contents", "getrawmempool", json!([true]))]
+    {
+        let asked = get(&format!("/rest/mempool/{part}.json"), b"");
+        let answer = exchange(both.godwit.port, &asked).expect("an answer");
+        let answer: Value = serde_json::from_slice(&answer.body).expect("JSON");
+        assert_eq!(answer, both.godwit.call(method, &params));
+    }
     for method in ["getblockchaininfo", "getmininginfo", "getnetworkinfo"] {
         assert_eq!(both.godwit.call(method, &json!([]))["warnings"], "");
         assert!(both.bitcoind.rpc.call(method, &json!([]))["warnings"].is_string());

@@ -27,24 +27,16 @@ struct Waiting {
     unfetched: BTreeSet<Txid>,
     next_sequence: u64,
     memory: usize,
-    deprecated: Deprecated,
 }
 
 impl Waiting {
     fn of(call: &Call<'_>) -> Result<Self, RpcError> {
-        let deprecated = call.deprecated();
-        call.node.ask(move |node| {
+        call.node.ask(|node| {
             let outbox = node.peers().outbox();
             let txs: Vec<_> = outbox.waiting().cloned().collect();
             let unfetched = txs.iter().map(|tx| tx.txid);
             let unfetched = unfetched.filter(|txid| !outbox.was_fetched(txid)).collect();
-            Self {
-                txs,
-                unfetched,
-                next_sequence: outbox.next_sequence(),
-                memory: outbox.memory(),
-                deprecated,
-            }
+            Self { txs, unfetched, next_sequence: outbox.next_sequence(), memory: outbox.memory() }
         })
     }
 
@@ -58,7 +50,7 @@ impl Waiting {
     }
 
     /// What is told of one of them (Core `entryToJSON`).
-    fn entry(&self, tx: &OutboxTx, pool: &Pool<'_>) -> Json {
+    fn entry(&self, tx: &OutboxTx, pool: &Pool<'_>, deprecated: Deprecated) -> Json {
         let itself = || BTreeSet::from([tx.txid]);
         let sums = |txids: &BTreeSet<Txid>| {
             let txs = || txids.iter().filter_map(|txid| pool.get(txid));
@@ -99,7 +91,7 @@ impl Waiting {
             ("spentby", spent_by.iter().map(|txid| Json::from(txid.to_string())).collect()),
             ("unbroadcast", self.unfetched.contains(&tx.txid).into()),
         ]);
-        if self.deprecated.bip125 {
+        if deprecated.bip125 {
             let mut txs = with_ancestors.iter().filter_map(|txid| pool.get(txid));
             json.push("bip125-replaceable", txs.any(|tx| signals_replacement(tx.tx)));
         }
@@ -134,7 +126,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         ("limitclustersize", 101_000.into()),
         ("optimal", true.into()),
     ]);
-    if waiting.deprecated.full_rbf {
+    if call.deprecated().full_rbf {
         json.push("fullrbf", true);
     }
     Ok(json)
@@ -150,8 +142,9 @@ pub(super) fn raw(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let waiting = Waiting::of(call)?;
     call.room.grow(waiting.txs.len() * if verbose { ENTRY } else { ID })?;
     if verbose {
-        let pool = waiting.pool();
-        let named = |tx: &Arc<OutboxTx>| (tx.txid.to_string().into(), waiting.entry(tx, &pool));
+        let (pool, deprecated) = (waiting.pool(), call.deprecated());
+        let named =
+            |tx: &Arc<OutboxTx>| (tx.txid.to_string().into(), waiting.entry(tx, &pool, deprecated));
         return Ok(Json::Object(waiting.txs.iter().map(named).collect()));
     }
     let txids: Json = waiting.txs.iter().map(|tx| Json::from(tx.txid.to_string())).collect();
@@ -169,7 +162,7 @@ pub(super) fn entry(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let waiting = Waiting::of(call)?;
     call.room.grow(ENTRY + waiting.txs.len() * ID)?;
     match waiting.txs.iter().find(|tx| tx.txid == txid) {
-        Some(tx) => Ok(waiting.entry(tx, &waiting.pool())),
+        Some(tx) => Ok(waiting.entry(tx, &waiting.pool(), call.deprecated())),
         None => Err(RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Transaction not in mempool")),
     }
 }
@@ -243,14 +236,8 @@ mod tests {
         let txid = parent.txid;
         let children = (0..9).map(|vout| waiting(OutPoint { txid, vout }));
         let txs: Vec<Arc<OutboxTx>> = [Arc::clone(&parent)].into_iter().chain(children).collect();
-        let waiting = Waiting {
-            txs,
-            unfetched: BTreeSet::new(),
-            next_sequence: 1,
-            memory: 0,
-            deprecated: Deprecated::default(),
-        };
-        let entry = waiting.entry(&parent, &waiting.pool());
+        let waiting = Waiting { txs, unfetched: BTreeSet::new(), next_sequence: 1, memory: 0 };
+        let entry = waiting.entry(&parent, &waiting.pool(), Deprecated::default());
         let listed = entry.get("spentby").expect("a member").as_list().expect("a list");
         let mut txids: Vec<Txid> = waiting.txs[1..].iter().map(|tx| tx.txid).collect();
         txids.sort_unstable_by_key(|txid| txid.to_bytes());

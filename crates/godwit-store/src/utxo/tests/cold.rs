@@ -221,6 +221,28 @@ fn what_is_waited_for_goes_before_what_is_at_hand_and_older() {
     }
 }
 
+/// Between what is looked up at once it is asked whether to break off.
+#[test]
+fn where_all_is_at_hand_more_is_looked_up_at_once() {
+    const COUNT: u64 = 12_000;
+    let disk = ColdDisk::new();
+    let store = three_runs(&disk, COUNT);
+    let keys: Vec<HashedOutPoint> = (0..3 * COUNT).step_by(7).map(outpoint).collect();
+    let layers = store.layers();
+    let pieces = |is_cold: IsCold| {
+        *disk.is_cold.lock().unwrap() = is_cold;
+        let mut open: Vec<u32> = (0..keys.len() as u32).collect();
+        let asked = Cell::new(0);
+        let is_over = || asked.replace(asked.get() + 1) == usize::MAX;
+        layers.get_some_compressed(&keys, &mut open, &is_over, &mut |_, _| {}).unwrap();
+        assert!(open.is_empty());
+        asked.get()
+    };
+    let (warm, cold) = (pieces(|_, _| false), pieces(|_, _| true));
+    assert!(warm >= keys.len() / 512 && warm < keys.len() / 128, "{warm}");
+    assert!(cold > keys.len() / 64, "{cold}");
+}
+
 /// Lookups that break off as soon as they may find together what one does, and each of them something.
 #[test]
 fn lookups_that_go_on_from_one_another_find_what_one_does() {

@@ -33,7 +33,7 @@ use godwit_primitives::{BlockHash, Work};
 use self::branch::Branch;
 use self::clock::Clock;
 use self::exclusions::Exclusions;
-use self::peer::{Link, MIN_IN_FLIGHT, Peer, Usual};
+use self::peer::{Link, MIN_IN_FLIGHT, Measured, Peer, Usual};
 use crate::index::{HeaderId, HeaderIndex};
 use crate::peer_id::PeerId;
 use crate::time::Now;
@@ -301,7 +301,7 @@ impl Downloads {
     /// Average rate, in bytes per second, of the peers that have one; `None` before the first byte
     /// of a block.
     pub(crate) fn usual_rate(&self) -> Option<f64> {
-        Usual::of(self.peers.values()).rate
+        Usual::of(self.peers.values(), Measured::Now).rate
     }
 
     /// Number of blocks in flight from the peer.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use godwit_primitives::BlockHash;
 
-use super::peer::{Peer, Usual};
+use super::peer::{LOST_SECONDS, Measured, Peer, Usual};
 use super::{Block, Downloads};
 use crate::index::{HeaderId, HeaderIndex};
 use crate::peer_id::PeerId;
@@ -85,8 +85,10 @@ impl Downloads {
             peer.rate.remember_blocks(self.size);
         }
         self.link.active = self.peers.values().filter(|peer| !peer.queue.is_empty()).count();
-        let link = self.peers.values().filter_map(|peer| peer.rate.get()).sum();
-        let usual = Usual::of(self.peers.values());
+        let quiet = now.saturating_sub(self.link.last_answer).as_secs_f64();
+        let measured = if quiet < LOST_SECONDS { Measured::Now } else { Measured::AtAnswers };
+        let link = self.peers.values().filter_map(|peer| peer.rate(measured)).sum();
+        let usual = Usual::of(self.peers.values(), measured);
         let budget = (room as f64 / self.size) as usize;
         let plan = Plan { now, budget, window: self.window(), usual, link };
         let mut requests = Vec::new();

@@ -52,7 +52,7 @@ const MAX_RESTS: u32 = 9;
 const LOST_FACTOR: f64 = 4.0;
 
 /// See [`LOST_FACTOR`].
-const LOST_SECONDS: f64 = 5.0;
+pub(super) const LOST_SECONDS: f64 = 5.0;
 
 /// Least seconds without an answer from any peer after which it counts for nothing what the others
 /// deliver.
@@ -88,6 +88,16 @@ pub(super) struct Link {
     pub(super) last_answer: Duration,
 }
 
+/// When the rates were measured from which others are told what to expect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measured {
+    Now,
+    /// When each peer last answered a request. While nobody answers, all rates fall with the time; a peer of
+    /// which nothing is measured would be expected to take longer and longer, and never be asked for what a
+    /// single one withholds that has delivered before.
+    AtAnswers,
+}
+
 /// What is assumed of a peer of which nothing is measured: what the others do on average. A better guess
 /// would give every newcomer the blocks that hold up the window, and one that comes again and again with
 /// worthless answers would get them each time.
@@ -100,8 +110,8 @@ pub(super) struct Usual {
 }
 
 impl Usual {
-    pub(super) fn of<'a>(peers: impl Iterator<Item = &'a Peer> + Clone) -> Self {
-        let rate = average(peers.clone().filter_map(|peer| peer.rate.get()));
+    pub(super) fn of<'a>(peers: impl Iterator<Item = &'a Peer> + Clone, measured: Measured) -> Self {
+        let rate = average(peers.clone().filter_map(|peer| peer.rate(measured)));
         Self { rate, latency: average(peers.filter_map(|peer| peer.latency)).unwrap_or(0.0) }
     }
 }
@@ -131,6 +141,8 @@ pub(super) struct Peer {
     /// Height of its best known header, if there is one.
     pub(super) best_height: Option<u32>,
     pub(super) rate: Rate,
+    /// What it was when a request was last answered.
+    answered_at: Option<f64>,
     /// Average seconds from a request to its first byte, of requests with none in flight before
     /// them.
     pub(super) latency: Option<f64>,
@@ -159,6 +171,7 @@ impl Peer {
             reach: Vec::new(),
             best_height: None,
             rate: Rate::new(now),
+            answered_at: None,
             latency: None,
             probe: None,
             last_bytes: now,
@@ -217,6 +230,7 @@ impl Peer {
             before.skipped = true;
         }
         self.queue.remove(position);
+        self.answered_at = self.rate.get();
         self.partial = 0;
         (self.last_bytes, self.last_block) = (now, now);
         self.end(now, delivered);
@@ -304,6 +318,14 @@ impl Peer {
         let stuck = quiet.min(since) > (LOST_FACTOR * due).max(STUCK_SECONDS);
         let alone = link.active == 1;
         if alone || passed >= its_turn || stuck { since } else { 0.0 }
+    }
+
+    /// Bytes per second; `None` if it has sent none.
+    pub(super) fn rate(&self, measured: Measured) -> Option<f64> {
+        match measured {
+            Measured::Now => self.rate.get(),
+            Measured::AtAnswers => self.answered_at.or(self.rate.get()),
+        }
     }
 
     fn rate_or(&self, usual: Usual) -> f64 {

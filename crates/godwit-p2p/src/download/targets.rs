@@ -8,11 +8,9 @@ use super::branch::Branch;
 use super::{Downloads, assign};
 use crate::index::{HeaderId, HeaderIndex, is_ancestor, last_common_ancestor};
 
-/// Most chains that are downloaded beside the best header's: chains of peers that have no less work
-/// than ours, which cannot be made up without hash power.
-const MAX_SIDE_BRANCHES: usize = 4;
-
-/// Window of such a chain, in blocks.
+/// Window of a chain that is downloaded beside the best header's, in blocks. There is at most one for each peer:
+/// the one that it has told of last. Were there fewer, peers that withhold the blocks of theirs could keep others
+/// from being downloaded.
 const SIDE_WINDOW: usize = 128;
 
 /// How long a request for a block of an abandoned chain counts as in flight.
@@ -70,9 +68,6 @@ impl Downloads {
         let mut targets: Vec<HeaderId> = Vec::new();
         targets.extend(useful(best).then_some(best));
         for id in known {
-            if targets.len() > MAX_SIDE_BRANCHES {
-                break;
-            }
             if !targets.iter().any(|target| is_ancestor(index, id, *target)) {
                 targets.push(id);
             }

@@ -182,6 +182,24 @@ fn side_branches_wait_for_the_best_chain() {
     assert!(simulation.overdue.is_empty());
 }
 
+/// Headers alone, of however many chains, are no reason not to fetch the one whose blocks there are.
+#[test]
+fn peers_that_withhold_the_blocks_of_their_chains_do_not_hold_up_another_chain() {
+    let mut tree = Tree::new();
+    let ours = tree.grow(GENESIS, 30, SIZE);
+    tree.store_chain(ours);
+    let withheld: Vec<HeaderId> = (0..20).map(|_| tree.grow(ours, 2, SIZE)).collect();
+    let honest = tree.grow(ours, 2, SIZE);
+    let mut simulation = Simulation::new(tree);
+    for side in withheld {
+        simulation.add_with(Conduct::Stalls, MB, 0.1, HONEST, side);
+    }
+    simulation.run_for(1.0);
+    simulation.add_with(Conduct::Honest, MB, 0.1, HONEST, honest);
+    simulation.run_for(3.0);
+    assert!(simulation.tree.node(honest).stored);
+}
+
 #[test]
 fn chains_with_less_work_than_ours_or_than_the_minimum_are_not_fetched() {
     let mut tree = Tree::new();

@@ -6,9 +6,10 @@ use godwit_primitives::Work;
 use godwit_primitives::network::{Network, Params};
 
 use super::super::Downloads;
-use super::simulation::HONEST;
+use super::MB;
+use super::simulation::{Conduct, HONEST, Simulation};
 use super::tree::{GENESIS, Tree};
-use crate::{HeaderId, Now, PeerId};
+use crate::{HeaderId, HeaderIndex, Now, PeerId};
 
 const PROVEN: PeerId = PeerId(1);
 const SLOWER: PeerId = PeerId(2);
@@ -46,4 +47,28 @@ fn who_comes_back_again_and_again_does_not_get_the_block_that_all_wait_for() {
     let requests = downloads.schedule(at(now), &tree, 100_000_000);
     let asked = requests.iter().find(|(_, id, _)| *id == next).map(|(peer, ..)| *peer);
     assert_eq!(asked, Some(PROVEN), "{requests:?}");
+}
+
+/// Near the tip, soon after a start: some have delivered a block, and have the next one; of the others nothing is
+/// known. The longer those are silent, the slower all appear to be that were measured.
+#[test]
+fn the_only_ones_that_have_delivered_cannot_withhold_the_next_block() {
+    for (size, silent) in [(300, 1), (1_500_000, 1), (300, 2), (1_500_000, 2)] {
+        let mut tree = Tree::new();
+        tree.grow(GENESIS, silent, size);
+        let mut simulation = Simulation::new(tree);
+        let proven: Vec<PeerId> =
+            (0..silent).map(|_| simulation.add(Conduct::DiesAfter(1), MB, 0.1)).collect();
+        simulation.run(20.0);
+        let delivered = |id: &PeerId| simulation.peers[id].delivered == size;
+        assert!(proven.iter().all(delivered), "{simulation:?}");
+        let best = simulation.tree.grow(simulation.tree.tip(), 1, size);
+        proven.iter().for_each(|id| simulation.downloads.set_best_known(*id, best));
+        simulation.step();
+        for _ in 0..4 {
+            simulation.add(Conduct::Honest, MB, 0.1);
+        }
+        let seconds = simulation.run(30.0);
+        assert!(seconds < 20.0, "{seconds} s for {size} bytes withheld by {silent}");
+    }
 }

@@ -314,6 +314,7 @@ impl<I: Index> Follower<I> {
                 Ok(Outcome::Waits)
             }
             Step::Missing { height } => {
+                self.index.status().go_on(false);
                 self.say_once(Lacked::Block(height), format_args!("block {height} is not stored"));
                 Ok(Outcome::Waits)
             }
@@ -328,6 +329,7 @@ impl<I: Index> Follower<I> {
     }
 
     fn go(&mut self, next: &NextBlocks, ends: &dyn Fn() -> bool) -> Result<Outcome, IndexError> {
+        self.index.status().go_on(next.are_last);
         if self.index.position().best() != next.from {
             self.index.rewind(next.from)?;
         }

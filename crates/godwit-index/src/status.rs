@@ -1,15 +1,29 @@
 //! How far an index is, for readers that ask or wait.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use godwit_store::ChainPoint;
+
+/// How long an index may be many blocks behind before it no longer counts as in step. Core has its chain wait for
+/// an index that was in step once; here the chain goes on, and a call must not wait for an index that cannot follow
+/// it. Hundreds of blocks that `generatetoaddress` makes at once take less.
+const LAG: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     best: Option<ChainPoint>,
     caught_up: bool,
+    /// Since when it is many blocks behind.
+    behind: Option<Instant>,
     stopped: bool,
+}
+
+impl Progress {
+    fn is_synced(&self, now: Instant) -> bool {
+        let lags = self.behind.is_some_and(|since| now.saturating_duration_since(since) >= LAG);
+        self.caught_up && !lags && !self.stopped
+    }
 }
 
 /// See the module's documentation.
@@ -36,8 +50,7 @@ impl Status {
 
     /// Whether it has been at the tip since it was opened, and follows it.
     pub fn is_synced(&self) -> bool {
-        let progress = self.lock();
-        progress.caught_up && !progress.stopped
+        self.lock().is_synced(Instant::now())
     }
 
     /// Waits until it has another last block than `known`, stops, or the time is over.
@@ -52,10 +65,17 @@ impl Status {
         self.change(|progress| progress.best = best);
     }
 
-    /// Sets it caught up, and says whether it was not before.
+    /// Sets it caught up, and says whether it never was before.
     pub(crate) fn set_caught_up(&self) -> bool {
         let mut progress = self.lock();
+        progress.behind = None;
         !std::mem::replace(&mut progress.caught_up, true)
+    }
+
+    /// It goes on, and whether the next step ends at the tip.
+    pub(crate) fn go_on(&self, to_tip: bool) {
+        let mut progress = self.lock();
+        progress.behind = if to_tip { None } else { progress.behind.or_else(|| Some(Instant::now())) };
     }
 
     /// It is built again.
@@ -65,5 +85,31 @@ impl Status {
 
     pub(crate) fn stop(&self) {
         self.change(|progress| progress.stopped = true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_stays_behind_is_not_synced_until_its_step_ends_at_the_tip() {
+        let status = Status::default();
+        status.go_on(false);
+        assert!(!status.is_synced());
+        assert!(status.set_caught_up());
+        assert!(status.is_synced());
+        status.go_on(false);
+        let since = status.lock().behind.expect("it is behind");
+        // Further blocks do not begin it anew.
+        status.go_on(false);
+        assert_eq!(status.lock().behind, Some(since));
+        assert!(status.lock().is_synced(since + LAG - Duration::from_millis(1)));
+        assert!(!status.lock().is_synced(since + LAG));
+        status.go_on(true);
+        assert!(status.lock().is_synced(since + LAG));
+        assert!(!status.set_caught_up());
+        status.stop();
+        assert!(!status.is_synced());
     }
 }

@@ -343,6 +343,10 @@ impl<'a> Node<'a> {
         }
         let (zmq, announcer) = notices::start(config, core.chain())?.unzip();
         core.tell_of_blocks(announcer.unwrap_or_default());
+        let tor = start_tor(config, options, may_have_keys)?;
+        let port_map = PortMapThread::wanted(options).map_err(ChainError::Spawn)?;
+        // Nothing fails from here on: the thread of the filters ends only where the core is gone before it is
+        // waited for, which is so in the order of `Node` and not in that of what is dropped here.
         let (overview, target) = (Overview::new(config, options, &core, now), config.prune_bytes);
         let (readers, report) = (indexes.readers(), overview.report());
         let served = readers.filters.clone().filter(|_| config.indexes.served);
@@ -356,8 +360,8 @@ impl<'a> Node<'a> {
             zmq,
             core,
             filters,
-            tor: start_tor(config, options, may_have_keys)?,
-            port_map: PortMapThread::wanted(options).map_err(ChainError::Spawn)?,
+            tor,
+            port_map,
             sockets,
             inbox,
             resolver: Resolver::new(),

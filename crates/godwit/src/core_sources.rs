@@ -4,12 +4,15 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use godwit_chain::Chain;
 use godwit_handover::{Chainstate, CoinsRead, HandOverError};
 use godwit_primitives::{BlockHash, ReversedHex};
 use godwit_program::options::network_dir;
 use godwit_store::ChainPoint;
+use godwit_store::disk::{RealDisk, StoreDisk};
+use godwit_store::scan::BlockFileScanner;
 use indicatif::MultiProgress;
 
 use crate::failure::Failure;
@@ -55,7 +58,7 @@ pub(crate) struct CoreSources {
 }
 
 impl CoreSources {
-    /// Fails at once where a bitcoind runs, and not after all blocks were validated.
+    /// Fails at once where a bitcoind runs or something is missing, and not after all blocks were validated.
     pub(crate) fn open(config: &Config, paths: &[PathBuf]) -> Result<Self, Failure> {
         let blocks = paths.iter().map(|path| blocks_of(config, path)).collect::<Result<_, _>>()?;
         let directories = paths.iter().filter_map(|path| core_directory(config, path)).collect();
@@ -67,7 +70,13 @@ impl CoreSources {
             warn_of_pruning(&dir.with_file_name("blocks"));
             chainstates.push((dir, chainstate));
         }
-        Ok(Self { paths: without_duplicates(blocks), chainstates })
+        let paths = without_duplicates(blocks);
+        // A name with a mistake in it is told before there is a data directory.
+        let disk = StoreDisk::new(Arc::new(RealDisk));
+        for path in &paths {
+            BlockFileScanner::open(&disk, path, config.params.magic)?;
+        }
+        Ok(Self { paths, chainstates })
     }
 
     /// Block files, and directories with block files.

@@ -18,7 +18,7 @@ use godwit_consensus::{Reject, is_bip30_unspendable, script_flags};
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, BlockHeader, Coin, CoinView, HEADER_SIZE, OutPoint};
 use godwit_script::ScriptError;
-use godwit_store::utxo::{CompressedCoins, HashedOutPoint, UtxoHasher};
+use godwit_store::utxo::{CompressedCoins, HashedOutPoint, Searched, UtxoHasher};
 use godwit_store::{BlockUndo, ChainPoint, StoreError};
 use godwit_stream::SpanReader;
 
@@ -272,8 +272,13 @@ impl TakenBack {
         let keys: Vec<HashedOutPoint> = created.chain(structured.spends()).copied().collect();
         let mut stored = Vec::new();
         self.view.layers.search_many(&keys, &mut stored).map_err(RecheckFault::Store)?;
-        let mut stored = stored.into_iter().map(|searched| searched.newest);
         let ChainPoint { hash, height } = block.point;
+        // BIP30 lets a transaction be repeated once its outputs are spent. The later coin is gone with its
+        // block, which was taken back. Its height is believed: keys of all created coins would fill memory.
+        let tip = self.view.tip().height;
+        let is_gone = |coin: &Coin| height < coin.height && coin.height <= tip;
+        let of_block = |searched: Searched| searched.newest.filter(|coin| !is_gone(coin));
+        let mut stored = stored.into_iter().map(of_block);
         // A later coinbase took its place.
         let may_be_missing = is_bip30_unspendable(height, &hash);
         for n in structured.created() {

@@ -1,9 +1,15 @@
-//! An undo record that is made again although the coin was there twice, as BIP30 allows it.
+//! A coinbase that is in two blocks, as BIP30 allows it: an undo record that is made again, and the chain
+//! looked at once more.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use godwit_chain::{Chain, InspectOptions, UtxoStats, Verdict, inspect};
+use crossbeam_channel::{bounded, never};
+use godwit_chain::{
+    Chain, CheckLevel, CoinsView, InspectOptions, Recheck, UtxoStats, Verdict, block_in_place,
+    inspect, median_times, view_coins,
+};
 use godwit_fault_disk::FaultDisk;
 use godwit_primitives::network::{Deployment, Network, Params};
 use godwit_store::error::Remedy;
@@ -77,4 +83,34 @@ fn c5_an_undo_record_is_not_made_again_of_a_coinbase_that_was_repeated_since() {
     chain.invalidate_block(&hash(&blocks[SPENT - 1])).expect("it is known");
     chain.settle(clock()).expect("it is looked for");
     assert_eq!(chain.utxo_stats().expect("no fault"), before);
+}
+
+/// The coins of the tip.
+fn view(chain: &mut Chain) -> CoinsView {
+    let (sender, view) = bounded(1);
+    let sender = Arc::new(sender);
+    view_coins(chain, Arc::downgrade(&sender));
+    while view.is_empty() {
+        chain.poll(clock()).expect("no fault");
+        chain.wait_with(&never::<()>(), Duration::from_millis(10));
+    }
+    view.try_recv().expect("it is there")
+}
+
+/// Its coin at the tip is that of the later block, and was not there when the earlier one was spent.
+#[test]
+fn a_chain_with_a_coinbase_that_was_repeated_is_found_intact() {
+    let mut chain = connect(&FaultDisk::new(), &blocks());
+    for level in [CheckLevel::Coins, CheckLevel::Scripts] {
+        let view = view(&mut chain);
+        assert_eq!(view.tip(), chain.tip_point());
+        let mut recheck = Recheck::new(&chain, level, Some(view));
+        for height in (1..=chain.tip_point().height).rev() {
+            let id = chain.tree().ancestor(chain.tip(), height).expect("below the tip");
+            let block = block_in_place(&chain, id).expect("it is stored");
+            let mut times = |heights: Vec<u32>| Some(median_times(&chain, id, &heights));
+            let checked = recheck.check(&block, &mut times);
+            checked.unwrap_or_else(|fault| panic!("{level:?}, block {height}: {fault}"));
+        }
+    }
 }

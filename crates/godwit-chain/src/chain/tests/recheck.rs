@@ -123,20 +123,32 @@ fn coins_that_are_not_as_blocks_left_them_are_found_from_level_three_on() {
         chain.coins.add(&key, &coin, true);
         key.outpoint
     };
-    let back = |chain: &mut Chain| {
+    let back_as = |chain: &mut Chain, change: &dyn Fn(&mut Coin)| {
         let (block, _, undo) = spending(chain);
         let block = structured(chain, &block);
         let inside: BTreeSet<u32> = block.inside().iter().map(|own| own.input).collect();
         let input = (0..).find(|input| !inside.contains(input)).expect("it spends older coins");
-        chain.coins.add(&block.spends()[0], &undo.coins()[input as usize], true);
+        let mut coin = undo.coins()[input as usize].clone();
+        change(&mut coin);
+        chain.coins.add(&block.spends()[0], &coin, true);
         block.spends()[0].outpoint
+    };
+    let back = |chain: &mut Chain| back_as(chain, &|_| ());
+    // No block that is taken back has created it.
+    let back_from_above = |chain: &mut Chain| {
+        let tip = chain.tip_point().height;
+        back_as(chain, &|coin| coin.height = tip + 1)
     };
     let is_created = |fault: &RecheckFault, of: OutPoint| matches!(fault, RecheckFault::Created(found) if *found == of);
     let is_spent = |fault: &RecheckFault, of: OutPoint| matches!(fault, RecheckFault::Spent(found) if *found == of);
     type Change<'a> = dyn Fn(&mut Chain) -> OutPoint + 'a;
     type Is = dyn Fn(&RecheckFault, OutPoint) -> bool;
-    let cases: [(&Change<'_>, &Is); 3] =
-        [(&missing, &is_created), (&changed, &is_created), (&back, &is_spent)];
+    let cases: [(&Change<'_>, &Is); 4] = [
+        (&missing, &is_created),
+        (&changed, &is_created),
+        (&back, &is_spent),
+        (&back_from_above, &is_spent),
+    ];
     for (change, is_expected) in cases {
         for ((found, outpoint), level) in faults(change).into_iter().zip(LEVELS) {
             match found {

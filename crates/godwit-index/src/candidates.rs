@@ -4,7 +4,7 @@ use godwit_chain::{Chain, NodeId};
 use godwit_primitives::{HEADER_SIZE, TxView};
 use godwit_stream::SpanReader;
 
-use crate::txindex::TxPlace;
+use crate::txindex::{TxBlock, TxPlace};
 
 /// A block that may have a transaction, and from which byte on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,23 +13,18 @@ pub struct Candidate {
     pub offset: u32,
 }
 
-/// The blocks of these places: all of the active chain before any that was left, because a transaction that
-/// is in both is told as the active chain has it.
+/// The blocks of these places, in their order: all of the active chain before any that was left, because a
+/// transaction that is in both is told as the active chain has it.
 pub fn candidates(chain: &Chain, places: &[TxPlace]) -> Vec<Candidate> {
     let (tree, tip) = (chain.tree(), chain.tip());
-    let active = places.iter().filter_map(|place| {
-        let block = tree.ancestor(tip, place.height)?;
-        Some(Candidate { block, offset: place.offset })
-    });
-    let left = places.iter().flat_map(|place| {
-        let blocks = place.others.iter().filter_map(|hash| tree.find(hash));
-        blocks.map(|block| Candidate { block, offset: place.offset })
-    });
     let mut found: Vec<Candidate> = Vec::new();
-    for candidate in active.chain(left) {
-        if !found.contains(&candidate) {
-            found.push(candidate);
-        }
+    for TxPlace { block, offset } in places {
+        let block = match block {
+            TxBlock::Active(height) => tree.ancestor(tip, *height),
+            TxBlock::Connected(hash) => tree.find(hash),
+        };
+        let candidate = block.map(|block| Candidate { block, offset: *offset });
+        found.extend(candidate.filter(|candidate| !found.contains(candidate)));
     }
     found
 }

@@ -40,7 +40,7 @@ pub use inspect::IndexInspection;
 pub use position::Position;
 pub use reading::{IndexDamage, IndexRemedy, IndexWatch};
 pub use status::Status;
-pub use txindex::{TX_INDEX_FILES, TX_INDEX_MEMORY, TxIndex, TxIndexWriter, TxPlace};
+pub use txindex::{TX_INDEX_FILES, TX_INDEX_MEMORY, TxBlock, TxIndex, TxIndexWriter, TxPlace};
 
 /// The indexes that a node keeps, for readers on any thread.
 #[derive(Clone, Default)]

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use godwit_primitives::BlockHash;
 use godwit_store::ChainPoint;
 
 /// Blocks that are remembered: as many as a pruned node promises to keep. An index that has to go back
@@ -31,11 +30,6 @@ impl Position {
         self.points.front().copied()
     }
 
-    /// The block of this height, if it is remembered.
-    pub fn hash_at(&self, height: u32) -> Option<BlockHash> {
-        self.points.iter().find(|point| point.height == height).map(|point| point.hash)
-    }
-
     /// The index has a block more.
     pub(crate) fn push(&mut self, point: ChainPoint) {
         self.points.push_front(point);
@@ -57,6 +51,8 @@ impl Position {
 
 #[cfg(test)]
 mod tests {
+    use godwit_primitives::BlockHash;
+
     use super::*;
 
     fn point(height: u32) -> ChainPoint {
@@ -68,9 +64,9 @@ mod tests {
         let mut position = Position::default();
         (0..10).for_each(|height| position.push(point(height)));
         assert_eq!(position.best(), Some(point(9)));
-        assert_eq!(position.hash_at(0), Some(point(0).hash));
+        assert_eq!(position.points().back(), Some(&point(0)));
         assert_eq!(position.rewind(Some(point(7))), [point(9), point(8)]);
-        assert_eq!((position.best(), position.hash_at(8)), (Some(point(7)), None));
+        assert_eq!((position.best(), position.points().len()), (Some(point(7)), 8));
         assert_eq!(position.rewind(Some(point(7))), []);
         assert_eq!(position.rewind(None).len(), 8);
         assert_eq!(position.best(), None);

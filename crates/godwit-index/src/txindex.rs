@@ -49,15 +49,20 @@ pub const TX_INDEX_FILES: u64 = MAX_RUNS as u64 + 3;
 const MAX_STALE: usize = 1_000;
 
 /// A place where a transaction may be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxPlace {
-    /// Height of its block. The block of the active chain is meant, or one of `others`.
-    pub height: u32,
+    pub block: TxBlock,
     /// From the block's first byte.
     pub offset: u32,
-    /// Blocks of this height that the index has left, the latest first; and the one that it has, if the chain
-    /// does not reach it any more.
-    pub others: Vec<BlockHash>,
+}
+
+/// A block that may have a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxBlock {
+    /// That of the active chain at this height.
+    Active(u32),
+    /// This one, which was connected; the chain may have left it.
+    Connected(BlockHash),
 }
 
 #[derive(Debug)]
@@ -95,6 +100,12 @@ impl State {
             runs: self.runs.iter().map(|run| run.facts).collect(),
         }
     }
+
+    /// Blocks that the index has and that it has left, as far as they are remembered: the one that was
+    /// connected last first, because a block is left before the one that takes its place is connected.
+    fn connected(&self) -> impl Iterator<Item = &ChainPoint> {
+        self.position.points().iter().chain(self.stale.iter().rev())
+    }
 }
 
 /// The index, for readers on any thread.
@@ -108,8 +119,9 @@ impl TxIndex {
         self.state.status()
     }
 
-    /// Where a transaction may be, the highest block first: the caller compares the txid, and takes the
-    /// next one where it is another.
+    /// Where a transaction may be: first in blocks of the active chain, the highest first, then in those that
+    /// were left, the one connected last first, which is the one that Core names. The caller compares the
+    /// txid, and takes the next one where it is another.
     ///
     /// # Errors
     ///
@@ -130,13 +142,15 @@ impl TxIndex {
         }
         found.sort_unstable();
         found.dedup();
-        let state = self.state.read();
-        let place = |entry: &Entry| {
-            let left = state.stale.iter().rev().filter(|block| block.height == entry.height);
-            let others = left.map(|block| block.hash).chain(state.position.hash_at(entry.height));
-            TxPlace { height: entry.height, offset: entry.offset, others: others.collect() }
-        };
-        Ok(found.iter().rev().map(place).collect())
+        found.reverse();
+        let place = |entry: &Entry, block| TxPlace { block, offset: entry.offset };
+        let active = found.iter().map(|entry| place(entry, TxBlock::Active(entry.height)));
+        let mut places: Vec<TxPlace> = active.collect();
+        for block in self.state.read().connected() {
+            let of_height = found.iter().filter(|entry| entry.height == block.height);
+            places.extend(of_height.map(|entry| place(entry, TxBlock::Connected(block.hash))));
+        }
+        Ok(places)
     }
 }
 

@@ -173,15 +173,21 @@ fn what_a_reorganisation_leaves_is_found_and_what_it_brings_is_found_first() {
     chain.close().expect("no fault");
 }
 
-/// Whichever of them has it at the higher byte, or at the greater height.
-#[test]
-fn a_transaction_of_two_branches_is_found_in_the_active_one() {
+/// The last block, with some above it, whose second transaction has no witness: as many blocks as this are
+/// below it.
+fn below_plain_transaction() -> usize {
     let has_plain = |block: &Vec<u8>| {
         let block = Block::from_bytes(block).expect("a block");
         block.view().txs().nth(1).is_some_and(|tx| !tx.has_witness())
     };
     let end = BLOCKS.len() - 3;
-    let fork = (128..end).rev().find(|n| has_plain(&BLOCKS[*n])).expect("a block");
+    (128..end).rev().find(|n| has_plain(&BLOCKS[*n])).expect("a block")
+}
+
+/// Whichever of them has it at the higher byte, or at the greater height.
+#[test]
+fn a_transaction_of_two_branches_is_found_in_the_active_one() {
+    let fork = below_plain_transaction();
     let known = Block::from_bytes(&BLOCKS[fork]).expect("a block");
     let tx = known.view().txs().nth(1).expect("it has it");
     let parent = BLOCKS[fork - 1].clone();
@@ -216,6 +222,55 @@ fn a_transaction_of_two_branches_is_found_in_the_active_one() {
         is_as(&chain, &reader, &all, "all");
         chain.close().expect("no fault");
     }
+}
+
+/// Neither in the highest one nor in the one that was seen first: in Core's index, what is connected replaces
+/// what was there.
+#[test]
+fn a_transaction_of_two_branches_that_were_left_is_found_in_the_one_connected_last() {
+    let fork = below_plain_transaction();
+    let known = Block::from_bytes(&BLOCKS[fork]).expect("a block");
+    let tx = known.view().txs().nth(1).expect("it has it");
+    // With the transaction in block `place` of the branch.
+    let branch_with = |count: usize, seed: u32, place: Option<usize>| {
+        let mut blocks = vec![BLOCKS[fork - 1].clone()];
+        for n in 0..count {
+            let height = (fork + 1 + n) as u32;
+            let taken = (Some(n) == place).then_some(tx);
+            blocks.push(small_block(&blocks[n], height, seed, taken));
+        }
+        blocks.split_off(1)
+    };
+    let (high, low) = (branch_with(6, 1, Some(2)), branch_with(4, 2, Some(0)));
+    let without = branch_with(7, 3, None);
+    let mut chain = chain_of(&FaultDisk::new(), &BLOCKS[..fork]);
+    let index_disk = FaultDisk::new();
+    let (mut follower, reader) = follower(&index_disk, &chain);
+    let txid = tx.txid();
+    let mut go_to = |chain: &mut Chain, blocks: &[Vec<u8>], [before, after]: [&[u8]; 2]| {
+        blocks.iter().for_each(|block| _ = submit(chain, block));
+        settle(chain);
+        let tip = hash(&blocks[blocks.len() - 1]);
+        assert_eq!(chain.tip_point().hash, tip);
+        let found_in = |chain: &Chain| look_up(chain, &reader, &txid).map(|found| found.0);
+        assert_eq!(found_in(chain), (!before.is_empty()).then(|| hash(before)), "to {tip}");
+        follow(chain, &mut follower).expect("no fault");
+        assert_eq!(found_in(chain), Some(hash(after)), "at {tip}");
+    };
+    // The index is asked before it follows, too: then it is on a branch that was left.
+    go_to(&mut chain, &high[..3], [&[], &high[2]]);
+    go_to(&mut chain, &low, [&high[2], &low[0]]);
+    go_to(&mut chain, &without[..5], [&low[0], &low[0]]);
+    let all = [&BLOCKS[..fork], &high[..3], &low[..], &without[..5]].concat();
+    is_as(&chain, &reader, &all, "both are left");
+    // The branch that was there first is connected once more, and is the later one then.
+    go_to(&mut chain, &high[3..], [&high[2], &high[2]]);
+    go_to(&mut chain, &without[5..], [&high[2], &high[2]]);
+    follower.close().expect("no fault");
+    let reader = index(&index_disk, &chain).expect("it opens").reader();
+    let all = [&BLOCKS[..fork], &low[..], &high[..], &without[..]].concat();
+    is_as(&chain, &reader, &all, "opened again");
+    chain.close().expect("no fault");
 }
 
 /// What the operator takes for invalid is left by the chain, and stays in the index until there is another

@@ -41,8 +41,12 @@ pub enum HandOverError {
     },
     /// What the target has as its name, or above it, is none.
     NoDirectory(PathBuf),
-    /// Source and target are on different file systems.
-    OtherFileSystem(PathBuf),
+    /// The target and what of the source it is to share are on different file systems.
+    OtherFileSystem {
+        target: PathBuf,
+        /// Where the block files are, or one of them.
+        source: PathBuf,
+    },
     NoSpace {
         dir: PathBuf,
         needed: u64,
@@ -150,10 +154,11 @@ impl fmt::Display for HandOverError {
             ),
             Self::NotApart { target, source } => write_not_apart(f, target, source),
             Self::NoDirectory(path) => write!(f, "{} is no directory", path.display()),
-            Self::OtherFileSystem(dir) => write!(
+            Self::OtherFileSystem { target, source } => write!(
                 f,
-                "{} is not on the file system of the data directory, so that files cannot be shared",
-                dir.display()
+                "{} is not on the file system of the block files ({}), so that they cannot be shared",
+                target.display(),
+                source.display()
             ),
             Self::NoSpace { dir, needed, free } => write!(
                 f,

@@ -63,7 +63,8 @@ pub struct HandedOver {
 }
 
 /// Makes Core's data directory. Until it is complete the source is as it was, and what is in the target has
-/// names that Core does not know.
+/// names that Core does not know. A failure leaves nothing there, unless the caller wanted no more: what was
+/// made may be half of the coins of main, and to remove it would keep who wants an end waiting.
 ///
 /// # Errors
 ///
@@ -75,18 +76,43 @@ pub fn hand_over(
     settings: &Settings<'_>,
     progress: &mut dyn FnMut(Step, u64, u64),
 ) -> Result<HandedOver, HandOverError> {
-    let target = Target::begin(settings.target, inspection.dir())?;
-    let (needed, free) = (plan.needed_bytes(), target.free_bytes()?);
-    if needed > free {
-        target.clear()?;
-        return Err(HandOverError::NoSpace { dir: settings.target.to_owned(), needed, free });
+    for block in &plan.copied {
+        check_stop(settings.stop)?;
+        check_copied(inspection, block)?;
     }
-    let making = Making { inspection, plan, settings, target: &target };
-    making.files(progress)?;
-    making.index(progress)?;
-    let handed_over = making.coins(coins, progress)?;
-    target.complete(|| target::note(inspection.dir(), settings.target))?;
-    Ok(handed_over)
+    let target = Target::begin(settings.target, &inspection.dir().join(BLOCKS))?;
+    let made = Making { inspection, plan, settings, target: &target }.all(coins, progress);
+    if !matches!(made, Ok(_) | Err(HandOverError::Stopped)) {
+        target.abandon();
+    }
+    made
+}
+
+fn check_stop(stop: &AtomicBool) -> Result<(), HandOverError> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(HandOverError::Stopped),
+        false => Ok(()),
+    }
+}
+
+/// What is copied is read, so that its damage is not handed on.
+fn check_copied(inspection: &Inspection, block: &CopiedBlock) -> Result<(), HandOverError> {
+    let CopiedBlock { hash, prev, at, checksum, undo } = *block;
+    let bytes = inspection.read_block(at)?;
+    if checksum.is_some_and(|known| known != BlockChecksum::of(bytes.as_slice())) {
+        let (path, offset, bytes) =
+            (inspection.block_path(at.file), at.offset.into(), at.len.into());
+        // A node does not read it by itself before the next scrub.
+        let (damage, remedy) = (Damage::Checksum, Remedy::OnRequest(hash));
+        return Err(Found { path, offset, bytes, damage, remedy }.into());
+    }
+    if let Some(found) = inspection.check_block_frame(at)? {
+        return Err(found.into());
+    }
+    match undo.map(|undo| inspection.read_undo(undo, &prev)) {
+        Some(Err(error)) => Err(Found::of(error, Remedy::Repair)?.into()),
+        Some(Ok(_)) | None => Ok(()),
+    }
 }
 
 struct Making<'a> {
@@ -97,24 +123,30 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    fn check_stop(&self) -> Result<(), HandOverError> {
-        match self.settings.stop.load(Ordering::Relaxed) {
-            true => Err(HandOverError::Stopped),
-            false => Ok(()),
+    fn all(
+        &self,
+        coins: &CoinsInspection,
+        progress: &mut dyn FnMut(Step, u64, u64),
+    ) -> Result<HandedOver, HandOverError> {
+        let (needed, free) = (self.plan.needed_bytes(), self.target.free_bytes()?);
+        if needed > free {
+            let dir = self.settings.target.to_owned();
+            return Err(HandOverError::NoSpace { dir, needed, free });
         }
+        self.files(progress)?;
+        self.index(progress)?;
+        let handed_over = self.coins(coins, progress)?;
+        self.target.complete(|| target::note(self.inspection.dir(), self.settings.target))?;
+        Ok(handed_over)
     }
 
     fn files(&self, progress: &mut dyn FnMut(Step, u64, u64)) -> Result<(), HandOverError> {
-        for block in &self.plan.copied {
-            self.check_stop()?;
-            self.check_copied(block)?;
-        }
         let total = self.plan.files.iter().map(|file| file.bytes).sum();
         let last = self.inspection.block_path(self.plan.last);
         let mut done = 0;
         progress(Step::Files, done, total);
         for file in &self.plan.files {
-            self.check_stop()?;
+            check_stop(self.settings.stop)?;
             match file.way {
                 Way::Shared => self.target.share(&file.from)?,
                 Way::Copied => {
@@ -127,25 +159,6 @@ impl Making<'_> {
         }
         let (name, key) = XOR_FILE;
         self.target.write(name, &key)
-    }
-
-    /// What is copied is read, so that its damage is not handed on.
-    fn check_copied(&self, block: &CopiedBlock) -> Result<(), HandOverError> {
-        let CopiedBlock { prev, at, checksum, undo } = *block;
-        let path = self.inspection.block_path(at.file);
-        let bytes = self.inspection.read_block(at)?;
-        if checksum.is_some_and(|known| known != BlockChecksum::of(bytes.as_slice())) {
-            let (offset, bytes) = (at.offset.into(), at.len.into());
-            let (damage, remedy) = (Damage::Checksum, Remedy::Peers);
-            return Err(Found { path, offset, bytes, damage, remedy }.into());
-        }
-        if let Some(found) = self.inspection.check_block_frame(at)? {
-            return Err(found.into());
-        }
-        match undo.map(|undo| self.inspection.read_undo(undo, &prev)) {
-            Some(Err(error)) => Err(Found::of(error, Remedy::Repair)?.into()),
-            Some(Ok(_)) | None => Ok(()),
-        }
     }
 
     fn genesis_record(&self) -> Vec<u8> {
@@ -171,7 +184,7 @@ impl Making<'_> {
         put(&mut db, &block_key(&params.genesis_hash), &|out| out.put(&genesis));
         let walked = self.inspection.for_each_block(|hash, block| {
             let mut one = || {
-                self.check_stop()?;
+                check_stop(self.settings.stop)?;
                 let record = IndexRecord::new(&block, has_segwit(params, block.height));
                 let record = record.map_err(|_| {
                     HandOverError::BeyondReach(block.undo.map_or_else(

@@ -36,6 +36,7 @@ pub(crate) struct PlannedFile {
 /// A block of the last file, and where its undo record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CopiedBlock {
+    pub(crate) hash: BlockHash,
     pub(crate) prev: BlockHash,
     pub(crate) at: BlockPosition,
     /// Not known of a block that an old godwit has stored.
@@ -132,7 +133,7 @@ impl Plan {
         self.files.iter().filter(|file| file.way == way).map(|file| file.bytes).sum()
     }
 
-    /// Bytes that the hand-over needs while it runs, all on one file system: copies, Core's two databases
+    /// Bytes that the hand-over needs while it runs, as if all were on one file system: copies, Core's two databases
     /// and, until the coins are written, the files in which they are sorted. What stays is less than half
     /// of it.
     pub fn needed_bytes(&self) -> u64 {
@@ -196,7 +197,7 @@ impl Counted {
                     if at.file == last {
                         let BlockRecord { checksum, undo, header, .. } = block;
                         let prev = header.prev_blockhash;
-                        counted.copied.push(CopiedBlock { prev, at, checksum, undo });
+                        counted.copied.push(CopiedBlock { hash, prev, at, checksum, undo });
                     }
                 }
                 None => counted.pruned |= block.tx_count > 0,

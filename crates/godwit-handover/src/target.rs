@@ -26,25 +26,28 @@ const COPY_BYTES: usize = 1 << 20;
 /// A target on which a hand-over has begun.
 pub(crate) struct Target {
     dir: PathBuf,
+    /// What was there before: `dir` itself, or a directory above it.
+    made_in: PathBuf,
 }
 
 impl Target {
     /// Begins a hand-over in `dir`, the network's directory below Core's data directory, which is made if
-    /// it is not there.
+    /// it is not there. `blocks` is where the source's block files are, or a link to it.
     ///
     /// # Errors
     ///
     /// [`HandOverError::NotEmpty`], [`HandOverError::Started`], [`HandOverError::OtherFileSystem`]; failed
     /// system calls.
-    pub(crate) fn begin(dir: &Path, source: &Path) -> Result<Self, HandOverError> {
+    pub(crate) fn begin(dir: &Path, blocks: &Path) -> Result<Self, HandOverError> {
         let device = |path: &Path| fs::metadata(path).map_err(HandOverError::io(path));
         // Before anything is made.
         let made_in = dir.ancestors().find(|path| path.exists()).unwrap_or(dir);
-        if device(made_in)?.dev() != device(source)?.dev() {
-            return Err(HandOverError::OtherFileSystem(dir.to_owned()));
+        if device(made_in)?.dev() != device(blocks)?.dev() {
+            let (target, source) = (dir.to_owned(), blocks.to_owned());
+            return Err(HandOverError::OtherFileSystem { target, source });
         }
         make_dir(dir)?;
-        let target = Self { dir: dir.to_owned() };
+        let target = Self { dir: dir.to_owned(), made_in: made_in.to_owned() };
         target.clear()?;
         make_dir(&target.inside(BLOCKS))?;
         Ok(target)
@@ -80,6 +83,20 @@ impl Target {
         Ok(())
     }
 
+    /// Removes all that was made, for a hand-over that has failed. What cannot be removed tells the user less
+    /// than that failure: the next hand-over meets it.
+    pub(crate) fn abandon(&self) {
+        if self.clear().is_ok() {
+            let made = self.dir.ancestors().take_while(|dir| *dir != self.made_in);
+            for dir in made {
+                // One into which others have put something stays, and those above it.
+                if fs::remove_dir(dir).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
     /// A path below what is being made.
     pub(crate) fn inside(&self, name: &str) -> PathBuf {
         self.dir.join(UNFINISHED).join(name)
@@ -90,12 +107,14 @@ impl Target {
         RealDisk.free_bytes(&self.dir).map_err(HandOverError::io(&self.dir))
     }
 
-    /// Gives a file of the source a second name among the blocks.
+    /// Gives a file of the source a second name among the blocks. Of a link it is the file that gets one: a
+    /// second link would be lost with the file's first name, and a relative one leads nowhere from here.
     pub(crate) fn share(&self, from: &Path) -> Result<(), HandOverError> {
         let to = self.inside(BLOCKS).join(from.file_name().unwrap_or_default());
-        match fs::hard_link(from, &to) {
+        let file = fs::canonicalize(from).map_err(HandOverError::io(from))?;
+        match fs::hard_link(&file, &to) {
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-                Err(HandOverError::OtherFileSystem(self.dir.clone()))
+                Err(HandOverError::OtherFileSystem { target: self.dir.clone(), source: file })
             }
             other => other.map_err(HandOverError::io(&to)),
         }
@@ -138,7 +157,7 @@ impl Target {
 
     /// Makes everything durable, calls `before`, and gives it the names that Core looks for.
     pub(crate) fn complete(
-        self,
+        &self,
         before: impl FnOnce() -> Result<(), HandOverError>,
     ) -> Result<(), HandOverError> {
         sync_tree(&self.dir.join(UNFINISHED))?;
@@ -323,6 +342,80 @@ mod tests {
         assert_eq!(inode(&path("blk00000.dat")), inode(&first));
         assert_ne!(inode(&path("blk00001.dat")), inode(&last));
         assert_eq!(fs::read(path("blk00001.dat")).unwrap(), [&[2; 7][..], b"more"].concat());
+    }
+
+    #[test]
+    fn of_a_linked_file_the_file_is_shared() {
+        let temp = tempfile::tempdir().unwrap();
+        let (source, old, dir) =
+            (temp.path().join("source"), temp.path().join("old"), temp.path().join("core"));
+        for dir in [&source, &old] {
+            fs::create_dir(dir).unwrap();
+        }
+        let target = Target::begin(&dir, &source).unwrap();
+        let absolute = old.join("blk00001.dat");
+        for (name, to) in
+            [("blk00000.dat", Path::new("../old/blk00000.dat")), ("blk00001.dat", &absolute)]
+        {
+            fs::write(old.join(name), name).unwrap();
+            std::os::unix::fs::symlink(to, source.join(name)).unwrap();
+            target.share(&source.join(name)).unwrap();
+            let shared = fs::symlink_metadata(target.inside(BLOCKS).join(name)).unwrap();
+            assert!(shared.is_file(), "{name}");
+            assert_eq!(shared.ino(), fs::metadata(old.join(name)).unwrap().ino());
+        }
+    }
+
+    /// A link leads there, of all blocks or of a file.
+    #[test]
+    fn a_target_lies_on_the_file_system_of_the_block_files() {
+        let temp = tempfile::tempdir().unwrap();
+        let device = |path: &Path| fs::metadata(path).unwrap().dev();
+        let Ok(other) = tempfile::tempdir_in("/dev/shm") else { return };
+        if device(other.path()) == device(temp.path()) {
+            return;
+        }
+        let (blocks, here) = (temp.path().join("blocks"), temp.path().join("new/core"));
+        std::os::unix::fs::symlink(other.path(), &blocks).unwrap();
+        let refused = |error: HandOverError| {
+            assert!(matches!(error, HandOverError::OtherFileSystem { .. }), "{error}");
+        };
+        refused(Target::begin(&here, &blocks).map(drop).unwrap_err());
+        assert_eq!(names(temp.path()), ["blocks"], "nothing is made");
+        let file = other.path().join("blk00000.dat");
+        fs::write(&file, b"x").unwrap();
+        let target = Target::begin(&other.path().join("core"), &blocks).unwrap();
+        target.share(&blocks.join("blk00000.dat")).unwrap();
+        fs::remove_file(&blocks).unwrap();
+        fs::create_dir(&blocks).unwrap();
+        std::os::unix::fs::symlink(&file, blocks.join("blk00000.dat")).unwrap();
+        let target = Target::begin(&here, &blocks).unwrap();
+        refused(target.share(&blocks.join("blk00000.dat")).unwrap_err());
+    }
+
+    #[test]
+    fn what_is_abandoned_leaves_nothing_but_what_was_there() {
+        let temp = tempfile::tempdir().unwrap();
+        let begin = |dir: &Path| {
+            let target = Target::begin(dir, temp.path()).unwrap();
+            fs::create_dir(dir.join(BLOCKS)).unwrap();
+            target.write("xor.dat", &[0; 8]).unwrap();
+            target
+        };
+        begin(&temp.path().join("new/deep/regtest")).abandon();
+        assert!(names(temp.path()).is_empty());
+        let there = temp.path().join("there");
+        fs::create_dir(&there).unwrap();
+        begin(&there).abandon();
+        assert!(names(&there).is_empty());
+        let target = begin(&there.join("regtest"));
+        fs::write(there.join("bitcoin.conf"), b"").unwrap();
+        target.abandon();
+        assert_eq!(names(&there), ["bitcoin.conf"]);
+        let target = begin(&there.join("new/regtest"));
+        fs::write(there.join("new/bitcoin.conf"), b"").unwrap();
+        target.abandon();
+        assert_eq!(names(&there.join("new")), ["bitcoin.conf"], "it has come meanwhile");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use godwit_primitives::BlockHash;
 use godwit_stream::DecodeError;
 use rustix::io::Errno;
 
@@ -240,6 +241,8 @@ pub enum Remedy {
     Validation,
     /// The node, when it reads the block.
     Peers,
+    /// The same, of this block, which the node would not read by itself for long.
+    OnRequest(BlockHash),
     /// The node, from the blocks that created the coins, when it disconnects the block.
     WhenDisconnected,
     ReindexChainstate,
@@ -261,6 +264,13 @@ impl fmt::Display for Remedy {
             }
             Remedy::Peers => {
                 "the node fetches it again from a peer when it needs it, and sends it to nobody before"
+            }
+            Remedy::OnRequest(hash) => {
+                return write!(
+                    f,
+                    "a node with peers fetches it again when it is asked for it, by `godwit-cli getblock {hash} 0`, and \
+                     `godwit import -reindex-chainstate PATH` takes it from block files that have it"
+                );
             }
             Remedy::WhenDisconnected => {
                 "the node makes it again from the blocks when it disconnects one of these; `godwit -reindex` makes \

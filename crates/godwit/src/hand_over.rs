@@ -334,7 +334,7 @@ impl Fatal for HandOverError {
             | Self::Started(_)
             | Self::NotApart { .. }
             | Self::NoDirectory(_)
-            | Self::OtherFileSystem(_)
+            | Self::OtherFileSystem { .. }
             | Self::NothingStored(_) => Exit::Configuration,
             Self::Database(_, LevelDbError::Locked) => Exit::DatadirUnusable,
             Self::Stopped => Exit::Interrupted,

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use godwit::exit::Exit;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::Value;
 
-use crate::blocks::{SUBSIDY, child, small_chain, write_dat};
+use crate::blocks::{SUBSIDY, child, header, small_chain, write_dat};
 use crate::damaged_index::copy;
 use crate::kill;
 use crate::node::{Ended, Node};
@@ -25,6 +25,25 @@ fn with_small_chain() -> Node {
     write_dat(&path, small_chain());
     node.import(&path);
     node
+}
+
+/// A node that has the small chain in two pairs of files, in an order in which godwit would not write undo
+/// records.
+fn with_two_pairs() -> Node {
+    let node = with_small_chain();
+    let blocks_dir = node.network_dir().join("blocks");
+    let (first, last) = small_chain().split_at(120);
+    write_dat(&blocks_dir.join("blk00000.dat"), first.iter().rev());
+    write_dat(&blocks_dir.join("blk00001.dat"), last);
+    connect(&node, &[&"-reindex"]);
+    node
+}
+
+/// Connects what is stored of the small chain.
+fn connect(node: &Node, options: &[&dyn AsRef<OsStr>]) {
+    let stop = format!("-stopatheight={}", small_chain().len());
+    let words = [&[&"-noconnect" as &dyn AsRef<OsStr>, &"-listen=0", &stop], options].concat();
+    node.run(&words).expect(Exit::Success);
 }
 
 /// Runs a hand-over.
@@ -87,18 +106,8 @@ fn a_directory_is_handed_over_and_then_used_on_demand_alone() {
 /// All pairs of files but the last are shared: Bitcoin Core's index knows where each record of theirs is.
 #[test]
 fn a_reindex_of_a_directory_that_was_handed_over_writes_to_no_file_of_cores() {
-    let node = with_small_chain();
+    let node = with_two_pairs();
     let blocks_dir = node.network_dir().join("blocks");
-    // Two pairs, in an order in which godwit would not write undo records.
-    let (first, last) = small_chain().split_at(120);
-    write_dat(&blocks_dir.join("blk00000.dat"), first.iter().rev());
-    write_dat(&blocks_dir.join("blk00001.dat"), last);
-    let connect = |options: &[&dyn AsRef<OsStr>]| {
-        let stop = format!("-stopatheight={}", small_chain().len());
-        let words = [&[&"-noconnect" as &dyn AsRef<OsStr>, &"-listen=0", &stop], options].concat();
-        node.run(&words).expect(Exit::Success);
-    };
-    connect(&[&"-reindex"]);
     let before = node.stats();
     let to = node.beside("core");
     hand_over(&node, &to).expect(Exit::Success);
@@ -112,7 +121,7 @@ fn a_reindex_of_a_directory_that_was_handed_over_writes_to_no_file_of_cores() {
     fs::write(there.join(files[2]), undo).expect("a file");
     let read = || files.map(|name| fs::read(there.join(name)).expect("a file"));
     let handed_over = read();
-    connect(&[&"-handedover", &"-reindex"]);
+    connect(&node, &[&"-handedover", &"-reindex"]);
     assert!(read() == handed_over, "a file of Core's was changed");
     assert_ne!(inode(&blocks_dir.join("rev00000.dat")), inode(&there.join("rev00000.dat")));
     // What comes later goes to files that are not shared.
@@ -133,7 +142,7 @@ fn what_can_not_be_handed_over_is_refused_in_one_line() {
         let ended = hand_over(node, &to).expect(exit);
         assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
         assert!(ended.stderr.contains(text), "{ended:?}");
-        assert!(!to.join("regtest/chainstate").exists());
+        assert!(!to.exists(), "nothing is made");
     };
     refused(&Node::new("regtest"), Exit::Configuration, "has no block connected: there is nothing");
     let ended = Node::new("regtest").run(&[&"hand-over"]).expect(Exit::Configuration);
@@ -166,7 +175,7 @@ fn what_can_not_be_handed_over_is_refused_in_one_line() {
     // What would be deleted with the source, by whatever name.
     let datadir = node.network_dir().parent().expect("the data directory").to_owned();
     let link = node.beside("link");
-    std::os::unix::fs::symlink(&datadir, &link).expect("a link");
+    symlink(&datadir, &link).expect("a link");
     for to in
         [&datadir, &datadir.join("core"), &link.join("core"), &node.network_dir().join("core")]
     {
@@ -178,13 +187,100 @@ fn what_can_not_be_handed_over_is_refused_in_one_line() {
     hand_over(&node, &node.beside("core")).expect(Exit::Success);
 }
 
+/// Nothing reads it of its own accord for long: the message says how it comes again.
+#[test]
+fn a_rotted_block_below_the_tip_is_named_with_what_brings_it_back() {
+    const HEIGHT: usize = 100;
+    let node = with_small_chain();
+    let before = node.stats();
+    let path = node.network_dir().join("blocks/blk00000.dat");
+    let mut bytes = fs::read(&path).expect("the blocks");
+    let start: usize = small_chain()[..HEIGHT - 1].iter().map(|block| 8 + block.len()).sum();
+    bytes[start + 8 + 90] ^= 1;
+    fs::write(&path, bytes).expect("the same file");
+    let to = node.beside("core");
+    let ended = hand_over(&node, &to).expect(Exit::Damaged);
+    let hash = header(&small_chain()[HEIGHT - 1]).block_hash();
+    for text in [&format!("`godwit-cli getblock {hash} 0`"), "`godwit import -reindex-chainstate "] {
+        assert!(ended.stderr.contains(text), "{text}: {ended:?}");
+    }
+    assert!(!to.exists(), "nothing is made");
+    let chain = node.beside("chain.dat");
+    node.run(&[&"import", &"-reindex-chainstate", &chain]).expect(Exit::Success);
+    hand_over(&node, &to).expect(Exit::Success);
+    assert_eq!(stats(&node), before);
+}
+
+#[test]
+fn block_files_that_are_links_are_shared_as_the_files_that_they_lead_to() {
+    let node = with_two_pairs();
+    let (blocks, old) = (node.network_dir().join("blocks"), node.network_dir().join("old"));
+    fs::create_dir(&old).expect("a directory");
+    for (name, to) in [
+        ("blk00000.dat", Path::new("../old/blk00000.dat")),
+        ("rev00000.dat", &old.join("rev00000.dat")),
+    ] {
+        fs::rename(blocks.join(name), old.join(name)).expect("a file");
+        symlink(to, blocks.join(name)).expect("a link");
+    }
+    let to = node.beside("core");
+    hand_over(&node, &to).expect(Exit::Success);
+    for name in ["blk00000.dat", "rev00000.dat"] {
+        let made = fs::symlink_metadata(to.join("regtest/blocks").join(name)).expect("a file");
+        assert!(made.is_file(), "{name}");
+        assert_eq!(made.ino(), fs::metadata(old.join(name)).expect("a file").ino());
+    }
+}
+
+/// A directory on another file system than that of `node`, if there is one.
+fn on_another_file_system(node: &Node) -> Option<tempfile::TempDir> {
+    let other = tempfile::tempdir_in("/dev/shm").ok()?;
+    let device = |path: &Path| fs::metadata(path).expect("a directory").dev();
+    (device(other.path()) != device(node.datadir())).then_some(other)
+}
+
+#[test]
+fn blocks_on_another_disk_are_handed_over_there_and_nowhere_else() {
+    let node = with_small_chain();
+    let Some(other) = on_another_file_system(&node) else { return };
+    let (blocks, there) = (node.network_dir().join("blocks"), other.path().join("blocks"));
+    fs::create_dir(&there).expect("a directory");
+    for name in names(&blocks) {
+        fs::copy(blocks.join(&name), there.join(&name)).expect("a file");
+    }
+    fs::remove_dir_all(&blocks).expect("a directory");
+    symlink(&there, &blocks).expect("a link");
+    let here = node.beside("core");
+    let ended = hand_over(&node, &here).expect(Exit::Configuration);
+    assert!(ended.stderr.contains("is not on the file system of the block files"), "{ended:?}");
+    assert!(!here.exists(), "nothing is made");
+    hand_over(&node, &other.path().join("core")).expect(Exit::Success);
+}
+
+/// What is found out in the middle of the work leaves as little as what is found out before.
+#[test]
+fn a_hand_over_that_fails_leaves_nothing_in_the_target() {
+    let node = with_two_pairs();
+    let Some(other) = on_another_file_system(&node) else { return };
+    let file = node.network_dir().join("blocks/blk00000.dat");
+    let there = other.path().join("blk00000.dat");
+    fs::copy(&file, &there).expect("a file");
+    fs::remove_file(&file).expect("a file");
+    symlink(&there, &file).expect("a link");
+    let to = node.beside("core");
+    let ended = hand_over(&node, &to).expect(Exit::Configuration);
+    assert!(ended.stderr.contains("is not on the file system of the block files"), "{ended:?}");
+    assert!(!to.exists(), "nothing is left");
+    assert!(!node.network_dir().join("handed-over").exists());
+}
+
 /// By its own name twice, by another one, and by that of its blocks.
 #[test]
 fn a_directory_of_cores_that_is_named_twice_is_imported_once() {
     let (source, node) = (with_small_chain(), Node::new("regtest"));
     let (to, link) = (source.beside("core"), source.beside("link"));
     hand_over(&source, &to).expect(Exit::Success);
-    std::os::unix::fs::symlink(&to, &link).expect("a link");
+    symlink(&to, &link).expect("a link");
     let blocks = to.join("regtest/blocks");
     for again in [&to, &link, &to.join("regtest"), &blocks] {
         for paths in [[&to, again], [again, &to]] {

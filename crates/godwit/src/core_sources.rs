@@ -7,30 +7,121 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_chain::Chain;
-use godwit_handover::{Chainstate, CoinsRead, HandOverError};
+use godwit_handover::{Chainstate, CoinsRead, HandOverError, LevelDbError};
 use godwit_primitives::{BlockHash, ReversedHex};
 use godwit_program::options::network_dir;
-use godwit_store::ChainPoint;
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::scan::BlockFileScanner;
+use godwit_store::{ChainPoint, StoreError};
 use indicatif::MultiProgress;
 
-use crate::failure::Failure;
+use crate::exit::Exit;
+use crate::failure::{Failure, Fatal};
 use crate::input_file::{NotRegular, check_regular};
 use crate::options::Config;
 use crate::process::StopFlag;
 use crate::progress::{AtRisk, Position, Progress, Stage};
 
+/// A data directory of Bitcoin Core's that cannot be imported as one. `Display` is one line for the user, with
+/// what can be imported instead.
+#[derive(Debug)]
+enum NotWhole {
+    /// There is no `chainstate`.
+    NoChainstate { dir: PathBuf, blocks: PathBuf },
+    /// No block's coins can be read from it: a bitcoind was killed that had just begun to build it anew.
+    NoCoins { error: HandOverError, blocks: PathBuf },
+    /// Of the blocks only Core's index is there.
+    NoBlockFiles { blocks: PathBuf, elsewhere: PathBuf },
+}
+
+impl fmt::Display for NotWhole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoChainstate { dir, blocks } => write!(
+                f,
+                "{} has no chainstate; import {} for the blocks alone",
+                dir.display(),
+                blocks.display()
+            ),
+            Self::NoCoins { error, blocks } => {
+                write!(f, "{error}; import {} for the blocks alone", blocks.display())
+            }
+            Self::NoBlockFiles { blocks, elsewhere } => write!(
+                f,
+                "{} contains no blk*.dat file; if bitcoind runs with -blocksdir=DIR, import {}",
+                blocks.display(),
+                elsewhere.display()
+            ),
+        }
+    }
+}
+
+impl Fatal for NotWhole {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::NoCoins { error, .. } => error.exit(),
+            Self::NoChainstate { .. } | Self::NoBlockFiles { .. } => Exit::Failure,
+        }
+    }
+}
+
+/// Where the network's directory may be of a data directory of Bitcoin Core: `path` may be that itself.
+fn network_dirs(config: &Config, path: &Path) -> [PathBuf; 2] {
+    [network_dir(path, config.params.network), path.to_owned()]
+}
+
 /// The network's directory of a data directory of Bitcoin Core that `path` is, or that is below it.
 fn core_directory(config: &Config, path: &Path) -> Option<PathBuf> {
     let holds = |dir: &PathBuf| ["blocks", "chainstate"].iter().all(|name| dir.join(name).is_dir());
-    [network_dir(path, config.params.network), path.to_owned()].into_iter().find(holds)
+    network_dirs(config, path).into_iter().find(holds)
 }
 
 /// Where the blocks are of what was given to be imported.
 pub(crate) fn blocks_of(config: &Config, path: &Path) -> Result<PathBuf, NotRegular> {
     check_regular(path)?;
-    Ok(core_directory(config, path).map_or_else(|| path.to_owned(), |dir| dir.join("blocks")))
+    Ok(core_directory(config, path).map_or_else(|| followed(path), |dir| dir.join("blocks")))
+}
+
+/// What a link to a single file leads to: the key of a block file of Core's lies beside the file, unless the
+/// link is itself in Core's directory, and the file is on another disk.
+fn followed(path: &Path) -> PathBuf {
+    let leads_on = path.is_symlink() && path.is_file() && !path.with_file_name("xor.dat").exists();
+    // Standard input may lead to a file whose name nobody may follow.
+    let found = leads_on.then(|| path.canonicalize().ok()).flatten();
+    found.unwrap_or_else(|| path.to_owned())
+}
+
+/// Opens the block files at `path`, which [`blocks_of`] has told.
+fn check_blocks(config: &Config, disk: &StoreDisk, path: &Path) -> Result<(), Failure> {
+    let has_files = |dir: &Path| BlockFileScanner::open(disk, dir, config.params.magic).map(drop);
+    let error = match has_files(path) {
+        Err(error @ StoreError::NoBlockFiles { .. }) => error,
+        other => return Ok(other?),
+    };
+    for dir in network_dirs(config, path) {
+        let blocks = dir.join("blocks");
+        if blocks.is_dir() && has_files(&blocks).is_ok() {
+            return Err(NotWhole::NoChainstate { dir, blocks }.into());
+        }
+    }
+    // Which stays where it is with -blocksdir.
+    if path.join("index").is_dir() {
+        let elsewhere = network_dir(Path::new("DIR"), config.params.network).join("blocks");
+        return Err(NotWhole::NoBlockFiles { blocks: path.to_owned(), elsewhere }.into());
+    }
+    Err(error.into())
+}
+
+/// Opens the coins of a network's directory of Core's.
+fn open_chainstate(dir: &Path) -> Result<Chainstate, Failure> {
+    Chainstate::open(&dir.join("chainstate")).map_err(|error| match error {
+        HandOverError::Database(_, LevelDbError::Missing | LevelDbError::Corruption)
+        | HandOverError::NoBestBlock(_)
+        | HandOverError::BadRecord(_) => {
+            NotWhole::NoCoins { error, blocks: dir.join("blocks") }.into()
+        }
+        error => error.into(),
+    })
 }
 
 /// The first of those that are the same, by whatever name.
@@ -61,22 +152,21 @@ impl CoreSources {
     /// Fails at once where a bitcoind runs or something is missing, and not after all blocks were validated.
     pub(crate) fn open(config: &Config, paths: &[PathBuf]) -> Result<Self, Failure> {
         let blocks = paths.iter().map(|path| blocks_of(config, path)).collect::<Result<_, _>>()?;
+        let blocks = without_duplicates(blocks);
+        // A name with a mistake in it is told before there is a data directory.
+        let disk = StoreDisk::new(Arc::new(RealDisk));
+        for path in &blocks {
+            check_blocks(config, &disk, path)?;
+        }
         let directories = paths.iter().filter_map(|path| core_directory(config, path)).collect();
         let mut chainstates = Vec::new();
         // One that is named twice would be in use the second time, by this process.
         for dir in without_duplicates(directories) {
-            let dir = dir.join("chainstate");
-            let chainstate = Chainstate::open(&dir)?;
-            warn_of_pruning(&dir.with_file_name("blocks"));
-            chainstates.push((dir, chainstate));
+            let chainstate = open_chainstate(&dir)?;
+            warn_of_pruning(&dir.join("blocks"));
+            chainstates.push((dir.join("chainstate"), chainstate));
         }
-        let paths = without_duplicates(blocks);
-        // A name with a mistake in it is told before there is a data directory.
-        let disk = StoreDisk::new(Arc::new(RealDisk));
-        for path in &paths {
-            BlockFileScanner::open(&disk, path, config.params.magic)?;
-        }
-        Ok(Self { paths, chainstates })
+        Ok(Self { paths: blocks, chainstates })
     }
 
     /// Block files, and directories with block files.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use godwit::exit::Exit;
@@ -243,6 +244,26 @@ fn a_blocks_directory_of_core_is_read_with_its_key() {
     let node = Node::new("regtest");
     node.import(&dir.join("blk00001.dat"));
     assert_eq!(node.stats()["height"], 70);
+}
+
+/// The key lies beside the file, wherever the link is; or beside the link, if that is where Core looks for it.
+#[test]
+fn a_link_to_a_block_file_of_core_is_read_with_its_key() {
+    let node = Node::new("regtest");
+    let of = |blocks: &[Vec<u8>]| blocks.iter().flat_map(|block| record(block)).collect();
+    let dir = node.beside("blocks");
+    write_core_directory(&dir, &[of(small_chain())]);
+    let file = dir.join("blk00000.dat");
+    for name in ["blk00007.dat", "chain.dat"] {
+        let (node, link) = (Node::new("regtest"), node.beside(name));
+        symlink(&file, &link).expect("a link");
+        node.import(&link);
+        assert_eq!(node.stats(), small_chain_stats());
+    }
+    fs::rename(&file, node.beside("moved.dat")).expect("a file");
+    symlink("../moved.dat", &file).expect("a link");
+    node.import(&file);
+    assert_eq!(node.stats(), small_chain_stats());
 }
 
 #[test]

@@ -94,6 +94,36 @@ fn input_that_is_not_there_changes_nothing() {
     assert_eq!(names, HashSet::from([".lock", "debug.log"].map(OsString::from)));
 }
 
+/// What there is of a data directory of Bitcoin Core's is named.
+#[test]
+fn a_directory_of_cores_without_its_coins_or_its_block_files_is_told_apart() {
+    let node = Node::new("regtest");
+    let core = node.beside("core");
+    let (network, blocks) = (core.join("regtest"), core.join("regtest/blocks"));
+    fs::create_dir_all(blocks.join("index")).expect("directories");
+    write_dat(&blocks.join("blk00000.dat"), small_chain());
+    let alone = format!("; import {} for the blocks alone", blocks.display());
+    for path in [&core, &network] {
+        let told = format!("{} has no chainstate{alone}", network.display());
+        refuses(node.run(&[&"import", path]), Exit::Failure, &[&told]);
+    }
+    // As a bitcoind leaves it that was killed when it had deleted its coins.
+    fs::create_dir(network.join("chainstate")).expect("a directory");
+    for path in [&core, &network] {
+        let told = format!("chainstate: there is no database{alone}");
+        refuses(node.run(&[&"import", path]), Exit::Failure, &[&told]);
+    }
+    // As with -blocksdir.
+    fs::rename(blocks.join("blk00000.dat"), node.beside("chain.dat")).expect("a file");
+    for path in [&core, &network, &blocks] {
+        let told = "blocks contains no blk*.dat file; if bitcoind runs with -blocksdir=DIR, import DIR/regtest/blocks";
+        let ended = node.run(&[&"import", path]);
+        assert!(!ended.stdout.contains("has pruned it"), "{ended:?}");
+        refuses(ended, Exit::Failure, &[told]);
+    }
+    assert_eq!(node.stats()["height"], 0);
+}
+
 #[test]
 fn one_process_at_a_time_uses_a_data_directory() {
     let node = Node::new("regtest");

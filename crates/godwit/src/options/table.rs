@@ -189,6 +189,9 @@ const VALIDATING: Commands<Godwit> = Commands::Only(&[CommandName::Node, Command
 /// Those that run scripts.
 const JUDGING: Commands<Godwit> =
     Commands::Only(&[CommandName::Node, CommandName::Import, CommandName::Verify]);
+/// Those that delete blocks, and the one that tells bitcoind how many to keep.
+const PRUNING: Commands<Godwit> =
+    Commands::Only(&[CommandName::Node, CommandName::Import, CommandName::HandOver]);
 const OF_NODE: Commands<Godwit> = Commands::Only(&[CommandName::Node]);
 /// The node and who asks it.
 const OF_BOTH_ENDS: Commands<Godwit> = Commands::Only(&[CommandName::Node, CommandName::Status]);
@@ -398,6 +401,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             expected: "a number of MiB, up to 16777216, or 0 to keep everything",
             off: Some("0"),
         },
+        commands: PRUNING,
         ..validation_setting(
             "prune",
             "",
@@ -405,7 +409,8 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "Delete old block and undo files once all of them together exceed this size (default: 0, \
              keep everything). At least 550, on regtest at least 2. With 1, they are deleted only when \
              the RPC method pruneblockchain is called. The last 288 blocks and those above the last \
-             flush of the UTXO set are kept even if that is more.",
+             flush of the UTXO set are kept even if that is more. hand-over deletes nothing, and if \
+             blocks are missing has bitcoind keep at least this much.",
             |draft, text| {
                 draft.files.prune_mib =
                     Some(plain::number(text).filter(|mib| *mib <= MAX_PRUNE_MIB)?);

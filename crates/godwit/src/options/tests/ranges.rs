@@ -21,6 +21,8 @@ fn pruning() {
     }
     assert_eq!(prune(&["-prune=550"]), Some(550 << 20));
     assert_eq!(prune(&["-prune=550", "-reindex"]), Some(550 << 20));
+    assert_eq!(prune(&["hand-over", "-to=core", "-prune=550"]), Some(550 << 20));
+    assert_eq!(prune(&["hand-over", "-to=core", "-prune=1"]), Some(PRUNE_ON_REQUEST));
     assert_eq!(prune(&["-prune=0", "-reindex-chainstate"]), None);
     assert_eq!(
         error(&["-prune=550", "-reindex-chainstate"]),

@@ -201,7 +201,8 @@ fn a_rotted_block_below_the_tip_is_named_with_what_brings_it_back() {
     let to = node.beside("core");
     let ended = hand_over(&node, &to).expect(Exit::Damaged);
     let hash = header(&small_chain()[HEIGHT - 1]).block_hash();
-    for text in [&format!("`godwit-cli getblock {hash} 0`"), "`godwit import -reindex-chainstate "] {
+    let by_a_node = format!("`godwit-cli getblock {hash} 0`");
+    for text in ["`godwit import -reindex-chainstate PATH`", &by_a_node] {
         assert!(ended.stderr.contains(text), "{text}: {ended:?}");
     }
     assert!(!to.exists(), "nothing is made");
@@ -236,7 +237,7 @@ fn block_files_that_are_links_are_shared_as_the_files_that_they_lead_to() {
 fn on_another_file_system(node: &Node) -> Option<tempfile::TempDir> {
     let other = tempfile::tempdir_in("/dev/shm").ok()?;
     let device = |path: &Path| fs::metadata(path).expect("a directory").dev();
-    (device(other.path()) != device(node.datadir())).then_some(other)
+    (device(other.path()) != device(&node.datadir())).then_some(other)
 }
 
 #[test]

@@ -4,9 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use godwit_p2p::{AddressNetwork, Binding, NetAddress, Permissions};
 use godwit_primitives::Params;
-use godwit_program::options::{OptionsError, Problem};
 
-use super::draft::ConnectionDraft;
+use super::draft::{ConnectionDraft, ListenDraft};
 use super::values::{HostPort, OrOff};
 use super::{Listening, TorOptions};
 
@@ -42,25 +41,30 @@ pub(super) fn makes_onion_service(draft: &ConnectionDraft) -> bool {
     draft.tor.listen.unwrap_or(listens(draft))
 }
 
-/// Where to listen.
-pub(super) fn listening(
-    draft: &ConnectionDraft,
-    params: &Params,
-) -> Result<Listening, OptionsError> {
+/// Whether the router is asked for a port. As in Core, what else than `-listen` turns listening off turns this
+/// off too.
+fn maps_port(draft: &ConnectionDraft) -> bool {
+    draft.listening.natpmp && (listens(draft) || draft.listening.on == Some(false))
+}
+
+/// An option that was given and has no effect because nothing listens.
+pub(super) fn useless_option(draft: &ConnectionDraft) -> Option<&'static str> {
+    let ListenDraft { bind, onion_bind, .. } = &draft.listening;
+    match names_an_address(draft) {
+        _ if listens(draft) => None,
+        true if bind.is_empty() && onion_bind.is_empty() => Some("whitebind"),
+        true => Some("bind"),
+        false if makes_onion_service(draft) => Some("listenonion"),
+        false => maps_port(draft).then_some("natpmp"),
+    }
+}
+
+/// Where to listen, if no option is useless.
+pub(super) fn listening(draft: &ConnectionDraft, params: &Params) -> Listening {
     let (on, makes_service) = (listens(draft), makes_onion_service(draft));
     let (is_named, is_proxied) = (names_an_address(draft), is_proxied(draft));
+    let natpmp = maps_port(draft);
     let draft = &draft.listening;
-    // As in Core, what else turns listening off turns the router's part off too.
-    let natpmp = draft.natpmp && (on || draft.on == Some(false));
-    if !on && (is_named || makes_service || natpmp) {
-        let option = match is_named {
-            false if makes_service => "listenonion",
-            false => "natpmp",
-            true if draft.bind.is_empty() && draft.onion_bind.is_empty() => "whitebind",
-            true => "bind",
-        };
-        return Err(Problem::OfNoUse { option, with: "listen=0" }.on_command_line());
-    }
     let port = draft.port.unwrap_or(params.default_port);
     // Who connects to a socket for trusted peers could not be evicted (Core `GetListenPort`).
     let public = draft.white_bind.iter().find(|one| !one.permissions.contains(Permissions::NO_BAN));
@@ -78,7 +82,7 @@ pub(super) fn listening(
     if onion.is_empty() && makes_service {
         onion.push(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), next(told_port)));
     }
-    Ok(Listening {
+    Listening {
         on,
         everywhere: !is_named,
         bind: bind.chain(draft.white_bind.iter().copied()).collect(),
@@ -89,7 +93,7 @@ pub(super) fn listening(
         // Who hides behind a proxy, or says himself where he is, has nothing found out.
         discover: draft.discover.unwrap_or(on && !is_proxied && draft.external.is_empty()),
         natpmp,
-    })
+    }
 }
 
 /// The port for Tor, next to that for others.

@@ -10,7 +10,9 @@ use godwit_program::options::{Invoked, OptionsError, Problem};
 use godwit_store::Rebuild;
 
 use super::draft::{ConnectionDraft, Draft, MemoryDraft};
-use super::listening::{is_alone, listening, makes_onion_service, numeric, onion_service};
+use super::listening::{
+    is_alone, listening, makes_onion_service, numeric, onion_service, useless_option,
+};
 use super::rpc::{self, Place};
 use super::table::{
     CommandName, DEFAULT_MAX_CONNECTIONS, Godwit, MAX_SCRIPT_THREADS, MIN_DBCACHE_MIB,
@@ -45,6 +47,7 @@ pub(super) fn resolve(
     let indexes = indexes(&invoked, prune_bytes)?;
     let memory = memory(&invoked, indexes.memory())?;
     let reachable = reachable(&invoked)?;
+    what_is_to_listen_listens(&invoked)?;
     let scrub = invoked.draft.files.scrub.unwrap_or(true);
     let is_datadir_named = invoked.origin("datadir").is_some();
     let Invoked {
@@ -102,6 +105,18 @@ fn pages_are_served(invoked: &Invoked<Godwit>) -> Result<(), OptionsError> {
         }
     }
     Ok(())
+}
+
+/// Nothing is to listen with `-listen=0`. Other commands leave what the file says of it alone.
+fn what_is_to_listen_listens(invoked: &Invoked<Godwit>) -> Result<(), OptionsError> {
+    let draft = &invoked.draft.connections;
+    match useless_option(draft).filter(|_| invoked.command == CommandName::Node) {
+        Some(option) => {
+            let origin = invoked.origin(option).expect("its value was given");
+            Err(Problem::OfNoUse { option, with: "listen=0" }.at(origin))
+        }
+        None => Ok(()),
+    }
 }
 
 /// `indexes` is what these take.
@@ -258,7 +273,7 @@ fn command(
     Ok(match name {
         CommandName::Node => {
             let draft = draft.connections;
-            let options = node(draft, reachable, script_threads, stop_at_height, params)?;
+            let options = node(draft, reachable, script_threads, stop_at_height, params);
             Command::Node(Box::new(options))
         }
         CommandName::Import => {
@@ -289,14 +304,14 @@ fn node(
     script_threads: NonZeroUsize,
     stop_at_height: Option<u32>,
     params: &Params,
-) -> Result<NodeOptions, OptionsError> {
+) -> NodeOptions {
     let max_connections = draft.max_connections.unwrap_or(DEFAULT_MAX_CONNECTIONS);
     let alone = is_alone(&draft);
-    let listening = listening(&draft, params)?;
+    let listening = listening(&draft, params);
     let tor = onion_service(&draft, &listening);
     let (proxy, onion) = (draft.proxy.and_then(OrOff::value), draft.onion);
     let proxy = proxy.map(|proxy| numeric(proxy, DEFAULT_PROXY_PORT));
-    Ok(NodeOptions {
+    NodeOptions {
         script_threads,
         stop_at_height,
         network_active: draft.network_active.unwrap_or(true),
@@ -326,7 +341,7 @@ fn node(
             download_rate: draft.traffic.download_rate.filter(|bytes| *bytes > 0),
         },
         asmap: draft.asmap.and_then(OrOff::value),
-    })
+    }
 }
 
 /// Script threads of a `-par`, as in Core: 0 means all cores, a negative number leaves that many

@@ -353,3 +353,19 @@ fn sockets_for_tor_are_bound_beside_others_or_alone() {
     assert_eq!(default(&["-port=7", "-bind=::2", "-bind=[::1]:10"]), "127.0.0.1:11");
     assert_eq!(default(&["-bind=::1", "-whitebind=[::1]:9"]), "127.0.0.1:10");
 }
+
+#[test]
+fn what_does_not_listen_is_named_where_it_stands() {
+    let file = |text: &str, arguments: &[&str]| Home::with_config(text).error(arguments);
+    let of = |place: &str| format!(".godwit/godwit.conf:{place} is of no use with listen=0");
+    assert_eq!(file("listen=0\nlistenonion=1\n", &[]), of("2: listenonion"));
+    assert_eq!(file("natpmp=1\nlisten=0\n", &[]), of("1: natpmp"));
+    assert_eq!(file("whitebind=127.0.0.1:1\n", &["-listen=0"]), of("1: whitebind"));
+    let regtest = "listen=0\n[regtest]\nbind=127.0.0.1\n";
+    assert_eq!(file(regtest, &["-regtest"]), of("3: bind"));
+    let on_the_line = file("listen=0\n", &["-listenonion"]);
+    assert_eq!(on_the_line, "-listenonion is of no use with -listen=0");
+    // It is the node that listens.
+    let import = Home::with_config("listen=0\nlistenonion=1\n").config(&["import", "a"]);
+    assert_eq!(import.passed_over, [""; 0]);
+}

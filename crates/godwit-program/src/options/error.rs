@@ -5,6 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Core's words.
+const SEVERAL_NETWORKS: &str = "Invalid combination of -regtest, -signet, -testnet, -testnet4 and -chain. \
+                                Can use at most one.";
+
 /// A command line or configuration file that makes no sense. `Display` is one line: where, what is
 /// wrong, and what to write instead.
 #[derive(Debug)]
@@ -80,7 +84,7 @@ pub enum Problem {
     },
     /// A value that the option does not take.
     BadValue { option: &'static str, value: String, expected: &'static str },
-    /// More than one network is chosen.
+    /// More than one network is chosen; found where the last one is.
     SeveralNetworks,
     /// An option that the chosen network does not have.
     WrongNetwork {
@@ -221,7 +225,7 @@ impl fmt::Display for OptionsError {
             Problem::BadValue { option, value, expected } => {
                 write!(f, "{dash}{option}={value}: expected {expected}")
             }
-            Problem::SeveralNetworks => f.write_str("more than one network is chosen"),
+            Problem::SeveralNetworks => f.write_str(SEVERAL_NETWORKS),
             Problem::WrongNetwork { option, networks, chosen } => {
                 write!(f, "{dash}{option} is for {networks}, but the network is {chosen}")
             }

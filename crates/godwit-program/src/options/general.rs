@@ -25,12 +25,13 @@ pub struct General {
 }
 
 impl General {
-    pub(super) fn network_flags(&self) -> [(Network, Option<bool>); 4] {
+    /// The flags that choose a network, by name.
+    pub(super) fn network_flags(&self) -> [(&'static str, Network, Option<bool>); 4] {
         [
-            (Network::Testnet3, self.testnet3),
-            (Network::Testnet4, self.testnet4),
-            (Network::Signet, self.signet),
-            (Network::Regtest, self.regtest),
+            ("testnet", Network::Testnet3, self.testnet3),
+            ("testnet4", Network::Testnet4, self.testnet4),
+            ("signet", Network::Signet, self.signet),
+            ("regtest", Network::Regtest, self.regtest),
         ]
     }
 }

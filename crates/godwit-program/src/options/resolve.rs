@@ -31,7 +31,7 @@ pub(super) fn resolve<P: Program>(
     let on_line = line.draft()?.general;
     let mut given: Vec<Given<P>> = file.iter().flat_map(ConfigFile::top).cloned().collect();
     let top = draft_of(&given)?.general;
-    let network = choose_network(&on_line, &top)?;
+    let network = choose_network(&on_line, &top, &given)?;
 
     let section = file.iter().flat_map(|file| file.section(network)).cloned().collect();
     let nearer = join(section, line.given);
@@ -85,25 +85,35 @@ fn join<P: Program>(mut farther: Vec<Given<P>>, nearer: Vec<Given<P>>) -> Vec<Gi
 }
 
 /// A network chosen on the command line wins over the file's. `-notestnet` and the like cancel the
-/// file's choice.
-fn choose_network(line: &General, top: &General) -> Result<Network, OptionsError> {
+/// file's choice. `file` is what `top` comes from.
+fn choose_network<P: Program>(
+    line: &General,
+    top: &General,
+    file: &[Given<P>],
+) -> Result<Network, OptionsError> {
     let mut chosen = chosen_networks(line, line);
+    let mut origin = &Origin::CommandLine;
     if chosen.is_empty() {
         chosen = chosen_networks(top, line);
+        let chooses =
+            |given: &&Given<P>| chosen.iter().any(|(option, _)| *option == given.spec.name);
+        origin = file.iter().rfind(chooses).map_or(origin, |given| &given.origin);
     }
     match chosen[..] {
         [] => Ok(Network::Main),
-        [network] => Ok(network),
-        _ => Err(Problem::SeveralNetworks.on_command_line()),
+        [(_, network)] => Ok(network),
+        _ => Err(Problem::SeveralNetworks.at(origin)),
     }
 }
 
-fn chosen_networks(draft: &General, veto: &General) -> Vec<Network> {
-    let mut chosen: Vec<Network> = draft.chain.into_iter().collect();
-    for ((network, on), (_, allowed)) in draft.network_flags().into_iter().zip(veto.network_flags())
-    {
-        if on == Some(true) && allowed != Some(false) && !chosen.contains(&network) {
-            chosen.push(network);
+/// Each with the option that chooses it.
+fn chosen_networks(draft: &General, veto: &General) -> Vec<(&'static str, Network)> {
+    let mut chosen: Vec<_> = draft.chain.map(|network| ("chain", network)).into_iter().collect();
+    let flags = draft.network_flags().into_iter().zip(veto.network_flags());
+    for ((option, network, on), (_, _, allowed)) in flags {
+        let is_new = chosen.iter().all(|(_, other)| *other != network);
+        if on == Some(true) && allowed != Some(false) && is_new {
+            chosen.push((option, network));
         }
     }
     chosen

@@ -17,6 +17,10 @@ use tempfile::TempDir;
 
 use super::*;
 
+/// Core's words.
+const SEVERAL_NETWORKS: &str = "Invalid combination of -regtest, -signet, -testnet, -testnet4 and -chain. \
+                                Can use at most one.";
+
 const HASH: &str = "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f";
 
 /// A home directory whose data directory has this configuration file.
@@ -395,7 +399,7 @@ fn mistakes_on_the_command_line() {
             &["import", "a", "-noassumevalid=0"],
             "-noassumevalid=0: expected 1, or -assumevalid with a value",
         ),
-        (&["import", "a", "-signet", "-regtest"], "more than one network is chosen"),
+        (&["import", "a", "-signet", "-regtest"], SEVERAL_NETWORKS),
         (
             &["import", "a", "-testactivationheight=csv@1"],
             "-testactivationheight is for test, testnet4, signet, regtest, but the network is main",
@@ -444,7 +448,11 @@ fn network_of_the_file() {
     assert_eq!(network("regtest=1\n", &["-signet"]), Network::Signet);
     assert_eq!(network("regtest=1\n", &["-noregtest"]), Network::Main);
     assert_eq!(network("chain=signet\nsignet=1\n", &[]), Network::Signet);
-    assert_eq!(file_error("chain=test\nsignet=1\n"), "more than one network is chosen");
+    let several = |line: usize| format!(".godwit/godwit.conf:{line}: {SEVERAL_NETWORKS}");
+    assert_eq!(file_error("chain=test\nsignet=1\nregtest=0\n"), several(2));
+    assert_eq!(file_error("signet=1\n\ntestnet=1\n"), several(3));
+    let file = Home::with_config("signet=1\nregtest=1\n");
+    assert_eq!(file.error(&["utxo", "stats", "-testnet", "-testnet4"]), SEVERAL_NETWORKS);
 }
 
 #[test]

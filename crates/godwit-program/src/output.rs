@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
+use crate::escape::Escaped;
 use crate::exit::Exit;
 
 /// Standard output could not be written.
@@ -29,9 +30,10 @@ pub fn show(line: &str) {
     write_or_drop(io::stdout(), line);
 }
 
-/// Prints a line on standard error. One that cannot be written is lost: the exit code tells what it would.
+/// Prints a line on standard error. Its control characters are escaped: it may repeat what stands in a file, or
+/// what a server says. One that cannot be written is lost: the exit code tells what it would.
 pub fn complain(line: &str) {
-    write_or_drop(io::stderr(), line);
+    write_or_drop(io::stderr(), &Escaped(line).to_string());
 }
 
 /// In one piece, so that lines of several threads do not mix. `println!` would panic where it fails.

@@ -16,6 +16,7 @@ use super::command_line::{Given, find_option};
 use super::error::{OptionsError, Origin, Problem};
 use super::lookup;
 use super::spec::{Draft, FilePlace, OtherLines, Program};
+use crate::escape::Repeated;
 
 /// What some editors put before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -105,7 +106,7 @@ impl<P: Program> ConfigFile<P> {
 
     fn pass_over(&mut self, line: &str, number: usize) {
         let name = line.split('=').next().unwrap_or(line).trim_end();
-        let (path, program) = (self.path.display(), P::NAME);
+        let (path, program, name) = (self.path.display(), P::NAME, Repeated(name));
         self.passed_over.push(format!("{path}:{number}: {program} has no {name}: passed over"));
     }
 
@@ -120,6 +121,7 @@ impl<P: Program> ConfigFile<P> {
             false => lookup::suggest(name, names),
         };
         let meant = meant.map(|network| format!(" (did you mean {network}?)")).unwrap_or_default();
+        let name = Repeated(name);
         self.passed_over
             .push(format!("{path}:{number}: [{name}] is no network{meant}: passed over"));
     }

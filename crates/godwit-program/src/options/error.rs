@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::escape::{OneLine, Repeated};
+
 /// Core's words.
 const SEVERAL_NETWORKS: &str = "Invalid combination of -regtest, -signet, -testnet, -testnet4 and -chain. \
                                 Can use at most one.";
@@ -187,17 +189,17 @@ impl OptionsError {
             }
         }
     }
-}
 
-impl fmt::Display for OptionsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Writes it with whatever characters the user has written.
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dash = self.write_place(f)?;
         match &self.problem {
             Problem::UnknownOption { name, suggestion } => {
-                write!(f, "unknown option {dash}{name}{}", did_you_mean(suggestion, dash))
+                let hint = did_you_mean(suggestion, dash);
+                write!(f, "unknown option {dash}{}{hint}", Repeated(name))
             }
             Problem::UnknownCommand { words, suggestion } => {
-                write!(f, "unknown command '{words}'{}", did_you_mean(suggestion, ""))
+                write!(f, "unknown command '{}'{}", Repeated(words), did_you_mean(suggestion, ""))
             }
             Problem::OtherProgram { word, program, this } => {
                 write!(f, "'{word}' is a command of {program}; run that instead of {this}")
@@ -219,11 +221,11 @@ impl fmt::Display for OptionsError {
                 write!(f, "{dash}{option} cannot be switched off with {dash}no{option}")
             }
             Problem::BadNegation { option, value, can_be_on } => {
-                write!(f, "{dash}no{option}={value}: expected ")?;
+                write!(f, "{dash}no{option}={}: expected ", Repeated(value))?;
                 write_expected_negation(f, option, *can_be_on, dash)
             }
             Problem::BadValue { option, value, expected } => {
-                write!(f, "{dash}{option}={value}: expected {expected}")
+                write!(f, "{dash}{option}={}: expected {expected}", Repeated(value))
             }
             Problem::SeveralNetworks => f.write_str(SEVERAL_NETWORKS),
             Problem::WrongNetwork { option, networks, chosen } => {
@@ -249,7 +251,7 @@ impl fmt::Display for OptionsError {
             }
             Problem::BadOperand { operand, expected } => write!(f, "{operand}: {expected}"),
             Problem::Refused { option, value, reason } => {
-                write!(f, "{dash}{option}={value}: {reason}")
+                write!(f, "{dash}{option}={}: {}", Repeated(value), Repeated(reason))
             }
             Problem::OfNoUse { option, with } => {
                 write!(f, "{dash}{option} is of no use with {dash}{with}")
@@ -258,6 +260,20 @@ impl fmt::Display for OptionsError {
             Problem::OnlyInSection { option, network } => write_main_alone(f, option, network),
             Problem::ConfigIgnored { ignored, read } => write_ignored(f, ignored, read, dash),
         }
+    }
+}
+
+struct AsWritten<'a>(&'a OptionsError);
+
+impl fmt::Display for AsWritten<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f)
+    }
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", OneLine(&AsWritten(self).to_string()))
     }
 }
 

@@ -399,3 +399,31 @@ fn arbitrary_files_do_not_panic() {
     }
     assert!(parsed > 0, "some of them are configurations");
 }
+
+#[test]
+fn an_error_is_one_short_line_whatever_was_written() {
+    assert_eq!(error("", &["land", "-height=\n"]), "-height=\\x0a: expected a number of metres");
+    assert_eq!(
+        error("height=\x1b[31mred\n", &["land"]),
+        ".godwit/godwit.conf:1: height=\\x1b[31mred: expected a number of metres"
+    );
+    let long = "x".repeat(5_000);
+    let cut = format!("{}…", "x".repeat(200));
+    for (word, message) in [
+        (format!("-height={long}"), format!("-height={cut}: expected a number of metres")),
+        (format!("-nonest={long}"), format!("-nonest={cut}: expected 1, or -nest with a value")),
+        (format!("-{long}"), format!("unknown option -{cut}; -help lists what there is")),
+    ] {
+        assert_eq!(error("", &["land", &word]), message);
+    }
+    let unknown = format!("unknown command '{cut}'; -help lists what there is");
+    assert_eq!(error("", &[&long]), unknown);
+    let refused = Problem::Refused { option: "nest", value: long.clone(), reason: long.clone() };
+    assert_eq!(refused.on_command_line().to_string(), format!("-nest={cut}: {cut}"));
+    let path = PathBuf::from("a\nb");
+    let problem = Problem::ConfigUnreadable { path, error: io::ErrorKind::NotFound.into() };
+    assert!(!problem.on_command_line().to_string().contains('\n'));
+    let skipped = invoked(&format!("[{long}]\n"), &["land"]);
+    let said = &skipped.passed_over[0];
+    assert!(said.ends_with(&format!("[{cut}] is no network: passed over")), "{said}");
+}

@@ -23,12 +23,16 @@ pub(crate) fn request(methods: &[&str]) -> Json {
 ///
 /// No list of answers, or the refusal of one that is needed.
 pub(crate) fn results(reply: &Json, needed: &[usize], count: usize) -> Result<Vec<Json>, Failed> {
-    let answers = reply.as_list().map_err(|_| {
+    let answers = reply.as_list().map_err(|_| match reply.get("error") {
         // A server that refuses the whole answers with one object.
-        reply.get("error").map_or_else(|| Failed::from("Batch must be an array"), failed)
+        Some(error) if !error.is_null() => failed(error),
+        _ => Failed::from("Batch must be an array"),
     })?;
     let mut results = vec![Json::Null; count];
     for answer in answers {
+        if answer.as_object().is_err() {
+            return Err("Batch member must be an object".into());
+        }
         let id = answer.get("id").and_then(|id| id.as_integer::<usize>().ok());
         let Some(id) = id.filter(|id| *id < count) else {
             return Err("Batch member id is larger than batch size".into());

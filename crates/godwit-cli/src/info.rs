@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use godwit_rpc::Json;
 
 use crate::arguments::Arguments;
-use crate::{Failed, batch};
+use crate::{Failed, batch, member, unexpected};
 
 const METHODS: [&str; 4] = ["getnetworkinfo", "getblockchaininfo", "getwalletinfo", "getbalances"];
 
@@ -82,7 +82,7 @@ pub(crate) fn shown(
     let results = batch::results(reply, &[0, 1], METHODS.len())?;
     let [network, chain, wallet, own] = &results[..] else { unreachable!("as many as asked") };
     let Colours { reset, green, blue, yellow, magenta, cyan } = colours;
-    let progress: f64 = plain(chain.get("verificationprogress")).parse().unwrap_or(0.0);
+    let progress = member(chain, "verificationprogress").as_real().map_err(unexpected)?;
     let mut text = format!("{blue}Chain: {}{reset}\n", plain(chain.get("chain")));
     text.push_str(&format!("Blocks: {}\n", plain(chain.get("blocks"))));
     text.push_str(&format!("Headers: {}\n", plain(chain.get("headers"))));

@@ -14,8 +14,8 @@ use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
 
 use godwit_client::{CallError, Login, Server};
-use godwit_program::{complain, write_for_owner_only};
-use godwit_rpc::{Json, code, convert};
+use godwit_program::{complain, show, write_for_owner_only};
+use godwit_rpc::{Json, RpcError, code, convert};
 
 use arguments::{Arguments, Asked};
 
@@ -30,6 +30,12 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Runs the program on these arguments, and returns its exit code.
 pub fn run(words: impl Iterator<Item = OsString>) -> u8 {
     write_for_owner_only();
+    let mut words = words.peekable();
+    if words.peek().is_none() {
+        show(&table::help());
+        complain("Error: too few parameters");
+        return FAILURE;
+    }
     let asked = match arguments::parse(words) {
         Ok(asked) => asked,
         Err(error) => {
@@ -185,9 +191,19 @@ fn result(reply: &Json) -> Result<&Json, Failed> {
         return Err("expected reply to have result, error and id properties".into());
     }
     match reply.get("error") {
-        None | Some(Json::Null) => Ok(reply.get("result").unwrap_or(&Json::Null)),
+        None | Some(Json::Null) => Ok(member(reply, "result")),
         Some(error) => Err(failed(error)),
     }
+}
+
+/// The member of an object; null for one that it lacks.
+fn member<'a>(json: &'a Json, name: &str) -> &'a Json {
+    json.get(name).unwrap_or(&Json::Null)
+}
+
+/// What is said of an answer of another type than expected.
+fn unexpected(error: RpcError) -> String {
+    error.message
 }
 
 /// How many addresses are known, by network.
@@ -197,8 +213,8 @@ fn known_addresses(reply: &Json) -> Result<String, Failed> {
         return Err("-addrinfo requires a server with the getaddrmaninfo RPC.".into());
     }
     let mut addresses = Json::Object(Vec::new());
-    for (network, counts) in result(reply)?.as_object().unwrap_or_default() {
-        let total = counts.get("total").cloned().unwrap_or_default();
+    for (network, counts) in result(reply)?.as_object().map_err(unexpected)? {
+        let total: i64 = member(counts, "total").as_integer().map_err(unexpected)?;
         addresses
             .push(if network == "all_networks" { "total".into() } else { network.clone() }, total);
     }
@@ -237,7 +253,7 @@ impl Asking<'_> {
 
     fn generate(&self, mut words: Vec<String>, wallet: Option<&str>) -> Result<String, Failed> {
         let reply = self.ask(&request("getnewaddress", Json::List(Vec::new()), "1"), wallet)?;
-        let address = result(&reply)?.as_text().unwrap_or_default().to_owned();
+        let address = result(&reply)?.as_text().map_err(unexpected)?.to_owned();
         if words.len() > 2 {
             return Err("too many arguments (maximum 2 for nblocks and maxtries)".into());
         }

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use godwit_primitives::Network;
 use godwit_rpc::Json;
 
-use crate::{Failed, batch};
+use crate::{Failed, batch, member, unexpected};
 
 const METHODS: [&str; 2] = ["getpeerinfo", "getnetworkinfo"];
 
@@ -66,9 +66,10 @@ impl Shown {
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
         let more = "For more information, run: godwit-cli -netinfo help";
         let Some(first) = words.first() else { return Ok(Self::default()) };
-        let level: u8 = first
-            .parse()
-            .map_err(|_| format!("invalid -netinfo level argument: {first}\n{more}"))?;
+        // Digits alone, as in Core: Rust takes a plus sign before them.
+        let level: Option<u8> = first.parse().ok().filter(|_| !first.starts_with('+'));
+        let level =
+            level.ok_or_else(|| format!("invalid -netinfo level argument: {first}\n{more}"))?;
         let outbound_only = match words.get(1).map(String::as_str) {
             None => false,
             Some("o" | "outonly") if level > 0 => true,
@@ -342,10 +343,13 @@ fn listed(mut lines: Vec<Line>, shown: Shown) -> String {
 
 pub(crate) fn shown(reply: &Json, shown: Shown, network: Network) -> Result<String, Failed> {
     let answers = batch::results(reply, &[0, 1], METHODS.len())?;
-    let (peers, info) = (answers[0].as_list().unwrap_or_default(), &answers[1]);
-    if number(info, "version") < OLDEST_SERVER {
+    let info = &answers[1];
+    let version: i64 = member(info, "version").as_integer().map_err(unexpected)?;
+    if version < OLDEST_SERVER {
         return Err("-netinfo requires bitcoind server to be running v0.21.0 and up".into());
     }
+    let peers = answers[0].as_list();
+    let peers = peers.map_err(|_| "JSON value is not an object or array as expected")?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
     let services_line = list(info, "localservicesnames");
     let mut text = format!(
@@ -391,4 +395,19 @@ pub(crate) fn shown(reply: &Json, shown: Shown, network: Network) -> Result<Stri
         ));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_digits_alone() {
+        let level = |word: &str| Shown::parse(&[word.to_owned()]).map(|shown| shown.level);
+        assert_eq!(["0", "1", "01", "255"].map(level), [Ok(0), Ok(1), Ok(1), Ok(4)]);
+        for refused in ["+1", "-1", "256", ""] {
+            let error = level(refused).expect_err(refused);
+            assert!(error.starts_with("invalid -netinfo level argument: "), "{error}");
+        }
+    }
 }

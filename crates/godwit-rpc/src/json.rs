@@ -168,6 +168,16 @@ impl Json {
         T::try_from(number).map_err(|_| out_of_range())
     }
 
+    /// A number, be it an integer or not.
+    ///
+    /// # Errors
+    ///
+    /// Another kind of value.
+    pub fn as_real(&self) -> Result<f64, RpcError> {
+        let Self::Number(text) = self else { return Err(self.unexpected(JsonKind::Number)) };
+        text.parse().map_err(|_| RpcError::new(code::MISC_ERROR, "JSON double out of range"))
+    }
+
     fn unexpected(&self, expected: JsonKind) -> RpcError {
         let (found, expected) = (self.kind().name(), expected.name());
         let message = format!("JSON value of type {found} is not of expected type {expected}");

@@ -97,6 +97,11 @@ fn values_are_taken_out_by_type() {
     let error = Json::Null.as_text().unwrap_err();
     assert_eq!(error.message, "JSON value of type null is not of expected type string");
     assert_eq!(Json::from("x").as_integer::<i32>().unwrap_err().code, -3);
+    assert_eq!(
+        ["0.25", "-1e2", "3"].map(|text| number(text).as_real()),
+        [Ok(0.25), Ok(-100.0), Ok(3.0)]
+    );
+    assert_eq!(Json::from("1").as_real().unwrap_err().code, -3);
 }
 
 #[test]

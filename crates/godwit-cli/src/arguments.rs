@@ -128,10 +128,19 @@ fn split(words: impl Iterator<Item = OsString>) -> Result<(Settings, Vec<String>
     };
     let mut words = words.map(text).peekable();
     let mut options = Settings::new();
-    while let Some(word) = words
-        .next_if(|word| word.as_ref().map_or(true, |word| word.starts_with('-') && word.len() > 1))
+    while let Some(word) =
+        words.next_if(|word| word.as_ref().map_or(true, |word| word.starts_with('-')))
     {
-        let (name, setting) = option(&word?)
+        let word = word?;
+        if word == "-" {
+            // As in Core: it ends the options, and what looks like one behind it is skipped.
+            let looks_like_one = |word: &Result<String, String>| {
+                word.as_ref().is_ok_and(|word| word.starts_with('-'))
+            };
+            while words.next_if(looks_like_one).is_some() {}
+            break;
+        }
+        let (name, setting) = option(&word)
             .map_err(|error| format!("Error parsing command line arguments: {error}"))?;
         options.insert(name, setting);
     }
@@ -228,6 +237,9 @@ mod tests {
         assert_eq!((found.network, found.value("rpcport")), (Network::Regtest, Some("5")));
         assert_eq!(found.words, ["getblockhash", "-1"]);
         assert!(!found.is_set("rpcwait") && found.is_off("rpcwait") && found.is_set("regtest"));
+        let ended = arguments(&["-regtest", "-", "-rpcport=5", "-nonsense", "echo", "-"]).unwrap();
+        assert_eq!((ended.network, ended.value("rpcport")), (Network::Regtest, None));
+        assert_eq!(ended.words, ["echo", "-"]);
         assert_eq!(arguments(&["-rpcport=1", "-rpcport=2"]).unwrap().value("rpcport"), Some("2"));
     }
 

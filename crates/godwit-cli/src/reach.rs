@@ -11,6 +11,11 @@ const DEFAULT_TIMEOUT: i64 = 900;
 /// What stands for no limit.
 const FOR_EVER: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 
+/// A port. Digits alone, as in Core: Rust takes a plus sign before them.
+fn parse_port(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|port| *port > 0 && !text.starts_with('+'))
+}
+
 /// A host and perhaps a port; an IPv6 address with a port stands in brackets.
 fn split(text: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = match text.rsplit_once(':') {
@@ -19,7 +24,7 @@ fn split(text: &str) -> Option<(String, Option<u16>)> {
     };
     let port = match port {
         None => None,
-        Some(port) => Some(port.parse().ok().filter(|port| *port > 0)?),
+        Some(port) => Some(parse_port(port)?),
     };
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     Some((host.to_owned(), port))
@@ -32,9 +37,8 @@ pub(crate) fn server(arguments: &Arguments) -> Result<Server, String> {
     let port = match arguments.text("rpcport") {
         None => port.unwrap_or(default_port(arguments.network)),
         Some(text) => {
-            let number = text.parse().ok().filter(|port| *port > 0);
-            let number =
-                number.ok_or_else(|| format!("Invalid port provided in -rpcport: {text}"))?;
+            let number = parse_port(text)
+                .ok_or_else(|| format!("Invalid port provided in -rpcport: {text}"))?;
             if port.is_some() {
                 godwit_program::complain(&format!(
                     "Warning: Port specified in both -rpcconnect and -rpcport. Using -rpcport {number}"
@@ -77,5 +81,8 @@ mod tests {
         assert_eq!(split("[::1]:2").as_deref(), Some("::1 Some(2)"));
         assert_eq!(split("a:0"), None);
         assert_eq!(split("a:b"), None);
+        assert_eq!(split("a:+1"), None);
+        assert_eq!(["1", "065535"].map(parse_port), [Some(1), Some(65_535)]);
+        assert_eq!(["+1", "-1", "0", "", "65536"].map(parse_port), [None; 5]);
     }
 }

@@ -30,8 +30,8 @@ pub fn show(line: &str) {
     write_or_drop(io::stdout(), line);
 }
 
-/// Prints a line on standard error. Its control characters are escaped: it may repeat what stands in a file, or
-/// what a server says. One that cannot be written is lost: the exit code tells what it would.
+/// Prints a line on standard error. Its control characters are escaped: it may repeat what stands in a file,
+/// or what a server says. One that cannot be written is lost: the exit code tells what it would.
 pub fn complain(line: &str) {
     write_or_drop(io::stderr(), &Escaped(line).to_string());
 }

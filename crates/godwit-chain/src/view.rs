@@ -52,7 +52,7 @@ pub fn prune_to(chain: &mut Chain, height: u32) {
 /// Keeps the blocks above `height` from pruning for an index, which reads them later; with `None` no longer.
 /// Where some of them are deleted already, nothing is kept: it cannot go on.
 pub fn keep_above(chain: &mut Chain, reader: &'static str, height: Option<u32>) {
-    let height = height.filter(|height| height + 1 >= chain.prune_height());
+    let height = height.filter(|height| height + 1 >= lowest_for_indexes(chain));
     chain.durability.keep_above(reader, height);
 }
 
@@ -61,11 +61,11 @@ pub fn deletes_blocks(chain: &Chain) -> bool {
     chain.durability.pruning().is_on()
 }
 
-/// Whether blocks of the active chain were deleted, in this run or an earlier one. Those of the history
-/// below a snapshot are missing before they are validated: they are still to come.
+/// Whether blocks of the active chain were deleted, in this run or an earlier one. Others that are missing
+/// are still to come: those of the history below a snapshot before they are validated, and those that were
+/// damaged when the index was made again.
 pub fn has_pruned(chain: &Chain) -> bool {
-    let to_come = chain.index.history().map_or(0, |span| chain.index.height(span.base) + 1);
-    chain.prune_height() > to_come
+    chain.durability.pruning().undeleted() > end_of_history(chain)
 }
 
 /// The lowest height from which on an index can read the blocks of the active chain, now or later: 0 where
@@ -73,9 +73,14 @@ pub fn has_pruned(chain: &Chain) -> bool {
 /// deleted.
 pub fn lowest_for_indexes(chain: &Chain) -> u32 {
     match deletes_blocks(chain) || has_pruned(chain) {
-        true => chain.prune_height(),
+        true => chain.durability.pruning().undeleted().max(end_of_history(chain)),
         false => 0,
     }
+}
+
+/// The height above the history below a snapshot that is not validated; 0 without one.
+fn end_of_history(chain: &Chain) -> u32 {
+    chain.index.history().map_or(0, |span| chain.index.height(span.base) + 1)
 }
 
 /// Whether the block belongs to the history below a snapshot and is not validated yet: even if it is stored,
@@ -252,7 +257,7 @@ impl Chain {
     }
 
     /// The lowest height from which on every block up to the tip can be served: 0 unless blocks were
-    /// pruned, or the coins loaded from a snapshot.
+    /// pruned or are lost, or the coins loaded from a snapshot.
     pub fn prune_height(&self) -> u32 {
         self.durability.prune_height()
     }

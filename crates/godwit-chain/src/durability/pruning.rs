@@ -46,6 +46,8 @@ pub(crate) struct Pruning {
     history: Option<(u32, u32)>,
     /// Lowest height from which on the active chain's blocks are stored.
     lowest: u32,
+    /// Lowest height from which on none of them was deleted: one that is lost is fetched again.
+    undeleted: u32,
     /// Whether there is a new file since the last look.
     new_file: bool,
     /// How often files were deleted.
@@ -64,10 +66,20 @@ impl Pruning {
     pub(crate) fn new(target: Option<u64>, index: &BlockIndex) -> Self {
         let (files, requested, readers) = (BTreeMap::new(), None, BTreeMap::new());
         let coins = index.tip();
-        let (lowest, new_file, prunings) = (0, false, 0);
+        let (lowest, undeleted, new_file, prunings) = (0, 0, false, 0);
         let history = None;
-        let mut pruning =
-            Self { target, files, requested, readers, coins, history, lowest, new_file, prunings };
+        let mut pruning = Self {
+            target,
+            files,
+            requested,
+            readers,
+            coins,
+            history,
+            lowest,
+            undeleted,
+            new_file,
+            prunings,
+        };
         pruning.begin_history(index);
         // Without a target nothing is noted.
         let nodes = if pruning.is_on() { index.tree().len() as u32 } else { 0 };
@@ -118,9 +130,15 @@ impl Pruning {
     }
 
     /// The lowest height from which on every block up to the tip can be served: 0 unless blocks were
-    /// pruned, or the coins loaded from a snapshot.
+    /// pruned or are lost, or the coins loaded from a snapshot.
     pub(crate) fn lowest(&self) -> u32 {
         self.lowest
+    }
+
+    /// The lowest height from which on no block up to the tip was pruned, a snapshot's history left out
+    /// before it is validated: 0 unless one was.
+    pub(crate) fn undeleted(&self) -> u32 {
+        self.undeleted
     }
 
     pub(crate) fn prunings(&self) -> u32 {
@@ -159,6 +177,17 @@ impl Pruning {
         let end = index.history().map_or(genesis, |span| span.base);
         let missing = tree.walk_stored(index.tip(), end);
         self.lowest = if missing == genesis { 0 } else { index.height(missing) + 1 };
+        let mut deleted = missing;
+        // Of one that was deleted the number of transactions is kept.
+        while let node = index.node(deleted)
+            && deleted != end
+            && node.tx_count == 0
+            && let Some(parent) = node.parent()
+        {
+            deleted = tree.walk_stored(parent, end);
+        }
+        let is_none = deleted == end || deleted == genesis;
+        self.undeleted = if is_none { 0 } else { index.height(deleted) + 1 };
     }
 
     /// Whether a file can be deleted that could not be at the last look.
@@ -192,6 +221,7 @@ impl Pruning {
                 let height = index.height(id);
                 if index.forget_pruned(id, *file) && index.tree().is_ancestor(id, index.tip()) {
                     self.lowest = self.lowest.max(height + 1);
+                    self.undeleted = self.undeleted.max(height + 1);
                 }
             }
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use godwit_chain::{Chain, ChainError, Validity, Verdict};
+use godwit_chain::{Chain, ChainError, Validity, Verdict, has_pruned, lowest_for_indexes};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
 use godwit_sim::rng::Rng;
@@ -433,6 +433,9 @@ fn c5_a_missing_block_that_comes_is_enough_also_if_others_above_it_were_pruned_m
     chain.settle(clock()).unwrap();
     let rotten = &active()[lowest as usize - 1];
     assert_eq!(lost(&mut chain), [hash(rotten)]);
+    // It was not deleted, as those below it were.
+    assert!(has_pruned(&chain));
+    assert_eq!((chain.prune_height(), lowest_for_indexes(&chain)), (lowest + 1, lowest));
     let stored = |chain: &Chain| {
         let active = index(chain).active;
         active[lowest as usize + 1..].iter().filter(|(.., at, _)| at.is_some()).count()

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::never;
 use godwit_chain::{
     Chain, ChainError, CoinsMemory, Event, Indexed, Poll, StartOptions, UtxoStats, Verdict,
+    has_pruned, lowest_for_indexes,
 };
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
@@ -161,6 +162,9 @@ fn bad_sectors_do_not_keep_a_datadir_without_database_from_its_other_blocks() {
         assert_eq!(chain.utxo_stats().unwrap(), expected, "{file}, {at:?}");
         let wanted = missing.map(|(_, block)| block);
         let expected_lost: Vec<BlockHash> = wanted.map(|block| hash(block)).into_iter().collect();
+        assert_eq!(chain.prune_height() > 0, wanted.is_some(), "{file}, {at:?}");
+        assert!(!has_pruned(&chain), "{file}, {at:?}: it is to come");
+        assert_eq!(lowest_for_indexes(&chain), 0, "{file}, {at:?}");
         assert_eq!(lost(&mut chain), expected_lost, "{file}, {at:?}");
         chain.close().unwrap();
         // So does the next start, and `verify` names it.

@@ -151,7 +151,7 @@ fn keep<I: Index>(chain: &mut Chain, wanted: bool, index: Option<&I>) -> Result<
             false => Ok(()),
         };
     };
-    let lowest = chain.prune_height();
+    let lowest = lowest_for_indexes(chain);
     if deletes_blocks(chain) && height + 1 < lowest {
         return Err(BehindPruned { name: I::NAME, height, lowest }.into());
     }

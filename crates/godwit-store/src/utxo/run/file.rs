@@ -97,7 +97,11 @@ pub(crate) fn run_fingerprints(disk: &StoreDisk, dir: &Path) -> Result<Vec<u64>,
     let mut fingerprints = Vec::new();
     for path in disk.list_if_there(dir)? {
         let Some(id) = RunId::of_path(&path).filter(|id| id.path(dir) == path) else { continue };
-        let file = disk.open(&path, OpenMode::Read)?;
+        let file = match disk.open(&path, OpenMode::Read) {
+            // A link to a disk that is not mounted.
+            Err(error) if error.is_not_found() => continue,
+            file => file?,
+        };
         let blocks = u32::try_from(file.file_len()? / BLOCK as u64).unwrap_or(u32::MAX);
         let Some(last) = blocks.checked_sub(1) else { continue };
         let mut block = Box::new([0; BLOCK]);

@@ -50,6 +50,11 @@ pub trait Disk: Send + Sync {
             Err(error) => Err(error),
         }
     }
+    /// Fails where the name is that of a symbolic link that leads nowhere: more likely a disk is not mounted
+    /// than what was there is lost. By default there are no links.
+    fn check_link(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
     /// Names of all entries of a directory, in any order.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
     /// How many bytes the file system of a directory has room for; `u64::MAX` where no bound is known.

@@ -224,6 +224,8 @@ impl BlockFiles {
         for number in present {
             let start = if number == file { end } else { 0 };
             let path = block_file_path(dir, number);
+            // An empty file would be made at its other end, where the disk belongs.
+            disk.check_link(&path)?;
             let found = disk.open(&path, OpenMode::ReadWrite)?;
             let last = recover(&found, magic, number, start, &mut recovered, stop)?;
             full.insert(number, last);
@@ -440,9 +442,18 @@ pub(crate) struct AppendedBlocks {
 
 /// Whether there are block or undo files.
 pub(crate) fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
-    let is_ours =
-        |path: &PathBuf| ["blk", "rev"].iter().any(|prefix| file_number(path, prefix).is_some());
-    Ok(disk.list_if_there(dir)?.iter().any(is_ours))
+    Ok(disk.list_if_there(dir)?.iter().any(|path| is_of_blocks(path)))
+}
+
+/// Fails where one of them is a link to a disk that is not mounted, before anything is made again without it.
+pub(crate) fn check_links(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    let mut paths = disk.list(dir)?;
+    paths.retain(|path| is_of_blocks(path));
+    paths.iter().try_for_each(|path| disk.check_link(path))
+}
+
+fn is_of_blocks(path: &Path) -> bool {
+    ["blk", "rev"].iter().any(|prefix| file_number(path, prefix).is_some())
 }
 
 #[cfg(test)]

@@ -123,6 +123,11 @@ impl StoreDisk {
         self.latch.run(path, Operation::Length, || self.disk.has_name(path))
     }
 
+    /// See [`Disk::check_link`].
+    pub(crate) fn check_link(&self, path: &Path) -> Result<(), StoreError> {
+        self.latch.run(path, Operation::Open, || self.disk.check_link(path))
+    }
+
     /// See [`Disk::create_dir_all`].
     pub fn create_dir_all(&self, path: &Path) -> Result<(), StoreError> {
         self.latch.run(path, Operation::CreateDir, || self.disk.create_dir_all(path))

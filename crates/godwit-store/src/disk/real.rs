@@ -53,9 +53,17 @@ pub fn open_stored(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
         }
         opened => opened,
     };
+    let kind = match &opened {
+        Ok(file) => Some(file.metadata()?.file_type()),
+        Err(_) => None,
+    };
     match opened {
-        Ok(file) if file.metadata()?.file_type().is_fifo() => {
+        Ok(_) if kind.is_some_and(|kind| kind.is_fifo()) => {
             in_the_way(io::ErrorKind::NotSeekable, "a pipe")
+        }
+        // It opens, as long as nothing is to be written.
+        Ok(_) if kind.is_some_and(|kind| kind.is_dir()) => {
+            in_the_way(io::ErrorKind::IsADirectory, "a directory")
         }
         // Of a pipe that nobody reads, too.
         Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
@@ -71,13 +79,15 @@ pub fn open_stored(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 /// Says what has the name of a directory and is none.
 fn no_directory(path: &Path) -> io::Error {
     let text = match fs::read_link(path) {
-        Ok(to) => {
-            let to = to.display();
-            format!("it is a link to {to}, where there is no directory: is its disk mounted?")
-        }
+        Ok(to) => leads_nowhere(&to, "directory"),
         Err(_) => "what is there is no directory: move it away".to_owned(),
     };
     io::Error::new(io::ErrorKind::NotADirectory, text)
+}
+
+fn leads_nowhere(to: &Path, what: &str) -> String {
+    let to = to.display();
+    format!("it is a link to {to}, where there is no {what}: is its disk mounted?")
 }
 
 impl Disk for RealDisk {
@@ -128,6 +138,18 @@ impl Disk for RealDisk {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    fn check_link(&self, path: &Path) -> io::Result<()> {
+        match (fs::metadata(path), fs::read_link(path)) {
+            (Err(error), Ok(to)) if error.kind() == io::ErrorKind::NotFound => {
+                // Not as a file that is missing, which is fetched or made again.
+                let text = leads_nowhere(&to, "file");
+                Err(io::Error::new(io::ErrorKind::NotSeekable, text))
+            }
+            // What else is in the way, whoever opens it is told.
+            _ => Ok(()),
         }
     }
 

@@ -15,7 +15,7 @@ use super::pruned_blocks::Headers;
 use super::{
     Rebuild, SCHEMA_VERSION, StoreOptions, refuse_foreign_files, remove_history, visit_blocks,
 };
-use crate::block_files::has_first_block;
+use crate::block_files::{check_links, has_first_block};
 use crate::control::{self, Control, Kept, Slot};
 use crate::db::{Db, Table};
 use crate::disk::{OpenMode, StoreDisk};
@@ -119,6 +119,9 @@ pub(super) fn open_database(
         }
         _ => None,
     };
+    if !stays(&opened, options.rebuild) {
+        check_links(disk, &dir.join(BLOCKS_DIR))?;
+    }
     match (opened, confirmed, options.rebuild) {
         (Ok(OpenedDatabase { db, control, kept: None }), _, Rebuild::IndexAlone)
             if control.has_whole_history() =>
@@ -162,6 +165,11 @@ pub(super) fn open_database(
         }
         (Err(error), ..) => Err(error),
     }
+}
+
+/// Whether the database is used as it is, and nothing is made again.
+fn stays(opened: &Result<OpenedDatabase, StoreError>, rebuild: Rebuild) -> bool {
+    rebuild == Rebuild::Nothing && matches!(opened, Ok(OpenedDatabase { kept: None, .. }))
 }
 
 /// Begins a new database in place of one that `error` is said of, for the coins of its control file, where

@@ -1,6 +1,7 @@
 //! The threads of the optional indexes.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -41,10 +42,12 @@ enum Contents {
 }
 
 /// An index that cannot be opened is left out: the node runs without it. Fails where it is damaged and cannot
-/// be built again, since blocks below `lowest` are deleted.
+/// be built again, since blocks below `lowest` are deleted, and where the node `deletes` blocks that it has
+/// not read.
 fn opened<I: Index>(
     contents: Contents,
     lowest: u32,
+    deletes: bool,
     open: impl FnOnce(u32) -> Result<I, IndexError>,
 ) -> Result<Option<I>, Failure> {
     let lowest = match contents {
@@ -63,6 +66,7 @@ fn opened<I: Index>(
         Err(error) if error.is_damage() && lowest > 0 => {
             Err(BeyondRebuild { name: I::NAME, error, lowest }.into())
         }
+        Err(error) if deletes => Err(LeftOut { name: I::NAME, error }.into()),
         Err(error) => {
             log::error!("The {} is off: {error}", I::NAME);
             Ok(None)
@@ -107,14 +111,16 @@ struct BehindPruned {
 #[derive(Debug)]
 struct LeftOut {
     name: &'static str,
+    error: IndexError,
 }
 
 impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name } = self;
+        let Self { name, error } = self;
         write!(
             f,
-            "the {name} cannot be opened, and blocks would be deleted that it has not read: leave it out, or -prune"
+            "the {name} cannot be opened ({error}), and blocks would be deleted that it has not read: leave it out, \
+             or -prune"
         )
     }
 }
@@ -122,6 +128,13 @@ impl fmt::Display for LeftOut {
 impl Fatal for LeftOut {
     fn exit(&self) -> Exit {
         Exit::Configuration
+    }
+
+    fn unusable(&self) -> Option<&Path> {
+        match &self.error {
+            IndexError::Store(error) => error.unusable_path(),
+            _ => None,
+        }
     }
 }
 
@@ -142,15 +155,9 @@ impl Fatal for BehindPruned {
     }
 }
 
-/// Has the blocks kept that an index has not read, if it is `wanted`. Fails where they are deleted, or would
-/// be because it was left out.
-fn keep<I: Index>(chain: &mut Chain, wanted: bool, index: Option<&I>) -> Result<(), Failure> {
-    let Some(height) = index.map(Index::durable_height) else {
-        return match wanted && deletes_blocks(chain) {
-            true => Err(LeftOut { name: I::NAME }.into()),
-            false => Ok(()),
-        };
-    };
+/// Has the blocks kept that an index has not read. Fails where they are deleted.
+fn keep<I: Index>(chain: &mut Chain, index: Option<&I>) -> Result<(), Failure> {
+    let Some(height) = index.map(Index::durable_height) else { return Ok(()) };
     let lowest = lowest_for_indexes(chain);
     if deletes_blocks(chain) && height + 1 < lowest {
         return Err(BehindPruned { name: I::NAME, height, lowest }.into());
@@ -186,22 +193,23 @@ impl Opened {
             Rebuild::Index => Contents::Cleared,
             _ => Contents::Kept,
         };
-        let (params, lowest) = (chain.params(), lowest_for_indexes(chain));
+        let (params, lowest, deletes) =
+            (chain.params(), lowest_for_indexes(chain), deletes_blocks(chain));
         // Not with -prune.
         let transactions =
-            || opened(contents, 0, |_| TxIndexWriter::open(&disk, &dir, genesis, secret));
-        let filters =
-            || opened(contents, lowest, |low| FilterIndexWriter::open(&disk, &dir, genesis, low));
-        let coin_stats =
-            || opened(contents, lowest, |low| CoinStatsIndexWriter::open(&disk, &dir, params, low));
+            || opened(contents, 0, false, |_| TxIndexWriter::open(&disk, &dir, genesis, secret));
+        let open_filters = |low| FilterIndexWriter::open(&disk, &dir, genesis, low);
+        let filters = || opened(contents, lowest, deletes, open_filters);
+        let open_coin_stats = |low| CoinStatsIndexWriter::open(&disk, &dir, params, low);
+        let coin_stats = || opened(contents, lowest, deletes, open_coin_stats);
         let opened = Self {
             transactions: wanted.transactions.then(transactions).transpose()?.flatten(),
             filters: wanted.filters.then(filters).transpose()?.flatten(),
             coin_stats: wanted.coin_stats.then(coin_stats).transpose()?.flatten(),
         };
         // Before any block is deleted.
-        keep(chain, wanted.filters, opened.filters.as_ref())?;
-        keep(chain, wanted.coin_stats, opened.coin_stats.as_ref())?;
+        keep(chain, opened.filters.as_ref())?;
+        keep(chain, opened.coin_stats.as_ref())?;
         Ok(opened)
     }
 

@@ -274,6 +274,57 @@ fn a_link_to_a_disk_that_is_not_mounted_is_named() {
     }
 }
 
+/// Of block and undo files single ones may be on another disk. Nothing that is there is given up before.
+#[test]
+fn a_rebuild_does_not_begin_while_block_files_are_links_to_a_disk_that_is_not_mounted() {
+    let whole = with_small_chain();
+    let stats = whole.stats();
+    for name in ["blk00000.dat", "rev00000.dat"] {
+        let node = copy(&whole);
+        let path = node.network_dir().join("blocks").join(name);
+        let elsewhere = node.beside(name);
+        fs::copy(&path, &elsewhere).expect("it is there");
+        fs::remove_file(&path).expect("it is ours");
+        symlink("/not/mounted/file", &path).expect("a link");
+        let words =
+            format!("{name}: it is a link to /not/mounted/file, where there is no file: is its");
+        let files = || {
+            let mut names = Vec::new();
+            for below in ["blocks", "utxo"] {
+                let entries = fs::read_dir(node.network_dir().join(below)).expect("a directory");
+                names.extend(entries.map(|entry| entry.expect("an entry").path()));
+            }
+            names.sort_unstable();
+            names
+        };
+        let before = files();
+        for rebuild in ["-reindex", "-reindex-chainstate"] {
+            let ended = node.run(&[&"-noconnect", &"-listen=0", &rebuild]);
+            refuses(ended, Exit::DatadirUnusable, &[&words]);
+            assert_eq!(files(), before, "{rebuild}, {name}");
+        }
+        fs::remove_file(&path).expect("the link");
+        symlink(&elsewhere, &path).expect("a link");
+        assert_eq!(node.stats(), stats, "{name}: its disk is mounted");
+    }
+}
+
+/// An index may be left out, but not where blocks would be deleted that it has not read.
+#[test]
+fn a_directory_in_the_place_of_a_file_of_an_index_is_named_where_blocks_are_deleted() {
+    let node = with_small_chain();
+    let path = node.network_dir().join("indexes/blockfilter/basic/records.dat");
+    fs::create_dir_all(&path).expect("a directory");
+    let words: [&dyn AsRef<OsStr>; 4] =
+        [&"-noconnect", &"-listen=0", &"-prune=550", &"-blockfilterindex"];
+    let (index, place) = (
+        "the basic block filter index cannot be opened (",
+        "records.dat: a directory is where a file belongs: move it away",
+    );
+    refuses(node.run(&words), Exit::DatadirUnusable, &[index, place]);
+    refuses(node.run(&[&"verify"]), Exit::DatadirUnusable, &[place]);
+}
+
 /// The kind of the failure is the same, and the data directory is in order.
 #[test]
 fn a_file_elsewhere_that_is_none_says_nothing_of_the_data_directory() {

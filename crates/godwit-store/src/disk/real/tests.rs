@@ -151,8 +151,8 @@ fn what_is_no_file_is_named_and_not_waited_for() {
     for mode in [OpenMode::Read, OpenMode::ReadWrite, OpenMode::Truncate] {
         refused("pipe", mode, "pipe: a pipe is where a file belongs: move it away");
         refused("socket", mode, "socket: a socket or a pipe is where a file belongs: move it away");
+        refused("directory", mode, "directory: a directory is where a file belongs: move it away");
     }
-    refused("directory", OpenMode::ReadWrite, "a directory is where a file belongs: move it away");
     drop(both_ends);
     refused("pipe", OpenMode::Read, "a pipe is where a file belongs: move it away");
     assert!(disk.apart().lock(&at("pipe")).is_err());
@@ -191,6 +191,15 @@ fn a_link_to_a_disk_that_is_not_mounted_is_no_missing_directory() {
         assert_eq!(error.unusable_path(), Some(&**path));
     }
     assert_eq!(disk.list_if_there(&dir.path().join("absent")).unwrap(), [] as [PathBuf; 0]);
+    let error = disk.check_link(&link).unwrap_err();
+    let text = "it is a link to /not/mounted, where there is no file: is its disk mounted?";
+    assert!(error.to_string().ends_with(text), "{error}");
+    assert_eq!(error.unusable_path(), Some(&*link));
+    let whole = dir.path().join("whole");
+    symlink(&file, &whole).unwrap();
+    for path in [&whole, &file, &dir.path().join("absent")] {
+        disk.check_link(path).unwrap();
+    }
 }
 
 #[test]

@@ -114,7 +114,10 @@ impl Records {
                 disk.open(&path, OpenMode::ReadWrite)?
             }
         };
-        let (stale, stale_bytes) = read_stale(disk, dir, &layout)?;
+        let (stale, stale_bytes) = match read_stale(disk, dir, &layout) {
+            Err(error) if error.is_damage() => begin_stale(disk, dir, &layout, &error)?,
+            read => read?,
+        };
         cut_off_stale(disk, dir, stale_bytes)?;
         let whole = (active.file_len()?.saturating_sub(HEADER)) / layout.stored() as u64;
         let on_disk = u32::try_from(whole).map_err(|_| IndexError::damaged(&path, 0))?;
@@ -142,13 +145,7 @@ impl Records {
 
     fn create(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<Self, IndexError> {
         for name in [STALE, ACTIVE] {
-            let unfinished = dir.join(UNFINISHED);
-            let file = disk.open(&unfinished, OpenMode::Truncate)?;
-            file.write_all_at(0, &layout.header())?;
-            file.sync()?;
-            disk.sync_dir(dir)?;
-            disk.rename(&unfinished, &dir.join(name))?;
-            disk.sync_dir(dir)?;
+            begin_file(disk, dir, &layout, name)?;
         }
         Ok(Self {
             layout,
@@ -321,6 +318,17 @@ impl Records {
     }
 }
 
+/// Makes a file without records, in the place of one that is there.
+fn begin_file(disk: &StoreDisk, dir: &Path, layout: &Layout, name: &str) -> Result<(), StoreError> {
+    let unfinished = dir.join(UNFINISHED);
+    let file = disk.open(&unfinished, OpenMode::Truncate)?;
+    file.write_all_at(0, &layout.header())?;
+    file.sync()?;
+    disk.sync_dir(dir)?;
+    disk.rename(&unfinished, &dir.join(name))?;
+    disk.sync_dir(dir)
+}
+
 /// Fails where a file is not one of this layout.
 fn check_header(file: &StoreFile, layout: &Layout) -> Result<(), IndexError> {
     let mut header = [0; HEADER as usize];
@@ -329,13 +337,26 @@ fn check_header(file: &StoreFile, layout: &Layout) -> Result<(), IndexError> {
     if is_right { Ok(()) } else { Err(IndexError::damaged(file.path(), 0)) }
 }
 
-/// The records of blocks that were left, the last ones, and where the next one is to go.
-#[expect(clippy::type_complexity, reason = "two values of one caller")]
-fn read_stale(
+/// Records of blocks that were left, by height, and where the next one is to go.
+type Stale = (Vec<(u32, Vec<u8>)>, u64);
+
+/// Begins the file of blocks that were left again, since `error` is said of it. What was in it comes back
+/// from nowhere, and the records of the chain need nothing of it.
+fn begin_stale(
     disk: &StoreDisk,
     dir: &Path,
     layout: &Layout,
-) -> Result<(Vec<(u32, Vec<u8>)>, u64), IndexError> {
+    error: &IndexError,
+) -> Result<Stale, IndexError> {
+    log::warn!(
+        "{error}. It is begun again: blocks that reorganisations left are not found any more."
+    );
+    begin_file(disk, dir, layout, STALE)?;
+    Ok((Vec::new(), HEADER))
+}
+
+/// The records of blocks that were left, the last ones.
+fn read_stale(disk: &StoreDisk, dir: &Path, layout: &Layout) -> Result<Stale, IndexError> {
     let file = disk.open(&dir.join(STALE), OpenMode::Read)?;
     check_header(&file, layout)?;
     let stored = layout.stored_stale();

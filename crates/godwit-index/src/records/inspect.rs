@@ -26,9 +26,14 @@ pub(crate) fn inspect(
     }
     let active = inspect_active(dir, layout, reading, visit);
     reading.note(active)?;
-    let stale = inspect_stale(dir, layout, reading, visit);
-    reading.note(stale)?;
-    Ok(())
+    match inspect_stale(dir, layout, reading, visit) {
+        // As a whole, too.
+        Err(error) if error.is_damage() => {
+            reading.note_left_blocks(error);
+            Ok(())
+        }
+        stale => reading.note(stale).map(drop),
+    }
 }
 
 fn inspect_active(

@@ -151,7 +151,7 @@ fn a_damaged_filter_index_of_a_pruned_node_loses_what_is_damaged_alone() {
         refused += is_refused;
         damaged += blocks;
     }
-    assert!(refused >= 5 && (1..=2).contains(&damaged), "{refused}, {damaged}");
+    assert!((2..5).contains(&refused) && (1..=2).contains(&damaged), "{refused}, {damaged}");
     // The record of block 5 rots, or a sector with filters cannot be read.
     let rots = |disk: &FaultDisk| flip(disk, "records.dat", 64 + 5 * 112 + 40);
     assert_eq!(check(&start.copy(), &rots, "a record"), (0, 1));
@@ -175,7 +175,8 @@ fn a_damaged_statistics_index_of_a_pruned_node_loses_what_is_damaged_alone() {
             refused.set(refused.get() + 1);
         }
     });
-    assert_eq!(refused.get(), 5, "all but the last record, which a crash may leave so");
+    // Not for the last record, which a crash may leave so, nor for the file of blocks that were left.
+    assert_eq!(refused.get(), 2);
     let disk = start.copy();
     let writer = coin_stats::index(&disk, &chain).expect("it is sound");
     let reader = writer.reader();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::{Deployment, Params};
+use godwit_store::error::Remedy;
 use godwit_store::exec::Priority;
 use godwit_store::utxo::UtxoHasher;
 use godwit_store::{BlockChecksum, BlockPosition, BlockUndo, Store, StoreError, UndoPosition};
@@ -19,6 +20,7 @@ use crate::environment::Environment;
 use crate::index::BlockIndex;
 use crate::job_sender::JobSender;
 use crate::limits::READ_JOBS;
+use crate::scrub::undo_remedy;
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::{Node, NodeId};
 
@@ -151,6 +153,18 @@ impl BlockReader {
     /// The record cannot be read, or is damaged.
     pub fn undo(&self, stored: &StoredBlock) -> Result<Option<BlockUndo>, StoreError> {
         stored.undo.map(|undo| self.store.read_undo(undo, &stored.prev)).transpose()
+    }
+
+    /// What makes an undo record again that [`Self::undo`] did not read, with this error or because there is
+    /// none; `None` where another attempt may read it.
+    pub fn undo_remedy(&self, error: Option<&StoreError>) -> Option<Remedy> {
+        let remedy = undo_remedy(&self.store);
+        match error {
+            Some(error) => error.is_rotten().then_some(remedy),
+            // A repair makes those that the index names.
+            None if remedy == Remedy::Repair => Some(Remedy::Reindex),
+            None => Some(remedy),
+        }
     }
 }
 

@@ -36,7 +36,8 @@ use crate::own_block::ReadError;
 use crate::reads::StoredBlock;
 use crate::tree::NodeId;
 use blocks::{CheckedBlock, Wanted};
-use undo::{LostRecords, RottenUndo, Search, Searched, undo_remedy};
+pub(crate) use undo::undo_remedy;
+use undo::{LostRecords, RottenUndo, Search, Searched};
 
 /// Bytes that the scrub reads in a second, taken over minutes: what a disk does not notice. The 800 GB of the
 /// main network take five days.
@@ -348,7 +349,7 @@ impl Scrub {
         let is_of_use = |id: &&NodeId| RottenUndo::of(index, **id).is_some();
         let left = self.undo.rotten.iter().filter(is_of_use).count() as u64 + self.undo.dropped;
         if left > 0 {
-            let how = match undo_remedy(env) {
+            let how = match undo_remedy(&env.store) {
                 Remedy::Repair => "`godwit verify -repair` makes them".to_owned(),
                 remedy => remedy.to_string(),
             };
@@ -500,7 +501,7 @@ impl Scrub {
         search: Box<Search>,
         searched: Result<Searched, ReadError>,
     ) -> Result<Vec<NodeId>, StoreError> {
-        let remedy = undo_remedy(env);
+        let remedy = undo_remedy(&env.store);
         match searched {
             Ok(Searched { bytes, restored: None }) => {
                 self.note_read(bytes);

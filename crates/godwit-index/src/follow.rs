@@ -328,6 +328,18 @@ impl<I: Index> Follower<I> {
         }
     }
 
+    /// The chain needs the record only to disconnect the block, and makes it again only then: until a scrub
+    /// comes to it, a command is what helps.
+    fn say_lacks_undo(&mut self, height: u32, error: Option<&StoreError>, reader: &BlockReader) {
+        let why = error.map_or_else(String::new, |error| format!(": {error}"));
+        let remedy = reader.undo_remedy(error);
+        let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
+        self.say_once(
+            Lacked::Undo(height),
+            format_args!("the undo record of block {height} cannot be read{why}{remedy}"),
+        );
+    }
+
     fn go(&mut self, next: &NextBlocks, ends: &dyn Fn() -> bool) -> Result<Outcome, IndexError> {
         self.index.status().go_on(next.are_last);
         if self.index.position().best() != next.from {
@@ -346,12 +358,7 @@ impl<I: Index> Follower<I> {
                     break;
                 }
                 Err(Unread::Undo(error)) => {
-                    let height = point.height;
-                    let why = error.map_or_else(String::new, |error| format!(": {error}"));
-                    self.say_once(
-                        Lacked::Undo(height),
-                        format_args!("the undo record of block {height} cannot be read{why}"),
-                    );
+                    self.say_lacks_undo(point.height, error.as_ref(), &next.reader);
                     outcome = Outcome::LacksUndo;
                     break;
                 }

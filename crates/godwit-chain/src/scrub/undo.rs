@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use godwit_primitives::BlockHash;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::inspect::Found;
-use godwit_store::{StoreError, UndoPosition, UndoRecord};
+use godwit_store::{Store, StoreError, UndoPosition, UndoRecord};
 
 use crate::environment::Environment;
 use crate::index::BlockIndex;
@@ -102,8 +102,8 @@ impl Search {
 }
 
 /// What makes undo records again that no search has made.
-pub(super) fn undo_remedy(env: &Environment) -> Remedy {
-    match env.store.coins_remedy() {
+pub(crate) fn undo_remedy(store: &Store) -> Remedy {
+    match store.coins_remedy() {
         // Where blocks are missing, `verify -repair` makes none.
         Remedy::Download => Remedy::Download,
         _ => Remedy::Repair,

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -204,6 +205,66 @@ fn damage_of_an_optional_index_is_named_and_what_a_repair_removes_is_built_again
         let ended = node.run(&[&"verify"]).expect(Exit::Success);
         assert!(ended.stdout.contains(SOUND), "{name}: {ended:?}");
     }
+}
+
+/// What an index reads is not what the chain needs: nothing else would make the record again soon.
+#[test]
+fn an_index_that_waits_for_an_undo_record_names_the_command_that_makes_it_again() {
+    let node = with_small_chain();
+    let path = node.network_dir().join("blocks/rev00000.dat");
+    flip(&path, 500);
+    let bind = format!("-bind=127.0.0.1:{}", free_port());
+    let mut running =
+        Running::start(&node, &[&"-noconnect", &bind, &"-blockfilterindex", &"-coinstatsindex"]);
+    let place = format!("cannot be read: {} at byte ", path.display());
+    let waits = |line: &&str| {
+        line.contains(" index waits: the undo record of block ")
+            && line.contains(&place)
+            && line.ends_with("; `godwit verify -repair` repairs it.")
+    };
+    wait_until("an index waits", || running.log().0.lines().any(|line| waits(&line)));
+    stops_in_time(running);
+    let ended = node.run(&[&"verify", &"-repair"]).expect(Exit::Success);
+    assert!(ended.stdout.contains("; repaired\n"), "{ended:?}");
+    build_indexes(&node);
+}
+
+/// Nothing is looked up in it, as if it were whole.
+#[test]
+fn an_index_of_which_a_file_is_a_directory_is_off_and_names_it() {
+    let node = with_small_chain();
+    build_indexes(&node);
+    let files = fs::read_dir(node.network_dir().join("indexes/txindex")).expect("an index");
+    let run = files
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| path.extension().is_some_and(|name| name == "txs"))
+        .expect("transactions were indexed");
+    fs::remove_file(&run).expect("it is there");
+    fs::create_dir(&run).expect("a directory");
+    let words = format!("{}: a directory is where a file belongs: move it away", run.display());
+    let ended = node.run(&[&"verify"]).expect(Exit::DatadirUnusable);
+    assert!(ended.stderr.contains(&words), "{ended:?}");
+    let bind = format!("-bind=127.0.0.1:{}", free_port());
+    let mut running = Running::start(&node, &[&"-noconnect", &bind, &"-txindex"]);
+    let is_off = format!("The txindex is off: open {words}");
+    wait_until("the index is off", || running.log().0.contains(&is_off));
+    stops_in_time(running);
+}
+
+/// Of single runs, too: the file is as one that is missing.
+#[test]
+fn a_run_that_is_a_link_to_a_disk_that_is_not_mounted_is_made_again() {
+    let node = with_small_chain();
+    let run = files_of_coins(&node).into_iter().find(|path| path.extension().unwrap() == "run");
+    let run = run.expect("coins were written");
+    fs::remove_file(&run).expect("it is there");
+    symlink("/not/mounted/run", &run).expect("a link");
+    let ended = node.run(&[&"verify"]).expect(Exit::Damaged);
+    assert!(ended.stdout.contains("`godwit verify -repair` makes the coins again"), "{ended:?}");
+    let ended = node.run(&[&"verify", &"-repair"]).expect(Exit::Success);
+    assert!(ended.stdout.contains("; repaired\n"), "{ended:?}");
+    has_hash_of_stats(&node, &ended);
+    assert_eq!(node.stats(), small_chain_stats());
 }
 
 /// What happens to a file.

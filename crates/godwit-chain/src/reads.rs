@@ -20,7 +20,6 @@ use crate::environment::Environment;
 use crate::index::BlockIndex;
 use crate::job_sender::JobSender;
 use crate::limits::READ_JOBS;
-use crate::scrub::undo_remedy;
 use crate::structure::{Structured, WitnessCheck};
 use crate::tree::{Node, NodeId};
 
@@ -158,11 +157,11 @@ impl BlockReader {
     /// What makes an undo record again that [`Self::undo`] did not read, with this error or because there is
     /// none; `None` where another attempt may read it.
     pub fn undo_remedy(&self, error: Option<&StoreError>) -> Option<Remedy> {
-        let remedy = undo_remedy(&self.store);
+        let remedy = self.store.undo_remedy();
         match error {
             Some(error) => error.is_rotten().then_some(remedy),
             // A repair makes those that the index names.
-            None if remedy == Remedy::Repair => Some(Remedy::Reindex),
+            None if remedy == Remedy::Repair => Some(Remedy::WhenDisconnected),
             None => Some(remedy),
         }
     }

@@ -36,7 +36,6 @@ use crate::own_block::ReadError;
 use crate::reads::StoredBlock;
 use crate::tree::NodeId;
 use blocks::{CheckedBlock, Wanted};
-pub(crate) use undo::undo_remedy;
 use undo::{LostRecords, RottenUndo, Search, Searched};
 
 /// Bytes that the scrub reads in a second, taken over minutes: what a disk does not notice. The 800 GB of the
@@ -349,7 +348,7 @@ impl Scrub {
         let is_of_use = |id: &&NodeId| RottenUndo::of(index, **id).is_some();
         let left = self.undo.rotten.iter().filter(is_of_use).count() as u64 + self.undo.dropped;
         if left > 0 {
-            let how = match undo_remedy(&env.store) {
+            let how = match env.store.undo_remedy() {
                 Remedy::Repair => "`godwit verify -repair` makes them".to_owned(),
                 remedy => remedy.to_string(),
             };
@@ -501,7 +500,7 @@ impl Scrub {
         search: Box<Search>,
         searched: Result<Searched, ReadError>,
     ) -> Result<Vec<NodeId>, StoreError> {
-        let remedy = undo_remedy(&env.store);
+        let remedy = env.store.undo_remedy();
         match searched {
             Ok(Searched { bytes, restored: None }) => {
                 self.note_read(bytes);

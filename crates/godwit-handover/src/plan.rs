@@ -133,9 +133,9 @@ impl Plan {
         self.files.iter().filter(|file| file.way == way).map(|file| file.bytes).sum()
     }
 
-    /// Bytes that the hand-over needs while it runs, as if all were on one file system: copies, Core's two databases
-    /// and, until the coins are written, the files in which they are sorted. What stays is less than half
-    /// of it.
+    /// Bytes that the hand-over needs while it runs, as if all were on one file system: copies, Core's two
+    /// databases and, until the coins are written, the files in which they are sorted. What stays is less
+    /// than half of it.
     pub fn needed_bytes(&self) -> u64 {
         /// Of LevelDB's logs and tables, beside the records.
         const DATABASES: u64 = 96 << 20;

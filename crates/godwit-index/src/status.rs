@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use godwit_store::ChainPoint;
 
-/// How long an index may be many blocks behind before it no longer counts as in step. Core has its chain wait for
-/// an index that was in step once; here the chain goes on, and a call must not wait for an index that cannot follow
-/// it. Hundreds of blocks that `generatetoaddress` makes at once take less.
+/// How long an index may be many blocks behind before it no longer counts as in step. Core has its chain wait
+/// for an index that was in step once; here the chain goes on, and a call must not wait for an index that
+/// cannot follow it. Hundreds of blocks that `generatetoaddress` makes at once take less.
 const LAG: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -243,7 +243,8 @@ pub enum Remedy {
     Peers,
     /// The same, of this block, which the node would not read by itself for long.
     OnRequest(BlockHash),
-    /// The node, from the blocks that created the coins, when it disconnects the block.
+    /// The node, from the blocks that created the coins, when it disconnects the block; of all such blocks at
+    /// once, `-reindex-chainstate`.
     WhenDisconnected,
     ReindexChainstate,
     Reindex,
@@ -273,8 +274,8 @@ impl fmt::Display for Remedy {
                 );
             }
             Remedy::WhenDisconnected => {
-                "the node makes it again from the blocks when it disconnects one of these; `godwit -reindex` makes \
-                 all again"
+                "the node makes it again from the blocks when it disconnects one of these; \
+                 `godwit -reindex-chainstate` makes all of them again"
             }
             Remedy::ReindexChainstate => {
                 "`godwit -reindex-chainstate` makes the coins again from the block files"

@@ -96,6 +96,15 @@ impl Store {
         DamagedPart::Coins.remedy(control.has_whole_history())
     }
 
+    /// What makes undo records again that no search has made.
+    pub fn undo_remedy(&self) -> Remedy {
+        match self.coins_remedy() {
+            // Where blocks are missing, `verify -repair` makes none.
+            Remedy::Download => Remedy::Download,
+            _ => Remedy::Repair,
+        }
+    }
+
     /// Checks control files, `xor.dat`, what is kept of pruned blocks, and the database, and writes all but
     /// the last one again where they are damaged.
     /// No commit begins meanwhile: it would change what is read. `stop` ends the reading of the database.

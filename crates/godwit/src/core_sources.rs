@@ -22,8 +22,8 @@ use crate::options::Config;
 use crate::process::StopFlag;
 use crate::progress::{AtRisk, Position, Progress, Stage};
 
-/// A data directory of Bitcoin Core's that cannot be imported as one. `Display` is one line for the user, with
-/// what can be imported instead.
+/// A data directory of Bitcoin Core's that cannot be imported as one. `Display` is one line for the user,
+/// with what can be imported instead.
 #[derive(Debug)]
 enum NotWhole {
     /// There is no `chainstate`.

@@ -101,15 +101,6 @@ impl Search {
     }
 }
 
-/// What makes undo records again that no search has made.
-pub(crate) fn undo_remedy(store: &Store) -> Remedy {
-    match store.coins_remedy() {
-        // Where blocks are missing, `verify -repair` makes none.
-        Remedy::Download => Remedy::Download,
-        _ => Remedy::Repair,
-    }
-}
-
 /// How many undo records of these lengths are made again in one search: one at least.
 pub(super) fn in_one_search(lengths: impl Iterator<Item = u64>) -> usize {
     let ends = lengths.scan(0, |sum, len| {

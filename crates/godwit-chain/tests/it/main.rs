@@ -15,6 +15,7 @@ mod inspect;
 mod kernel;
 mod lost_coins;
 mod lost_undo;
+mod missing_undo;
 mod overrule;
 mod panics;
 mod pruned_branches;

@@ -141,8 +141,6 @@ pub(super) struct Peer {
     /// Height of its best known header, if there is one.
     pub(super) best_height: Option<u32>,
     pub(super) rate: Rate,
-    /// What it was when a request was last answered.
-    answered_at: Option<f64>,
     /// Average seconds from a request to its first byte, of requests with none in flight before
     /// them.
     pub(super) latency: Option<f64>,
@@ -171,7 +169,6 @@ impl Peer {
             reach: Vec::new(),
             best_height: None,
             rate: Rate::new(now),
-            answered_at: None,
             latency: None,
             probe: None,
             last_bytes: now,
@@ -230,7 +227,7 @@ impl Peer {
             before.skipped = true;
         }
         self.queue.remove(position);
-        self.answered_at = self.rate.get();
+        self.rate.note_answer();
         self.partial = 0;
         (self.last_bytes, self.last_block) = (now, now);
         self.end(now, delivered);
@@ -324,7 +321,7 @@ impl Peer {
     pub(super) fn rate(&self, measured: Measured) -> Option<f64> {
         match measured {
             Measured::Now => self.rate.get(),
-            Measured::AtAnswers => self.answered_at.or(self.rate.get()),
+            Measured::AtAnswers => self.rate.at_answer(),
         }
     }
 

@@ -18,11 +18,13 @@ pub(super) struct Rate {
     seconds: f64,
     last: Duration,
     memory: f64,
+    /// What it was when a request was last answered.
+    at_answer: Option<f64>,
 }
 
 impl Rate {
     pub(super) fn new(now: Duration) -> Self {
-        Self { bytes: 0.0, seconds: 0.0, last: now, memory: MEMORY }
+        Self { bytes: 0.0, seconds: 0.0, last: now, memory: MEMORY, at_answer: None }
     }
 
     /// Adapts the memory to the expected size of blocks. Over a slow link of ours connections take
@@ -52,6 +54,16 @@ impl Rate {
     /// Takes bytes back that were added.
     pub(super) fn take_back(&mut self, bytes: u64) {
         self.bytes = (self.bytes - bytes as f64).max(0.0);
+    }
+
+    /// A request was answered.
+    pub(super) fn note_answer(&mut self) {
+        self.at_answer = self.get();
+    }
+
+    /// What it was when a request was last answered, or is, if none was.
+    pub(super) fn at_answer(&self) -> Option<f64> {
+        self.at_answer.or(self.get())
     }
 
     /// Bytes per second; `None` before any byte arrived, and while no busy time has passed.

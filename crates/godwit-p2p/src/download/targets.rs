@@ -8,9 +8,9 @@ use super::branch::Branch;
 use super::{Downloads, assign};
 use crate::index::{HeaderId, HeaderIndex, is_ancestor, last_common_ancestor};
 
-/// Window of a chain that is downloaded beside the best header's, in blocks. There is at most one for each peer:
-/// the one that it has told of last. Were there fewer, peers that withhold the blocks of theirs could keep others
-/// from being downloaded.
+/// Window of a chain that is downloaded beside the best header's, in blocks. There is at most one for each
+/// peer: the one that it has told of last. Were there fewer, peers that withhold the blocks of theirs could
+/// keep others from being downloaded.
 const SIDE_WINDOW: usize = 128;
 
 /// How long a request for a block of an abandoned chain counts as in flight.

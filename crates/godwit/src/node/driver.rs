@@ -297,6 +297,14 @@ fn core_of(chain: Chain, peers: Peers, now: Now, options: &NodeOptions, dir: &Pa
     core
 }
 
+/// With -connect the user chooses alone: then the anchors are not touched.
+fn anchors(options: &NodeOptions, peers_file: &PeersFile) -> Anchors {
+    match options.connect {
+        Some(_) => Anchors::default(),
+        None => peers_file.load_anchors(),
+    }
+}
+
 impl<'a> Node<'a> {
     fn start(
         setting: Setting<'a>,
@@ -323,11 +331,7 @@ impl<'a> Node<'a> {
         let peers_file = PeersFile::new(Arc::new(RealDisk), &Threads::default(), &dir, magic)
             .map_err(ChainError::Spawn)?;
         let book = peers_file.load(seed, groups);
-        // With -connect the user chooses alone: then the anchors are not touched.
-        let anchors = match options.connect {
-            Some(_) => Anchors::default(),
-            None => peers_file.load_anchors(),
-        };
+        let anchors = anchors(options, &peers_file);
         let (indexes, now) = (Opened::open(config, rebuild, &mut chain)?, now(started));
         let mut peers_config = peers_config(options, chain.params(), max_connections, pool, seed);
         peers_config.services =

@@ -246,7 +246,8 @@ fn a_blocks_directory_of_core_is_read_with_its_key() {
     assert_eq!(node.stats()["height"], 70);
 }
 
-/// The key lies beside the file, wherever the link is; or beside the link, if that is where Core looks for it.
+/// The key lies beside the file, wherever the link is; or beside the link, if that is where Core looks for
+/// it.
 #[test]
 fn a_link_to_a_block_file_of_core_is_read_with_its_key() {
     let node = Node::new("regtest");

@@ -49,8 +49,8 @@ fn who_comes_back_again_and_again_does_not_get_the_block_that_all_wait_for() {
     assert_eq!(asked, Some(PROVEN), "{requests:?}");
 }
 
-/// Near the tip, soon after a start: some have delivered a block, and have the next one; of the others nothing is
-/// known. The longer those are silent, the slower all appear to be that were measured.
+/// Near the tip, soon after a start: some have delivered a block, and have the next one; of the others
+/// nothing is known. The longer those are silent, the slower all appear to be that were measured.
 #[test]
 fn the_only_ones_that_have_delivered_cannot_withhold_the_next_block() {
     for (size, silent) in [(300, 1), (1_500_000, 1), (300, 2), (1_500_000, 2)] {

@@ -28,6 +28,7 @@ mod outputs;
 mod own_scripts;
 mod pairs;
 mod review;
+mod satisfaction;
 mod sighash;
 mod sign;
 mod signatures;

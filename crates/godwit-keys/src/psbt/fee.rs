@@ -3,11 +3,12 @@
 use std::error::Error;
 use std::fmt;
 
-use bitcoin::{Amount, FeeRate, PublicKey, Script, Weight};
-use miniscript::{Descriptor, Legacy, Miniscript, Segwitv0};
+use bitcoin::{Amount, FeeRate, Script, VarInt, Weight};
+use miniscript::{BareCtx, Legacy, Segwitv0};
 
 use super::Psbt;
 use super::limits::{DEFAULT_MAX_FEE, DEFAULT_MAX_FEE_RATE};
+use super::satisfaction::{KEY, Locks, Place, SIGNATURE, least_elements};
 use super::spent::{KnownOutput, SpendKind, Spent};
 
 /// Highest fee that is signed.
@@ -144,6 +145,7 @@ impl Psbt {
         let transaction = self.unsigned_transaction();
         let mut inputs = Amount::ZERO;
         let mut weight = transaction.weight();
+        let mut witnesses = 0;
         let mut has_witness = false;
         for (index, input) in self.inputs().iter().enumerate() {
             let output = self.spent_output_of(index).ok_or(FeeObjection::UnknownAmount(index))?;
@@ -152,11 +154,15 @@ impl Psbt {
             let witness = input.final_script_witness.as_ref().map(|witness| witness.size());
             let (script_sig, witness) = match (script_sig, witness) {
                 _ if !counts(index) => (0, 0),
-                (None, None) => estimate(input, &self.spent[index]),
+                (None, None) => estimate(input, &self.spent[index], Locks::of(transaction, index)),
                 (script_sig, witness) => (script_sig.unwrap_or(0), witness.unwrap_or(0)),
             };
-            has_witness |= witness > 0;
-            weight += Weight::from_wu(script_sig as u64 * 4 + witness as u64);
+            // The length of an empty script is in the unsigned transaction.
+            let script_sig = VarInt::from(script_sig).size() - 1 + script_sig;
+            weight += Weight::from_wu(script_sig as u64 * 4);
+            // An input without elements says that it has none, if another one has some.
+            witnesses += witness.max(1) as u64;
+            has_witness |= witness > 1;
         }
         let values = transaction.output.iter().map(|output| output.value);
         let outputs =
@@ -168,46 +174,42 @@ impl Psbt {
         let amount = inputs.checked_sub(outputs).ok_or(FeeObjection::Negative)?;
         if has_witness {
             // Marker and flag (BIP144).
-            weight += Weight::from_wu(2);
+            weight += Weight::from_wu(2 + witnesses);
         }
         Ok(Fee { amount, inputs, weight })
     }
 }
 
-/// An ECDSA signature with its type, ground for a low R as Core's.
-const ECDSA_BYTES: usize = 71;
-const COMPRESSED_KEY_BYTES: usize = 33;
 const SCHNORR_BYTES: usize = 64;
 
 /// Bytes of script and witness that an unfinished input will have. Rather too few than too many: the
 /// fee rate is then found too high, not too low.
-fn estimate(input: &bitcoin::psbt::Input, known: &KnownOutput) -> (usize, usize) {
+fn estimate(input: &bitcoin::psbt::Input, known: &KnownOutput, locks: Locks) -> (usize, usize) {
     let Ok(spent) = Spent::of(input, known) else { return (0, 0) };
-    let keyed = 1 + ECDSA_BYTES + 1 + COMPRESSED_KEY_BYTES;
+    let keyed = SIGNATURE + KEY;
     match spent.kind {
         SpendKind::Pkh => (keyed, 0),
         SpendKind::Wpkh => (0, 1 + keyed),
         SpendKind::ShWpkh => (1 + spent.script.len(), 1 + keyed),
-        SpendKind::Wsh => (0, witness_script_bytes(&spent.script)),
-        SpendKind::ShWsh => (1 + 34, witness_script_bytes(&spent.script)),
-        SpendKind::Sh => (redeem_script_bytes(&spent.script), 0),
+        SpendKind::Wsh => (0, witness_script_bytes(&spent.script, locks)),
+        SpendKind::ShWsh => (1 + 34, witness_script_bytes(&spent.script, locks)),
+        SpendKind::Sh => (redeem_script_bytes(&spent.script, locks), 0),
+        // By the key path: a leaf needs a control block beside its signatures.
         SpendKind::Tr => (0, 1 + 1 + SCHNORR_BYTES),
-        SpendKind::Bare => (1 + ECDSA_BYTES, 0),
+        SpendKind::Bare => (least_elements::<BareCtx>(&spent.script, Place::ScriptSig, locks), 0),
     }
 }
 
-fn witness_script_bytes(script: &Script) -> usize {
-    let satisfied = Miniscript::<PublicKey, Segwitv0>::decode_consensus(script)
-        .ok()
-        .and_then(|script| Descriptor::new_wsh(script).ok())
-        .and_then(|descriptor| descriptor.max_weight_to_satisfy().ok());
-    satisfied.map_or(script.len(), |weight| weight.to_wu() as usize)
+fn witness_script_bytes(script: &Script, locks: Locks) -> usize {
+    let elements = least_elements::<Segwitv0>(script, Place::Witness, locks);
+    1 + elements + VarInt::from(script.len()).size() + script.len()
 }
 
-fn redeem_script_bytes(script: &Script) -> usize {
-    let satisfied = Miniscript::<PublicKey, Legacy>::decode_consensus(script)
-        .ok()
-        .and_then(|script| Descriptor::new_sh(script).ok())
-        .and_then(|descriptor| descriptor.max_weight_to_satisfy().ok());
-    satisfied.map_or(script.len(), |weight| weight.to_wu() as usize / 4)
+fn redeem_script_bytes(script: &Script, locks: Locks) -> usize {
+    let push = match script.len() {
+        ..=75 => 1,
+        76..=255 => 2,
+        _ => 3,
+    };
+    least_elements::<Legacy>(script, Place::ScriptSig, locks) + push + script.len()
 }

@@ -23,6 +23,9 @@ pub(super) fn unsupported(name: &[u8]) -> Option<&'static str> {
     UNSUPPORTED.into_iter().find(|unsupported| unsupported.as_bytes() == name)
 }
 
+/// Core has it outside of `sh()` and `wsh()` too, `miniscript` has not.
+const BARE_SORTED: &str = "bare sortedmulti";
+
 /// Functions of a hash, in hex.
 const HASHES: [&[u8]; 4] = [b"sha256", b"hash256", b"ripemd160", b"hash160"];
 
@@ -121,6 +124,9 @@ impl Scanner<'_> {
         let name = name.rsplit(|c| *c == b':').next().unwrap_or(name);
         if let Some(function) = unsupported(name) {
             return Err(DescriptorError::Unsupported { function });
+        }
+        if name == b"sortedmulti" && range.start == 0 {
+            return Err(DescriptorError::Unsupported { function: BARE_SORTED });
         }
         if name == b"combo" && range != (0..name.len()) {
             return Err(character(range.start));

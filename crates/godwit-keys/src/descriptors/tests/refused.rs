@@ -49,3 +49,18 @@ fn sorted_keys_of_a_leaf_are_not_supported() {
         matches!(imported, Some(DescriptorError::Unsupported { function: f }) if f == function)
     );
 }
+
+/// Core takes it, and neither it nor its keys are malformed.
+#[test]
+fn bare_sorted_keys_are_not_supported() {
+    for keys in [format!("{XPUB}/0/*,{XPUB}/1/*"), format!("02{POINT},02{POINT}")] {
+        let bare = format!("sortedmulti(1,{keys})");
+        for refused in [watched(&bare).map(|_| ()), split(&bare, Main).map(|_| ())] {
+            let refused = refused.expect_err(&bare).to_string();
+            assert_eq!(refused, "descriptors with bare sortedmulti() are not supported");
+        }
+        for sorted in [format!("sh({bare})"), format!("wsh({bare})"), format!("sh(wsh({bare}))")] {
+            assert!(scan::scan(sorted.as_bytes()).is_ok(), "{sorted}");
+        }
+    }
+}

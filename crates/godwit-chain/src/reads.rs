@@ -13,7 +13,9 @@ use godwit_primitives::network::{Deployment, Params};
 use godwit_store::error::Remedy;
 use godwit_store::exec::Priority;
 use godwit_store::utxo::UtxoHasher;
-use godwit_store::{BlockChecksum, BlockPosition, BlockUndo, Store, StoreError, UndoPosition};
+use godwit_store::{
+    BlockChecksum, BlockPosition, BlockUndo, Store, StoreError, UndoPosition, undo_remedy,
+};
 use godwit_stream::PooledStream;
 
 use crate::environment::Environment;
@@ -157,7 +159,7 @@ impl BlockReader {
     /// What makes an undo record again that [`Self::undo`] did not read, with this error or because there is
     /// none; `None` where another attempt may read it.
     pub fn undo_remedy(&self, error: Option<&StoreError>) -> Option<Remedy> {
-        let remedy = self.store.undo_remedy();
+        let remedy = undo_remedy(&self.store);
         match error {
             Some(error) => error.is_rotten().then_some(remedy),
             // A repair makes those that the index names.

@@ -26,7 +26,7 @@ use godwit_store::error::Remedy;
 use godwit_store::exec::Priority;
 use godwit_store::inspect::Found;
 use godwit_store::utxo::{RunScrub, Scrubbed, UtxoStore};
-use godwit_store::{FilesScrubbed, ScrubPass, ScrubPlace, StoreError};
+use godwit_store::{FilesScrubbed, ScrubPass, ScrubPlace, StoreError, undo_remedy};
 
 use crate::environment::Environment;
 use crate::index::BlockIndex;
@@ -348,7 +348,7 @@ impl Scrub {
         let is_of_use = |id: &&NodeId| RottenUndo::of(index, **id).is_some();
         let left = self.undo.rotten.iter().filter(is_of_use).count() as u64 + self.undo.dropped;
         if left > 0 {
-            let how = match env.store.undo_remedy() {
+            let how = match undo_remedy(&env.store) {
                 Remedy::Repair => "`godwit verify -repair` makes them".to_owned(),
                 remedy => remedy.to_string(),
             };
@@ -500,7 +500,7 @@ impl Scrub {
         search: Box<Search>,
         searched: Result<Searched, ReadError>,
     ) -> Result<Vec<NodeId>, StoreError> {
-        let remedy = env.store.undo_remedy();
+        let remedy = undo_remedy(&env.store);
         match searched {
             Ok(Searched { bytes, restored: None }) => {
                 self.note_read(bytes);

@@ -181,7 +181,9 @@ impl fmt::Display for HandOverError {
                 dir.display()
             ),
             Self::NoBestBlock(dir) => write!(f, "{} holds the coins of no block", dir.display()),
-            Self::BadRecord(dir) => write!(f, "{} holds a record that is not Core's", dir.display()),
+            Self::BadRecord(dir) => {
+                write!(f, "{} holds a record that is not Core's", dir.display())
+            }
             Self::Spawn(error) => write!(f, "a thread cannot be started: {error}"),
             Self::ThreadPanicked => f.write_str("a thread panicked"),
             Self::Stopped => f.write_str("stopped"),

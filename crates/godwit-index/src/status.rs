@@ -75,7 +75,8 @@ impl Status {
     /// It goes on, and whether the next step ends at the tip.
     pub(crate) fn go_on(&self, to_tip: bool) {
         let mut progress = self.lock();
-        progress.behind = if to_tip { None } else { progress.behind.or_else(|| Some(Instant::now())) };
+        progress.behind =
+            if to_tip { None } else { progress.behind.or_else(|| Some(Instant::now())) };
     }
 
     /// It is built again.

@@ -36,6 +36,15 @@ pub struct FilesScrubbed {
     pub is_done: bool,
 }
 
+/// What makes undo records again that no search has made.
+pub fn undo_remedy(store: &Store) -> Remedy {
+    match store.coins_remedy() {
+        // Where blocks are missing, `verify -repair` makes none.
+        Remedy::Download => Remedy::Download,
+        _ => Remedy::Repair,
+    }
+}
+
 impl Store {
     /// How far the scrub was at the last commit; `None` if there was none yet.
     pub fn scrubbed(&self) -> Result<Option<ScrubPass>, StoreError> {
@@ -94,15 +103,6 @@ impl Store {
     pub fn coins_remedy(&self) -> Remedy {
         let control = self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         DamagedPart::Coins.remedy(control.has_whole_history())
-    }
-
-    /// What makes undo records again that no search has made.
-    pub fn undo_remedy(&self) -> Remedy {
-        match self.coins_remedy() {
-            // Where blocks are missing, `verify -repair` makes none.
-            Remedy::Download => Remedy::Download,
-            _ => Remedy::Repair,
-        }
     }
 
     /// Checks control files, `xor.dat`, what is kept of pruned blocks, and the database, and writes all but

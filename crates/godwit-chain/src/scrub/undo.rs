@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use godwit_primitives::BlockHash;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::inspect::Found;
-use godwit_store::{Store, StoreError, UndoPosition, UndoRecord};
+use godwit_store::{StoreError, UndoPosition, UndoRecord};
 
 use crate::environment::Environment;
 use crate::index::BlockIndex;

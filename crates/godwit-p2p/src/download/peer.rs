@@ -110,7 +110,10 @@ pub(super) struct Usual {
 }
 
 impl Usual {
-    pub(super) fn of<'a>(peers: impl Iterator<Item = &'a Peer> + Clone, measured: Measured) -> Self {
+    pub(super) fn of<'a>(
+        peers: impl Iterator<Item = &'a Peer> + Clone,
+        measured: Measured,
+    ) -> Self {
         let rate = average(peers.clone().filter_map(|peer| peer.rate(measured)));
         Self { rate, latency: average(peers.filter_map(|peer| peer.latency)).unwrap_or(0.0) }
     }

@@ -154,12 +154,7 @@ impl fmt::Display for HandOverError {
             ),
             Self::NotApart { target, source } => write_not_apart(f, target, source),
             Self::NoDirectory(path) => write!(f, "{} is no directory", path.display()),
-            Self::OtherFileSystem { target, source } => write!(
-                f,
-                "{} is not on the file system of the block files ({}), so that they cannot be shared",
-                target.display(),
-                source.display()
-            ),
+            Self::OtherFileSystem { target, source } => write_elsewhere(f, target, source),
             Self::NoSpace { dir, needed, free } => write!(
                 f,
                 "{} bytes are needed on the file system of {}, and {free} are free",
@@ -189,6 +184,15 @@ impl fmt::Display for HandOverError {
             Self::Stopped => f.write_str("stopped"),
         }
     }
+}
+
+fn write_elsewhere(f: &mut fmt::Formatter<'_>, target: &Path, source: &Path) -> fmt::Result {
+    write!(
+        f,
+        "{} is not on the file system of the block files ({}), so that they cannot be shared",
+        target.display(),
+        source.display()
+    )
 }
 
 fn write_not_apart(f: &mut fmt::Formatter<'_>, target: &Path, source: &Path) -> fmt::Result {

@@ -27,26 +27,26 @@ use crate::progress::{AtRisk, Position, Progress, Stage};
 #[derive(Debug)]
 enum NotWhole {
     /// There is no `chainstate`.
-    NoChainstate { dir: PathBuf, blocks: PathBuf },
+    WithoutChainstate { dir: PathBuf, blocks: PathBuf },
     /// No block's coins can be read from it: a bitcoind was killed that had just begun to build it anew.
-    NoCoins { error: HandOverError, blocks: PathBuf },
+    Unreadable { error: HandOverError, blocks: PathBuf },
     /// Of the blocks only Core's index is there.
-    NoBlockFiles { blocks: PathBuf, elsewhere: PathBuf },
+    BlocksElsewhere { blocks: PathBuf, elsewhere: PathBuf },
 }
 
 impl fmt::Display for NotWhole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoChainstate { dir, blocks } => write!(
+            Self::WithoutChainstate { dir, blocks } => write!(
                 f,
                 "{} has no chainstate; import {} for the blocks alone",
                 dir.display(),
                 blocks.display()
             ),
-            Self::NoCoins { error, blocks } => {
+            Self::Unreadable { error, blocks } => {
                 write!(f, "{error}; import {} for the blocks alone", blocks.display())
             }
-            Self::NoBlockFiles { blocks, elsewhere } => write!(
+            Self::BlocksElsewhere { blocks, elsewhere } => write!(
                 f,
                 "{} contains no blk*.dat file; if bitcoind runs with -blocksdir=DIR, import {}",
                 blocks.display(),
@@ -59,8 +59,8 @@ impl fmt::Display for NotWhole {
 impl Fatal for NotWhole {
     fn exit(&self) -> Exit {
         match self {
-            Self::NoCoins { error, .. } => error.exit(),
-            Self::NoChainstate { .. } | Self::NoBlockFiles { .. } => Exit::Failure,
+            Self::Unreadable { error, .. } => error.exit(),
+            Self::WithoutChainstate { .. } | Self::BlocksElsewhere { .. } => Exit::Failure,
         }
     }
 }
@@ -101,13 +101,13 @@ fn check_blocks(config: &Config, disk: &StoreDisk, path: &Path) -> Result<(), Fa
     for dir in network_dirs(config, path) {
         let blocks = dir.join("blocks");
         if blocks.is_dir() && has_files(&blocks).is_ok() {
-            return Err(NotWhole::NoChainstate { dir, blocks }.into());
+            return Err(NotWhole::WithoutChainstate { dir, blocks }.into());
         }
     }
     // Which stays where it is with -blocksdir.
     if path.join("index").is_dir() {
         let elsewhere = network_dir(Path::new("DIR"), config.params.network).join("blocks");
-        return Err(NotWhole::NoBlockFiles { blocks: path.to_owned(), elsewhere }.into());
+        return Err(NotWhole::BlocksElsewhere { blocks: path.to_owned(), elsewhere }.into());
     }
     Err(error.into())
 }
@@ -118,7 +118,7 @@ fn open_chainstate(dir: &Path) -> Result<Chainstate, Failure> {
         HandOverError::Database(_, LevelDbError::Missing | LevelDbError::Corruption)
         | HandOverError::NoBestBlock(_)
         | HandOverError::BadRecord(_) => {
-            NotWhole::NoCoins { error, blocks: dir.join("blocks") }.into()
+            NotWhole::Unreadable { error, blocks: dir.join("blocks") }.into()
         }
         error => error.into(),
     })

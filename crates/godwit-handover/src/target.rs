@@ -5,6 +5,7 @@
 //! the blocks alone, whose coins it then makes itself. A directory of that name says that a hand-over was
 //! begun and not ended; the next one removes what it left, and begins anew.
 
+use std::cell::Cell;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -28,6 +29,8 @@ pub(crate) struct Target {
     dir: PathBuf,
     /// What was there before: `dir` itself, or a directory above it.
     made_in: PathBuf,
+    /// The source has noted that it was handed over here.
+    is_noted: Cell<bool>,
 }
 
 impl Target {
@@ -47,7 +50,8 @@ impl Target {
             return Err(HandOverError::OtherFileSystem { target, source });
         }
         make_dir(dir)?;
-        let target = Self { dir: dir.to_owned(), made_in: made_in.to_owned() };
+        let target =
+            Self { dir: dir.to_owned(), made_in: made_in.to_owned(), is_noted: Cell::new(false) };
         target.clear()?;
         make_dir(&target.inside(BLOCKS))?;
         Ok(target)
@@ -84,9 +88,10 @@ impl Target {
     }
 
     /// Removes all that was made, for a hand-over that has failed. What cannot be removed tells the user less
-    /// than that failure: the next hand-over meets it.
+    /// than that failure: the next hand-over meets it. Nothing once the source has its note: it starts no
+    /// more, and what is here is whole but for a name.
     pub(crate) fn abandon(&self) {
-        if self.clear().is_ok() {
+        if !self.is_noted.get() && self.clear().is_ok() {
             let made = self.dir.ancestors().take_while(|dir| *dir != self.made_in);
             for dir in made {
                 // One into which others have put something stays, and those above it.
@@ -162,6 +167,7 @@ impl Target {
     ) -> Result<(), HandOverError> {
         sync_tree(&self.dir.join(UNFINISHED))?;
         before()?;
+        self.is_noted.set(true);
         // Blocks without coins are what Core makes the coins from; coins without their blocks it refuses.
         for name in [BLOCKS, CHAINSTATE] {
             let path = self.dir.join(name);

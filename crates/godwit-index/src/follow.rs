@@ -308,6 +308,7 @@ impl<I: Index> Follower<I> {
             Step::Rebuild => self.rebuild(&Damage::Unknown),
             Step::Unknown => Err(IndexError::UnknownBlocks),
             Step::Unvalidated => {
+                self.index.status().go_on(false);
                 if self.said.replace(Lacked::History) != Some(Lacked::History) {
                     log::info!("The {} waits for the history below the snapshot.", I::NAME);
                 }
@@ -341,7 +342,9 @@ impl<I: Index> Follower<I> {
     }
 
     fn go(&mut self, next: &NextBlocks, ends: &dyn Fn() -> bool) -> Result<Outcome, IndexError> {
-        self.index.status().go_on(next.are_last);
+        if !next.are_last {
+            self.index.status().go_on(false);
+        }
         if self.index.position().best() != next.from {
             self.index.rewind(next.from)?;
         }
@@ -364,6 +367,7 @@ impl<I: Index> Follower<I> {
                 }
             }
         }
+        self.index.status().go_on(next.are_last && outcome == Outcome::GoesOn);
         self.index.status().set_best(self.index.position().best());
         // Far behind the chain, all of it is done at once. Who waits for the chain's next block does not wait
         // for a merge of gigabytes: a part for each block is more than they bring.

@@ -69,8 +69,12 @@ pub(crate) fn is_ancestor(index: &dyn HeaderIndex, ancestor: HeaderId, id: Heade
 pub(crate) fn last_common_ancestor(index: &dyn HeaderIndex, a: HeaderId, b: HeaderId) -> HeaderId {
     let height = index.get(a).height.min(index.get(b).height);
     let at = |id, height| index.ancestor(id, height).expect("not above the header");
-    // Two chains that part never meet again, so a binary search finds where.
-    let (mut agree, mut differ) = (0, height + 1);
+    // Two chains that part never meet again, so a binary search finds where: below the end of the shorter one
+    // in growing steps, since most part near it.
+    let (mut agree, mut differ, mut step) = (height, height + 1, 1);
+    while agree > 0 && at(a, agree) != at(b, agree) {
+        (differ, agree, step) = (agree, agree.saturating_sub(step), step.saturating_mul(2));
+    }
     while differ - agree > 1 {
         let middle = agree + (differ - agree) / 2;
         if at(a, middle) == at(b, middle) { agree = middle } else { differ = middle }

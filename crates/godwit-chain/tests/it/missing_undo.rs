@@ -1,25 +1,16 @@
 //! The command that makes missing undo records again.
 
 use godwit_store::Rebuild;
-use godwit_store::disk::Disk as _;
 use godwit_store::error::Remedy;
 
-use crate::damage::files;
 use crate::datadir::clock;
 use crate::inspect::verify;
 use crate::pruning::open;
-use crate::reindex::{FILE_SIZE, database, datadir, rebuilding, start};
+use crate::reindex::{FILE_SIZE, rebuilding, start, without_undo_files};
 
 #[test]
 fn c5_missing_undo_records_are_made_again_by_the_command_that_verify_names() {
-    let disk = datadir(false);
-    let mut chain = open(&disk, None, FILE_SIZE);
-    chain.settle(clock()).unwrap();
-    chain.close().unwrap();
-    disk.remove(&database()).unwrap();
-    for path in files(&disk).remove("rev.dat").unwrap() {
-        disk.remove(&path).unwrap();
-    }
+    let disk = without_undo_files();
     open(&disk, None, FILE_SIZE).close().unwrap();
     let remedies: Vec<Remedy> = verify(&disk, false).1.iter().map(|found| found.remedy).collect();
     assert_eq!(remedies, [Remedy::WhenDisconnected]);

@@ -436,9 +436,8 @@ fn c4_a_sector_that_cannot_be_read_keeps_no_index_from_being_made_again() {
     assert!(made_again > 0, "of {pages} pages");
 }
 
-/// What an index lacks that was made again without undo files.
-#[test]
-fn c5_blocks_that_have_no_undo_record_are_disconnected_all_the_same() {
+/// All blocks are connected; the database and all undo records are lost.
+pub(crate) fn without_undo_files() -> FaultDisk {
     let disk = datadir(false);
     let mut chain = open(&disk, None, FILE_SIZE);
     chain.settle(clock()).unwrap();
@@ -448,6 +447,13 @@ fn c5_blocks_that_have_no_undo_record_are_disconnected_all_the_same() {
     for path in files(&disk).remove("rev.dat").unwrap() {
         disk.remove(&path).unwrap();
     }
+    disk
+}
+
+/// What an index lacks that was made again without undo files.
+#[test]
+fn c5_blocks_that_have_no_undo_record_are_disconnected_all_the_same() {
+    let disk = without_undo_files();
     let mut chain = open(&disk, None, FILE_SIZE);
     let fork = 125;
     let first = hash(&BLOCKS[fork]);

@@ -252,6 +252,16 @@ fn an_index_of_which_a_file_is_a_directory_is_off_and_names_it() {
 }
 
 /// Of single runs, too: the file is as one that is missing.
+/// `verify` names the command that makes the coins of the small chain again, and it does.
+fn coins_are_made_again(node: &Node) {
+    let ended = node.run(&[&"verify"]).expect(Exit::Damaged);
+    assert!(ended.stdout.contains("`godwit verify -repair` makes the coins again"), "{ended:?}");
+    let ended = node.run(&[&"verify", &"-repair"]).expect(Exit::Success);
+    assert!(ended.stdout.contains("; repaired\n"), "{ended:?}");
+    has_hash_of_stats(node, &ended);
+    assert_eq!(node.stats(), small_chain_stats());
+}
+
 #[test]
 fn a_run_that_is_a_link_to_a_disk_that_is_not_mounted_is_made_again() {
     let node = with_small_chain();
@@ -259,12 +269,7 @@ fn a_run_that_is_a_link_to_a_disk_that_is_not_mounted_is_made_again() {
     let run = run.expect("coins were written");
     fs::remove_file(&run).expect("it is there");
     symlink("/not/mounted/run", &run).expect("a link");
-    let ended = node.run(&[&"verify"]).expect(Exit::Damaged);
-    assert!(ended.stdout.contains("`godwit verify -repair` makes the coins again"), "{ended:?}");
-    let ended = node.run(&[&"verify", &"-repair"]).expect(Exit::Success);
-    assert!(ended.stdout.contains("; repaired\n"), "{ended:?}");
-    has_hash_of_stats(&node, &ended);
-    assert_eq!(node.stats(), small_chain_stats());
+    coins_are_made_again(&node);
 }
 
 /// What happens to a file.
@@ -349,12 +354,7 @@ fn a_lost_directory_is_as_one_that_has_lost_its_files() {
     let whole = with_small_chain();
     let node = copy(&whole);
     fs::remove_dir_all(node.network_dir().join("utxo")).expect("it was there");
-    let ended = node.run(&[&"verify"]).expect(Exit::Damaged);
-    assert!(ended.stdout.contains("`godwit verify -repair` makes the coins again"), "{ended:?}");
-    let ended = node.run(&[&"verify", &"-repair"]).expect(Exit::Success);
-    assert!(ended.stdout.contains("; repaired\n"), "{ended:?}");
-    has_hash_of_stats(&node, &ended);
-    assert_eq!(node.stats(), small_chain_stats());
+    coins_are_made_again(&node);
 
     let blocks = whole.network_dir().join("blocks");
     fs::remove_dir_all(&blocks).expect("it was there");

@@ -24,6 +24,12 @@ pub(crate) struct PeerTraits {
 /// arrives, the next is already requested.
 pub(super) const MIN_IN_FLIGHT: usize = 2;
 
+/// A peer of which a rate is known may have as many blocks in flight as have these bytes together, however
+/// slow it is: so much costs nothing, and a rate that is measured with few requests in flight calls for few.
+/// In seed 45889 of the simulated runs somebody floods a slow line, so that an answer takes a minute; of blocks
+/// of 175 bytes two came with each, and what the peer should deliver in [`MAX_HORIZON`] was less than that.
+const MIN_BYTES_IN_FLIGHT: f64 = 16_384.0;
+
 /// Most blocks in flight from a peer. Core: 16; but early blocks have 200 bytes, and sixteen of
 /// them are 3 KB per round trip. With large blocks, [`HORIZON`] is the limit.
 pub(super) const MAX_IN_FLIGHT: usize = 128;
@@ -336,7 +342,8 @@ impl Peer {
     pub(super) fn share(&self, size: f64) -> usize {
         let Some(rate) = self.rate.get() else { return MIN_IN_FLIGHT };
         let horizon = (2.0 * self.latency.unwrap_or(0.0)).clamp(HORIZON, MAX_HORIZON);
-        ((rate * horizon / size).ceil() as usize).clamp(MIN_IN_FLIGHT, MAX_IN_FLIGHT)
+        let bytes = (rate * horizon).max(MIN_BYTES_IN_FLIGHT);
+        ((bytes / size).ceil() as usize).clamp(MIN_IN_FLIGHT, MAX_IN_FLIGHT)
     }
 
     /// Expected seconds until the request at `position` of the queue is answered; the position

@@ -21,7 +21,7 @@ use crate::inventory::{Inventory, InventoryKind};
 use crate::message::Message;
 use crate::peer_id::PeerId;
 use crate::permissions::Permissions;
-use crate::tx_outbox::AGAIN_WHEN_FETCHED;
+use crate::tx_outbox::{AGAIN_WHEN_FETCHED, EntryId};
 
 /// Mean delays before a peer is told (Core `INBOUND_INVENTORY_BROADCAST_INTERVAL`,
 /// `OUTBOUND_INVENTORY_BROADCAST_INTERVAL`).
@@ -153,6 +153,7 @@ fn tell(cx: &mut Context<'_>, id: PeerId) {
     let mut entries = Vec::new();
     // What it was told of and did not fetch is no longer there, or it has it.
     state.told.retain(|id| cx.tx_outbox.entry_mut(*id).is_some());
+    state.announced.retain(|id| cx.tx_outbox.entry_mut(*id).is_some());
     state.heard.retain(|id, _| cx.tx_outbox.entry_mut(*id).is_some());
     for id in waiting {
         let Some(entry) = cx.tx_outbox.entry_mut(id) else { continue };
@@ -167,15 +168,20 @@ fn tell(cx: &mut Context<'_>, id: PeerId) {
             false => Inventory { kind: InventoryKind::TX, hash: *tx.txid.as_bytes() },
         });
         // Who lacks a parent asks for it by its txid, also where that one pays too little to be announced.
-        for id in cx.tx_outbox.with_waiting_ancestors(id) {
-            if !state.told.contains(&id) {
-                state.told.push(id);
-            }
+        state.offer(cx.tx_outbox.with_waiting_ancestors(id));
+        if !state.announced.contains(&id) {
+            state.announced.push(id);
         }
     }
     if !entries.is_empty() {
         cx.send(id, &Message::Inv(entries));
     }
+}
+
+/// Removes it; false where it is not there.
+fn take(ids: &mut Vec<EntryId>, id: EntryId) -> bool {
+    let place = ids.iter().position(|other| *other == id);
+    place.map(|place| ids.swap_remove(place)).is_some()
 }
 
 /// Gives a peer a transaction that it was told of, or of a descendant, and asks for; false where there is
@@ -186,21 +192,24 @@ pub(super) fn give(cx: &mut Context<'_>, id: PeerId, wanted: &Inventory) -> bool
         _ => cx.tx_outbox.find_txid(&Txid::from_bytes(wanted.hash)),
     };
     let Some(peer) = cx.table.get_mut(id) else { return false };
-    let place = peer.serving.transactions.told.iter().position(|told| Some(*told) == found);
-    let (Some(place), Some(entry)) = (place, found.and_then(|id| cx.tx_outbox.entry_mut(id)))
-    else {
-        return false;
-    };
+    let state = &mut peer.serving.transactions;
     // Once: the next announcement makes it available again.
-    peer.serving.transactions.told.swap_remove(place);
+    let Some(found) = found.filter(|found| take(&mut state.told, *found)) else { return false };
+    if take(&mut state.announced, found) {
+        // Core refuses a parent that pays too little, keeps the child that it fetches next as an orphan, and
+        // asks for the parent again, to judge both (`TxDownloadManagerImpl::MempoolRejectedTx`). Only what
+        // was announced itself brings its parents back: the requests for a chain remain bounded.
+        let mut ancestors = cx.tx_outbox.with_waiting_ancestors(found);
+        ancestors.remove(&found);
+        state.offer(ancestors);
+    }
+    let Some(entry) = cx.tx_outbox.entry_mut(found) else { return false };
     // A round that is to begin does.
     if !entry.was_fetched && !entry.due.is_zero() {
         entry.due = cx.now.monotonic + until_again(AGAIN_WHEN_FETCHED, cx.rng);
     }
     let tx = Arc::clone(&entry.tx);
-    if let Some(id) = found {
-        cx.tx_outbox.note_fetched(id);
-    }
+    cx.tx_outbox.note_fetched(found);
     cx.send_transaction(id, tx.view(), wanted.kind != InventoryKind::TX);
     true
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use godwit_primitives::{MAX_MONEY, OutPoint, Transaction, TxIn, TxOut, Txid};
+use godwit_primitives::{Amount, MAX_MONEY, OutPoint, Transaction, TxIn, TxOut, Txid};
 use godwit_stream::{DataStream, Encode};
 
 use super::harness::{Harness, Sent, chain, config};
@@ -157,9 +157,7 @@ fn who_is_told_of_a_child_gets_its_parents_below_the_fee_filter_at_each_announce
     for fee in [0, 0, 1_000] {
         let txid = family.last().map_or(Txid::from_bytes([9; 32]), |(tx, _)| tx.txid());
         let (tx, bytes) = spending(OutPoint { txid, vout: 0 }, 10);
-        let view = godwit_primitives::TxView::parse(&bytes).expect("a transaction");
-        let kept = OutboxTx::new(view, fee, 100, node.now.unix, 3);
-        node.peers.send_transactions(vec![kept], &[]).expect("there is room");
+        send_one(&mut node, &bytes, fee);
         family.push((tx, bytes));
     }
     let (stranger, _) = transaction(1, 10);
@@ -174,6 +172,71 @@ fn who_is_told_of_a_child_gets_its_parents_below_the_fee_filter_at_each_announce
         let not_there = [&family[0].0, &stranger].map(|tx| by_txid(tx, InventoryKind::WITNESS_TX));
         node.says(id, Message::GetData(not_there.to_vec()));
         assert_eq!(node.take(id), [Sent::Message(Message::NotFound(not_there.to_vec()))]);
+    }
+}
+
+fn send_one(node: &mut Harness, bytes: &[u8], fee: Amount) {
+    let view = godwit_primitives::TxView::parse(bytes).expect("a transaction");
+    let kept = OutboxTx::new(view, fee, 100, node.now.unix, 3);
+    node.peers.send_transactions(vec![kept], &[]).expect("there is room");
+}
+
+/// Sends so many transactions, each of which spends the one before it.
+fn send_chain(node: &mut Harness, count: usize) -> Vec<(Transaction, Vec<u8>)> {
+    let mut chain: Vec<(Transaction, Vec<u8>)> = Vec::new();
+    for _ in 0..count {
+        let txid = chain.last().map_or(Txid::from_bytes([9; 32]), |(tx, _)| tx.txid());
+        chain.push(spending(OutPoint { txid, vout: 0 }, 10));
+    }
+    chain.iter().for_each(|(_, bytes)| send_one(node, bytes, 1_000));
+    chain
+}
+
+/// Core refuses the parent that pays too little, keeps the child as an orphan, and asks for the parent again.
+#[test]
+fn a_parent_that_was_refused_is_given_once_more_after_its_child() {
+    for again in [InventoryKind::WITNESS_TX, InventoryKind::WTX] {
+        let mut node = Harness::with_chain(config(), &chain(3, 60));
+        let id = node.inbound_peer();
+        let family = send_chain(&mut node, 2);
+        let [(parent, parent_bytes), (child, child_bytes)] = &family[..] else { panic!("two") };
+        let parent_again = match again {
+            InventoryKind::WTX => by_wtxid(parent),
+            kind => by_txid(parent, kind),
+        };
+        for _ in 0..2 {
+            node.advance(TOLD);
+            assert_eq!(told(&mut node, id), [by_wtxid(parent), by_wtxid(child)]);
+            node.says(id, Message::GetData(vec![by_wtxid(parent), by_wtxid(child)]));
+            let given = [parent_bytes, child_bytes].map(|bytes| Sent::Transaction(bytes.clone()));
+            assert_eq!(node.take(id), given);
+            node.says(id, Message::GetData(vec![parent_again]));
+            assert_eq!(node.take(id), [Sent::Transaction(parent_bytes.clone())]);
+            let no_more = vec![parent_again, by_wtxid(parent), by_wtxid(child)];
+            node.says(id, Message::GetData(no_more.clone()));
+            assert_eq!(node.take(id), [Sent::Message(Message::NotFound(no_more))]);
+            family.iter().for_each(|(tx, _)| node.peers.announce_again(&tx.txid()));
+        }
+    }
+}
+
+/// If each that is fetched brought its ancestors back, a chain of 64 would be asked for without end.
+#[test]
+fn a_chain_gives_each_once_and_once_more_for_each_descendant_that_was_announced() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let id = node.inbound_peer();
+    let all = send_chain(&mut node, 3);
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, id).len(), 3);
+    let asked = |node: &mut Harness, n: usize| {
+        node.says(id, Message::GetData(vec![by_wtxid(&all[n].0)]));
+        matches!(node.take(id)[..], [Sent::Transaction(_)])
+    };
+    for n in [0, 1, 0, 2, 0, 1] {
+        assert!(asked(&mut node, n), "{n}");
+    }
+    for n in [0, 1, 2] {
+        assert!(!asked(&mut node, n), "{n}");
     }
 }
 

@@ -32,6 +32,9 @@ pub(in crate::peers) struct TxRelayState {
     pub(super) next: Option<Duration>,
     /// What it was told of, with what that spends from, and has not fetched since.
     pub(super) told: Vec<EntryId>,
+    /// What was announced to it, and has not been fetched since: what that spends from may be fetched once
+    /// more then.
+    pub(super) announced: Vec<EntryId>,
     /// In which round it was told last of what is in the outbox.
     pub(super) heard: HashMap<EntryId, u32>,
     /// It was looked at once: what others were told lately waits for it, too.
@@ -41,6 +44,15 @@ pub(in crate::peers) struct TxRelayState {
 }
 
 impl TxRelayState {
+    /// It may fetch each of these once.
+    pub(super) fn offer(&mut self, ids: impl IntoIterator<Item = EntryId>) {
+        for id in ids {
+            if !self.told.contains(&id) {
+                self.told.push(id);
+            }
+        }
+    }
+
     /// What is told of it.
     pub(in crate::peers) fn info(&self) -> PeerTransactions {
         PeerTransactions {
@@ -53,7 +65,8 @@ impl TxRelayState {
 
     /// Memory of the lists, in bytes.
     pub(in crate::peers) fn memory(&self) -> usize {
-        (self.waiting.capacity() + self.told.capacity()) * size_of::<EntryId>()
+        let lists = [&self.waiting, &self.told, &self.announced];
+        lists.iter().map(|list| list.capacity() * size_of::<EntryId>()).sum::<usize>()
             + self.heard.capacity() * size_of::<(EntryId, u32)>()
     }
 }

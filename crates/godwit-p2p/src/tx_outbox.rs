@@ -229,8 +229,27 @@ impl TxOutbox {
             }
         }
         let mut changes = self.remove_all(leaving);
-        changes.extend(new.into_iter().filter_map(|tx| self.insert(tx, None)));
+        for tx in new {
+            let txid = tx.txid;
+            changes.extend(self.insert(tx, None));
+            self.move_descendants_behind(&txid);
+        }
         Ok(changes)
+    }
+
+    /// What waits since its block was left may have come before what it spends from. It is announced again,
+    /// behind that: nobody could take it before.
+    fn move_descendants_behind(&mut self, txid: &Txid) {
+        let Some(id) = self.find_txid(txid) else { return };
+        for descendant in self.with_descendants(id).into_iter().filter(|other| *other < id) {
+            let Some(mut entry) = self.entries.remove(&descendant) else { continue };
+            let id = self.give_id(&entry.tx);
+            if self.returning.remove(&descendant) {
+                self.returning.insert(id);
+            }
+            entry.begin_round();
+            self.entries.insert(id, entry);
+        }
     }
 
     /// Has one announced again.
@@ -251,14 +270,20 @@ impl TxOutbox {
         }
     }
 
-    fn insert(&mut self, tx: OutboxTx, block: Option<(BlockHash, u32)>) -> Option<OutboxChange> {
+    /// Has a transaction found by a new id.
+    fn give_id(&mut self, tx: &OutboxTx) -> EntryId {
         self.last_id += 1;
         let id = self.last_id;
-        self.version += 1;
-        self.memory += tx.memory();
         self.by_txid.insert(tx.txid, id);
         self.by_wtxid.insert(tx.wtxid, id);
         self.spenders.extend(tx.view().inputs().map(|input| (input.prevout, id)));
+        id
+    }
+
+    fn insert(&mut self, tx: OutboxTx, block: Option<(BlockHash, u32)>) -> Option<OutboxChange> {
+        let id = self.give_id(&tx);
+        self.version += 1;
+        self.memory += tx.memory();
         let tx = Arc::new(tx);
         let entry = Entry {
             tx: Arc::clone(&tx),

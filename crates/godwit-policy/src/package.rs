@@ -165,8 +165,7 @@ pub fn judge_package<'a>(
 fn fits<'a>(all: &[Checked<'a>], pool: &Pool<'a>) -> Result<(), PackageVerdict<'a>> {
     let mut with = pool.clone();
     for checked in all {
-        let (tx, weight) = (checked.tx.tx, checked.tx.weight);
-        if replace::cluster_within_limits(tx, weight, &with, &BTreeSet::new()).is_err() {
+        if replace::cluster_within_limits(&checked.tx, &with, &BTreeSet::new()).is_err() {
             let whole = Some(PackageRefusal::ClusterTooLarge);
             return Err(PackageVerdict { whole, refused: None, judged: Vec::new() });
         }

@@ -68,10 +68,16 @@ impl<'a> Pool<'a> {
         parents.filter(|txid| self.txs.contains_key(txid)).collect()
     }
 
-    fn children(&self, txid: &Txid) -> BTreeSet<Txid> {
-        let Some(tx) = self.txs.get(txid) else { return BTreeSet::new() };
-        let outputs = (0..tx.tx.output_count() as u32).map(|vout| OutPoint { txid: *txid, vout });
+    /// Those of them that spend an output of `tx`, which need not be one of them: they may have waited before
+    /// it, when a reorganisation has left the block that had it.
+    pub(crate) fn children(&self, tx: &PoolTx<'_>) -> BTreeSet<Txid> {
+        let txid = tx.txid;
+        let outputs = (0..tx.tx.output_count() as u32).map(|vout| OutPoint { txid, vout });
         outputs.filter_map(|outpoint| self.spender(&outpoint)).collect()
+    }
+
+    fn children_of(&self, txid: &Txid) -> BTreeSet<Txid> {
+        self.txs.get(txid).map(|tx| self.children(tx)).unwrap_or_default()
     }
 
     /// What can be reached from some of them by `next`, with them.
@@ -99,14 +105,14 @@ impl<'a> Pool<'a> {
 
     /// These and all that depend on them.
     pub fn with_descendants(&self, txids: BTreeSet<Txid>) -> BTreeSet<Txid> {
-        self.closure(txids, |txid| self.children(txid))
+        self.closure(txids, |txid| self.children_of(txid))
     }
 
     /// These and all that are connected with them.
     pub(crate) fn cluster(&self, txids: BTreeSet<Txid>) -> BTreeSet<Txid> {
         self.closure(txids, |txid| {
             let mut next = self.parents_of(txid);
-            next.append(&mut self.children(txid));
+            next.append(&mut self.children_of(txid));
             next
         })
     }

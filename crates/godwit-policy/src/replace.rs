@@ -28,7 +28,7 @@ pub(crate) fn replaced(
     conflicts: &BTreeSet<Txid>,
 ) -> Result<BTreeSet<Txid>, Refusal> {
     let replaced = outbid(tx, pool, conflicts)?;
-    cluster_within_limits(tx.tx, tx.weight, pool, &replaced)?;
+    cluster_within_limits(tx, pool, &replaced)?;
     improves(tx, pool, conflicts, &replaced)?;
     Ok(replaced)
 }
@@ -138,16 +138,17 @@ pub(crate) fn keeps_its_parents(
 
 /// Few transactions are connected with `tx`, which takes the place of `replaced`.
 pub(crate) fn cluster_within_limits(
-    tx: TxView<'_>,
-    weight: u64,
+    tx: &PoolTx<'_>,
     pool: &Pool<'_>,
     replaced: &BTreeSet<Txid>,
 ) -> Result<(), Refusal> {
     let mut left = pool.clone();
     replaced.iter().for_each(|txid| left.remove(txid));
-    let cluster = left.cluster(left.parents(tx));
+    let mut connected = left.parents(tx.tx);
+    connected.append(&mut left.children(tx));
+    let cluster = left.cluster(connected);
     let others = cluster.iter().filter_map(|txid| left.get(txid)).map(|tx| tx.weight);
-    let total = weight + others.sum::<u64>();
+    let total = tx.weight + others.sum::<u64>();
     match cluster.len() < MAX_CLUSTER && total <= MAX_CLUSTER_WEIGHT {
         true => Ok(()),
         false => Err(Refusal::ClusterTooLarge),

@@ -148,6 +148,27 @@ fn what_was_replaced_leaves_with_all_that_depends_on_it() {
     assert_eq!(txids(&outbox), [other.txid(), new.txid()]);
 }
 
+/// A block had both, but the outbox only the child.
+#[test]
+fn a_parent_that_comes_after_what_spends_it_stands_before_it() {
+    let [parent, child, other] = family();
+    let grandchild = spending(&[output(&child)], 1);
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&child, &grandchild, &other]), Ok(()));
+    let block = block(&[&parent, &child]);
+    outbox.note_block(block.hash(), 10, block.view());
+    outbox.note_left(&block.hash());
+    assert_eq!(put(&mut outbox, &[&parent]), Ok(()));
+    let all = [&other, &parent, &child, &grandchild];
+    assert_eq!(txids(&outbox), all.map(Transaction::txid));
+    // It returns under its new id, and is found and leaves as before.
+    assert_eq!(told(outbox.note_settled(), &all), [('+', 2, 6)]);
+    assert!(outbox.find_wtxid(&child.wtxid()) > outbox.find_txid(&parent.txid()));
+    assert!(outbox.put(Vec::new(), &[parent.txid()]).is_ok());
+    assert_eq!(txids(&outbox), [other.txid()]);
+    assert!(!outbox.is_spent(&coin(1)) && !outbox.is_spent(&output(&child)));
+}
+
 #[test]
 fn fourteen_days_are_waited_and_no_longer() {
     let [parent, child, other] = family();

@@ -44,10 +44,26 @@ fn a_cluster_has_so_much_weight_and_no_more() {
     // In virtual bytes, each rounded up, they would be 101,001.
     let parent = in_pool(&parent, 1, 401_501);
     let child = bytes(&[output(&parent, 0)], 1);
-    let child = TxView::parse(&child).expect("a transaction");
-    let of = |weight| cluster_within_limits(child, weight, &pool(&[parent]), &BTreeSet::new());
-    assert_eq!(of(2_499), Ok(()));
-    assert_eq!(of(2_500), Err(Refusal::ClusterTooLarge));
+    let child = |weight| in_pool(&child, 1, weight);
+    let of = |tx, other| cluster_within_limits(&tx, &pool(&[other]), &BTreeSet::new());
+    assert_eq!(of(child(2_499), parent), Ok(()));
+    assert_eq!(of(child(2_500), parent), Err(Refusal::ClusterTooLarge));
+    // The child may have waited before.
+    assert_eq!(of(parent, child(2_499)), Ok(()));
+    assert_eq!(of(parent, child(2_500)), Err(Refusal::ClusterTooLarge));
+}
+
+/// Those that spend from one another, as a reorganisation may leave them without the first of them.
+#[test]
+fn what_waits_for_its_parent_counts_when_the_parent_comes() {
+    let parent = bytes(&[coin(0)], 64);
+    let parent = in_pool(&parent, 1_000, 1_000);
+    let children: Vec<Vec<u8>> = (0..64).map(|n| bytes(&[output(&parent, n)], 1)).collect();
+    let children: Vec<PoolTx<'_>> = children.iter().map(|tx| in_pool(tx, 1_000, 400)).collect();
+    let comes =
+        |children: &[PoolTx<'_>]| replaced(&parent, &pool(children), &BTreeSet::new()).map(drop);
+    assert_eq!(comes(&children[1..]), Ok(()));
+    assert_eq!(comes(&children), Err(Refusal::ClusterTooLarge));
 }
 
 #[test]

@@ -220,6 +220,23 @@ fn a_parent_that_was_refused_is_given_once_more_after_its_child() {
     }
 }
 
+/// As after a reorganisation, which may leave a child without its parent.
+#[test]
+fn a_child_that_waited_is_announced_again_behind_its_parent() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let id = node.inbound_peer();
+    let (parent, parent_bytes) = transaction(0, 10);
+    let (child, child_bytes) = spending(OutPoint { txid: parent.txid(), vout: 0 }, 10);
+    send_one(&mut node, &child_bytes, 1_000);
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, id), [by_wtxid(&child)]);
+    send_one(&mut node, &parent_bytes, 1_000);
+    node.advance(TOLD);
+    assert_eq!(told(&mut node, id), [by_wtxid(&parent), by_wtxid(&child)]);
+    node.says(id, Message::GetData(vec![by_wtxid(&child)]));
+    assert_eq!(node.take(id), [Sent::Transaction(child_bytes)]);
+}
+
 /// If each that is fetched brought its ancestors back, a chain of 64 would be asked for without end.
 #[test]
 fn a_chain_gives_each_once_and_once_more_for_each_descendant_that_was_announced() {

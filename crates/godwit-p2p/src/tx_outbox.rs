@@ -9,14 +9,14 @@
 //! mempool gives them: one more for each, and also for each that a block takes, of which only the block
 //! tells.
 
+mod file;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use godwit_primitives::{Amount, BlockHash, BlockView, OutPoint, TxView, Txid, Wtxid, money_range};
-
-use crate::saved_file::{self, SavedFileError};
+use godwit_primitives::{Amount, BlockHash, BlockView, OutPoint, TxView, Txid, Wtxid};
 
 /// Transactions in the outbox at most.
 pub const MAX_OUTBOX: usize = 1_000;
@@ -36,13 +36,6 @@ const FORGET_DEPTH: u32 = 100;
 /// up to half as long more. An outbox that was saved waits as long at the start, as Core's wallets do
 /// (`CWallet::SetNextResend`).
 pub(crate) const AGAIN_WHEN_FETCHED: Duration = Duration::from_secs(12 * 60 * 60);
-
-/// Added to the length of a transaction in `outbox.dat`, if a peer has asked for it.
-const FETCHED: u32 = 1 << 31;
-
-/// Added to the virtual bytes of a transaction in `outbox.dat`, if its signature operations decide them,
-/// although its own weight comes to as many.
-const DENSE: u64 = 1 << 63;
 
 /// Memory of an entry beside its bytes: itself, its places in the tables, and what the allocator adds.
 const ENTRY_BYTES: usize = 512;
@@ -109,6 +102,9 @@ pub(crate) struct Entry {
     pub(crate) round_began: Option<Duration>,
     /// A peer has asked for it.
     pub(crate) was_fetched: bool,
+    /// Blocks were left while it waited, or the one that had it: what it spends may be in no block of this
+    /// branch yet.
+    may_lack_inputs: bool,
 }
 
 impl Entry {
@@ -292,6 +288,7 @@ impl TxOutbox {
             round: 0,
             round_began: None,
             was_fetched: false,
+            may_lack_inputs: false,
         };
         self.entries.insert(id, entry);
         block.is_none().then(|| OutboxChange::Added { tx, sequence: self.count() })
@@ -378,6 +375,7 @@ impl TxOutbox {
             {
                 let was_told = !self.returning.remove(&id) && entry.block.is_none();
                 entry.block = Some((hash, height));
+                entry.may_lack_inputs = false;
                 self.version += 1;
                 // Core counts it too (`CTxMemPool::removeUnchecked`), and leaves it to the block to tell.
                 self.sequence += u64::from(was_told);
@@ -399,13 +397,16 @@ impl TxOutbox {
     }
 
     /// A block was disconnected: what it has waits again, and is announced again. [`Self::note_settled`]
-    /// tells of it.
+    /// tells of it. Whatever waits may spend what this block had.
     pub fn note_left(&mut self, hash: &BlockHash) {
         for (id, entry) in &mut self.entries {
             if entry.block.is_some_and(|(own, _)| own == *hash) {
                 entry.block = None;
                 entry.begin_round();
                 self.returning.insert(*id);
+                self.version += 1;
+            }
+            if entry.block.is_none() && !std::mem::replace(&mut entry.may_lack_inputs, true) {
                 self.version += 1;
             }
         }
@@ -439,7 +440,8 @@ impl TxOutbox {
 
     /// Forgets what waits and spends what is neither a coin nor an output of what still waits: a block has
     /// it, or one that spends the same. What was sent above `height`, that of the tip, stays: it may spend
-    /// coins that are not known again yet.
+    /// coins that are not known again yet. So does what may lack inputs since blocks were left, unless an
+    /// output of its own is a coin: then a block has it, and what it spends from.
     ///
     /// # Errors
     ///
@@ -449,25 +451,37 @@ impl TxOutbox {
         height: u32,
         is_coin: impl Fn(&OutPoint) -> Result<bool, E>,
     ) -> Result<(), E> {
-        let waiting: Vec<(EntryId, Arc<OutboxTx>)> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.block.is_none() && entry.tx.height <= height)
-            .map(|(id, entry)| (*id, Arc::clone(&entry.tx)))
-            .collect();
-        for (id, tx) in waiting {
-            for input in tx.view().inputs() {
-                let OutPoint { txid, vout } = input.prevout;
-                let parent = self.get(&txid).map(|parent| parent.view().output_count());
-                let has_output = parent.is_some_and(|outputs| (vout as usize) < outputs);
-                if !has_output && !is_coin(&input.prevout)? {
-                    // Not its descendants: if a block has it, they spend coins.
-                    self.remove(id);
-                    break;
-                }
-            }
+        let is_below = |entry: &Entry| entry.block.is_none() && entry.tx.height <= height;
+        let waiting: Vec<EntryId> =
+            self.entries.iter().filter(|(_, entry)| is_below(entry)).map(|(id, _)| *id).collect();
+        for id in waiting {
+            let Some(entry) = self.entries.get(&id) else { continue };
+            // Not its descendants: if a block has it, they spend coins.
+            let over = match entry.may_lack_inputs {
+                true if has_coin(&entry.tx, &is_coin)? => self.with_waiting_ancestors(id),
+                false if self.is_spent_out(&entry.tx, &is_coin)? => BTreeSet::from([id]),
+                _ => continue,
+            };
+            self.remove_all(over);
         }
         Ok(())
+    }
+
+    /// Whether it spends what is neither a coin nor an output of what waits.
+    fn is_spent_out<E>(
+        &self,
+        tx: &OutboxTx,
+        is_coin: impl Fn(&OutPoint) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        for input in tx.view().inputs() {
+            let OutPoint { txid, vout } = input.prevout;
+            let parent = self.get(&txid).map(|parent| parent.view().output_count());
+            let has_output = parent.is_some_and(|outputs| (vout as usize) < outputs);
+            if !has_output && !is_coin(&input.prevout)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = (EntryId, &mut Entry)> {
@@ -485,78 +499,16 @@ impl TxOutbox {
     pub(crate) fn find_wtxid(&self, wtxid: &Wtxid) -> Option<EntryId> {
         self.by_wtxid.get(wtxid).copied()
     }
+}
 
-    /// The content of `outbox.dat` for the network with this magic.
-    pub fn to_bytes(&self, magic: [u8; 4]) -> Vec<u8> {
-        saved_file::seal(magic, |out| {
-            out.write_u32(self.entries.len() as u32);
-            for Entry { tx, block, was_fetched, .. } in self.entries.values() {
-                out.write_i64(tx.time);
-                out.write_u32(tx.height);
-                out.write_i64(tx.fee);
-                out.write_u64(tx.vsize | if tx.is_dense() { DENSE } else { 0 });
-                let (hash, height) = block.unwrap_or((BlockHash::from_bytes([0; 32]), 0));
-                out.put(&hash);
-                out.write_u32(height);
-                out.write_u32(tx.bytes.len() as u32 | if *was_fetched { FETCHED } else { 0 });
-                out.write(&tx.bytes);
-            }
-        })
-    }
-
-    /// An outbox from the content of `outbox.dat`. What was in a block that is not in the active chain, as
-    /// `is_active` says, waits again.
-    ///
-    /// # Errors
-    ///
-    /// When the content is not that of an undamaged file of this network and version.
-    pub fn from_bytes(
-        bytes: &[u8],
-        magic: [u8; 4],
-        is_active: impl Fn(&BlockHash) -> bool,
-    ) -> Result<Self, SavedFileError> {
-        let mut reader = saved_file::open(bytes, magic)?;
-        let mut outbox = Self::default();
-        for _ in 0..reader.u32()? {
-            let (time, height) = (reader.i64()?, reader.u32()?);
-            let (fee, size) = (reader.i64()?, reader.u64()?);
-            let vsize = size & !DENSE;
-            let (hash, block_height) = (reader.get::<BlockHash>()?, reader.u32()?);
-            let length = reader.u32()?;
-            let bytes = reader.bytes((length & !FETCHED) as usize)?;
-            let tx = TxView::parse(bytes)?;
-            if tx.bytes().len() != bytes.len() || !money_range(fee) || vsize == 0 {
-                return Err(SavedFileError::Inconsistent);
-            }
-            let mut tx = OutboxTx::new(tx, fee, vsize, time, height);
-            if size & DENSE != 0 {
-                tx.weight = vsize.saturating_mul(4);
-            }
-            let conflicts =
-                tx.view().inputs().any(|input| outbox.spenders.contains_key(&input.prevout));
-            if conflicts
-                || outbox.by_txid.contains_key(&tx.txid)
-                || outbox.entries.len() >= MAX_OUTBOX
-                || outbox.memory + tx.memory() > MAX_OUTBOX_BYTES
-            {
-                return Err(SavedFileError::Inconsistent);
-            }
-            outbox.insert(tx, is_active(&hash).then_some((hash, block_height)));
-            if let Some(mut entry) = outbox.entries.last_entry()
-                && length & FETCHED != 0
-            {
-                let entry = entry.get_mut();
-                entry.was_fetched = true;
-                let [first, second, ..] = entry.tx.txid.to_bytes();
-                let part = f64::from(u16::from_le_bytes([first, second])) / f64::from(u16::MAX);
-                entry.due = AGAIN_WHEN_FETCHED.mul_f64(1.0 + part / 2.0);
-            }
-        }
-        match reader.is_empty() {
-            true => Ok(outbox),
-            false => Err(SavedFileError::Inconsistent),
+/// Whether an output of it is a coin.
+fn has_coin<E>(tx: &OutboxTx, is_coin: impl Fn(&OutPoint) -> Result<bool, E>) -> Result<bool, E> {
+    for vout in 0..tx.view().output_count() as u32 {
+        if is_coin(&OutPoint { txid: tx.txid, vout })? {
+            return Ok(true);
         }
     }
+    Ok(false)
 }
 
 #[cfg(test)]

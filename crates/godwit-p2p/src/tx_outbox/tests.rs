@@ -5,6 +5,7 @@ use godwit_primitives::{Block, BlockHeader, MerkleRoot, Transaction, TxIn, TxOut
 use godwit_stream::{DataStream, Encode};
 
 use super::*;
+use crate::saved_file::{self, SavedFileError};
 
 const MAGIC: [u8; 4] = [1, 2, 3, 4];
 
@@ -136,6 +137,47 @@ fn what_cannot_come_into_a_block_any_more_is_forgotten_at_the_start() {
     assert_eq!(put(&mut outbox, &[&parent, &child, &other]), Ok(()));
     assert_eq!(outbox.forget_spent(3, |_| Err(7)), Err(7));
     assert_eq!(txids(&outbox), all);
+}
+
+/// The coins that it spends may be in no block of the new branch yet.
+#[test]
+fn what_waited_when_blocks_were_left_is_not_forgotten_at_the_start_for_want_of_inputs() {
+    let [parent, child, other] = family();
+    let mut outbox = TxOutbox::default();
+    // The outbox never had the parent.
+    assert_eq!(put(&mut outbox, &[&child, &other]), Ok(()));
+    let left = block(&[&parent, &child]);
+    outbox.note_block(left.hash(), 10, left.view());
+    let before = outbox.to_bytes(MAGIC);
+    let read = |bytes: &[u8]| TxOutbox::from_bytes(bytes, MAGIC, nowhere).expect("it is undamaged");
+    let stays = |mut outbox: TxOutbox, coins: &[OutPoint]| {
+        let found = outbox.forget_spent(3, |outpoint| Ok::<_, ()>(coins.contains(outpoint)));
+        assert_eq!(found, Ok(()));
+        txids(&outbox)
+    };
+    let both = [child.txid(), other.txid()];
+    // It was not saved since: that its own block was left is seen.
+    assert_eq!(stays(read(&before), &[]), both[..1]);
+    let version = outbox.version();
+    outbox.note_left(&left.hash());
+    assert_ne!(outbox.version(), version, "it is saved again");
+    let after = outbox.to_bytes(MAGIC);
+    assert_eq!(read(&after).to_bytes(MAGIC), after);
+    assert_eq!(stays(read(&after), &[]), both);
+    // A block has it, with what it spends from.
+    assert_eq!(stays(read(&after), &[output(&child)]), both[1..]);
+    let mut with_parent = read(&after);
+    assert_eq!(put(&mut with_parent, &[&parent]), Ok(()));
+    with_parent.note_left(&left.hash());
+    assert_eq!(stays(with_parent, &[output(&child)]), both[1..]);
+    // A block that has it again ends that.
+    let mut alone = TxOutbox::default();
+    assert_eq!(put(&mut alone, &[&child]), Ok(()));
+    alone.note_block(left.hash(), 10, left.view());
+    let in_block = alone.to_bytes(MAGIC);
+    alone.note_left(&left.hash());
+    alone.note_block(left.hash(), 10, left.view());
+    assert_eq!(alone.to_bytes(MAGIC), in_block);
 }
 
 #[test]

@@ -139,6 +139,14 @@ struct Wait {
     delivered: u64,
 }
 
+/// A request that was answered.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    at: Duration,
+    /// From the request to the last byte of the block.
+    took: Duration,
+}
+
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) traits: PeerTraits,
@@ -157,8 +165,8 @@ pub(super) struct Peer {
     /// When bytes last arrived, or when a request was sent with none in flight.
     pub(super) last_bytes: Duration,
     wait: Wait,
-    /// When a request was last answered with its block.
-    last_block: Duration,
+    /// The last request that was answered with its block.
+    last_answer: Option<Answer>,
     /// Unrequested blocks that it may still send. A request that was given up adds one: its answer
     /// may be on its way.
     tolerated: u32,
@@ -182,7 +190,7 @@ impl Peer {
             probe: None,
             last_bytes: now,
             wait: Wait { since: now, delivered: 0 },
-            last_block: now,
+            last_answer: None,
             tolerated: MAX_UNREQUESTED,
             partial: 0,
             rests: 0,
@@ -235,10 +243,11 @@ impl Peer {
         for before in self.queue.range_mut(..position) {
             before.skipped = true;
         }
-        self.queue.remove(position);
+        let took = self.queue.remove(position).map_or(Duration::ZERO, |flight| now - flight.asked);
+        self.last_answer = Some(Answer { at: now, took });
         self.rate.note_answer();
         self.partial = 0;
-        (self.last_bytes, self.last_block) = (now, now);
+        self.last_bytes = now;
         self.end(now, delivered);
         self.tolerated = self.tolerated.max(MAX_UNREQUESTED);
         true
@@ -300,8 +309,14 @@ impl Peer {
     /// Seconds since it could have sent this block: since it was asked, or has delivered another one. All
     /// known software answers in order; what was skipped is not on its way.
     pub(super) fn withheld(&self, flight: &Flight, now: Duration) -> f64 {
-        let since = if flight.skipped { flight.asked } else { flight.asked.max(self.last_block) };
+        let last = self.last_answer.map_or(Duration::ZERO, |answer| answer.at);
+        let since = if flight.skipped { flight.asked } else { flight.asked.max(last) };
         now.saturating_sub(since).as_secs_f64()
+    }
+
+    /// Seconds that the last request took which was answered since `then`.
+    pub(super) fn answered_in(&self, then: Duration) -> Option<f64> {
+        self.last_answer.filter(|answer| answer.at >= then).map(|answer| answer.took.as_secs_f64())
     }
 
     /// Seconds since a request was answered, once they are so many that the requests in flight

@@ -470,7 +470,11 @@ pub fn has_whole_history(disk: &StoreDisk, dir: &Path) -> bool {
     let controls = Control::intact(disk, dir).unwrap_or_default();
     match control::confirmed(disk, dir, &controls) {
         Ok(Some(control)) => control.has_whole_history(),
-        _ => disk.open(&dir.join(BLOCKS_DIR).join("blk00000.dat"), OpenMode::Read).is_ok(),
+        // Nothing tells whose these are, and below a snapshot the first block file says nothing.
+        _ => {
+            controls.iter().all(Control::has_whole_history)
+                && disk.open(&dir.join(BLOCKS_DIR).join("blk00000.dat"), OpenMode::Read).is_ok()
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::import::small_chain_stats;
 use crate::kill::{CACHE_MIB, reference, succeeds};
 use crate::node::{Ended, Node};
 use crate::running::{Moment, Running};
+use crate::snapshot::{load, node_with_headers, small_snapshot};
 use crate::sync::{free_port, serve, stops_in_time, wait_until, with_small_chain};
 
 /// What the log says when it is done.
@@ -95,6 +96,45 @@ fn coins_beyond_repair_are_named_with_the_command_that_makes_them_again() {
         connect_stored(&node, height, &["-reindex-chainstate"]).expect(Exit::Success);
         assert_eq!(node.stats(), small_chain_stats(), "{what}");
         assert!(!node.log().contains("Indexing "), "{what}");
+    }
+}
+
+/// No run is left that tells whose the control files are: start and `verify` name the same command all the same.
+#[test]
+fn coins_beyond_repair_above_a_history_that_is_not_stored_are_named_with_a_download() {
+    let (whole, _) = node_with_headers();
+    let (snapshot, hash) = small_snapshot(&whole);
+    load(&whole, &snapshot, &hash).expect(Exit::Success);
+    // What a directory whose first blocks were deleted does not have.
+    assert!(whole.network_dir().join("blocks/blk00000.dat").exists());
+    let rewrite = |path: &PathBuf, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = fs::read(path).expect("a file");
+        change(&mut bytes);
+        fs::write(path, bytes).expect("the same file");
+    };
+    type Damage<'a> = &'a dyn Fn(&PathBuf);
+    let damages: [(&str, Damage<'_>); 3] = [
+        ("missing", &|path| fs::remove_file(path).expect("it is there")),
+        ("cut short", &|path| rewrite(path, &|bytes| bytes.truncate(bytes.len() / 2))),
+        ("without footers", &|path| {
+            rewrite(path, &|bytes| {
+                let footer = bytes.len().saturating_sub(4096);
+                bytes[footer..].iter_mut().for_each(|byte| *byte ^= 0xff);
+            });
+        }),
+    ];
+    let remedy = "; old blocks are not stored here: `godwit -reindex` deletes the others";
+    for (what, damage) in damages {
+        let node = copy(&whole);
+        files_of_coins(&node).iter().for_each(damage);
+        let verified = node.run(&[&"verify"]).expect(Exit::Damaged);
+        assert!(verified.stdout.contains(remedy), "{what}: {verified:?}");
+        let commands: [&[&dyn AsRef<OsStr>]; 2] =
+            [&[&"utxo", &"stats"], &[&"-noconnect", &"-listen=0"]];
+        for words in commands {
+            let ended = node.run(words).expect(Exit::Damaged);
+            assert!(ended.stderr.contains(remedy), "{what}: {ended:?}");
+        }
     }
 }
 

@@ -94,9 +94,32 @@ pub fn is_pruning(chain: &Chain) -> bool {
     chain.durability.pruning().is_requested() || !chain.durability.is_settled()
 }
 
-/// A block that was pruned is to be stored again when it comes.
-pub fn want_again(chain: &mut Chain, id: NodeId) {
-    operator::want_again(&mut chain.index, id);
+/// Whether the block is right below the lowest that is stored or that an index can read. Once it were stored
+/// again, a start would count it as one of those, and it has no undo record.
+pub fn is_below_lowest(chain: &Chain, id: NodeId) -> bool {
+    let lowest = [chain.prune_height(), lowest_for_indexes(chain)];
+    lowest.contains(&(chain.index.height(id) + 1))
+}
+
+/// Whether a block was pruned that may be stored again when somebody hands it in. None of a snapshot's history
+/// is before all of that is validated: it could lie right below the lowest one that is stored then.
+pub fn may_return(chain: &Chain, id: NodeId) -> bool {
+    let (index, node) = (&chain.index, chain.index.node(id));
+    let was_pruned = node.position.is_none() && node.tx_count > 0 && node.parent().is_some();
+    was_pruned
+        && index.tree().is_ancestor(id, index.tip())
+        && !index.is_history(id)
+        && !is_below_lowest(chain, id)
+}
+
+/// A block that was pruned is to be stored again when it comes. Returns whether it was not wanted before.
+pub fn want_again(chain: &mut Chain, id: NodeId) -> bool {
+    operator::want_again(&mut chain.index, id)
+}
+
+/// The opposite of [`want_again`].
+pub fn want_no_longer(chain: &mut Chain, id: NodeId) {
+    operator::want_no_longer(&mut chain.index, id);
 }
 
 /// Whether [`Event::Contents`] shows the driver what is in each block that is connected from now on.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use godwit_chain::{Chain, MIN_BLOCKS_TO_KEEP, deletes_blocks, is_pruning, lowest_for_indexes};
+use godwit_chain::{Chain, MIN_BLOCKS_TO_KEEP, deletes_blocks, is_below_lowest, is_pruning};
 use godwit_p2p::{PeerId, PeerInfo, Services};
 use godwit_primitives::{BlockHash, Network};
 use godwit_rpc::{Json, RpcError, code};
@@ -60,8 +60,7 @@ pub(super) fn block_from_peer(call: &mut Call<'_>) -> Result<Json, RpcError> {
             return Err(misc("Block already downloaded"));
         }
         // Next to those that are stored a start would count it as one of them, and it has no undo record.
-        let lowest = [chain.prune_height(), lowest_for_indexes(chain)];
-        if deletes_blocks(chain) && lowest.contains(&(block.height + 1)) {
+        if deletes_blocks(chain) && is_below_lowest(chain, id) {
             return Err(misc("The block next to the lowest stored one cannot be fetched"));
         }
         let peers = node.peers().infos();

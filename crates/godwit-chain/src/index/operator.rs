@@ -38,9 +38,16 @@ pub(crate) fn set_sequences(index: &mut BlockIndex, sequences: &[(NodeId, u64)])
 }
 
 /// A block that was pruned is to be stored again when it comes. Of too many at once the first are forgotten.
-pub(crate) fn want_again(index: &mut BlockIndex, id: NodeId) {
-    index.wanted_again.insert(id);
+/// Returns whether it was not wanted before.
+pub(crate) fn want_again(index: &mut BlockIndex, id: NodeId) -> bool {
+    let is_new = index.wanted_again.insert(id);
     if index.wanted_again.len() > WANTED_AGAIN {
         index.wanted_again.pop_first();
     }
+    is_new
+}
+
+/// A block that was pruned is not to be stored again any more.
+pub(crate) fn want_no_longer(index: &mut BlockIndex, id: NodeId) {
+    index.wanted_again.remove(&id);
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use godwit_chain::{Chain, ChainError, ChainOptions, CoinWriting};
+use godwit_chain::{Chain, ChainError, ChainOptions, CoinWriting, NodeId, may_return};
 use godwit_fault_disk::{FaultDisk, Survival};
 
 use crate::history::{give_all, loaded, opening, run_until, try_open, validated};
@@ -62,6 +62,12 @@ fn a_pruned_directory_stays_small_while_new_blocks_come_in_between_those_of_the_
             drop(chain);
             disk.crash(Survival::All);
             chain = try_open(&disk, options(), FILE).expect("a datadir");
+            // Which of them are stored when the history ends is not known yet.
+            let below = (1..=height as u32).map(|at| chain.tree().ancestor(chain.tip(), at));
+            let below: Vec<NodeId> = below.map(|id| id.expect("below the tip")).collect();
+            let is_deleted = |id: &NodeId| chain.tree().node(*id).position.is_none();
+            assert!(below.iter().any(is_deleted), "height {height}");
+            assert!(!below.iter().any(|id| may_return(&chain, *id)), "height {height}");
         }
     }
     println!("{largest} bytes at most, of {history} of the history and {others} of other blocks");

@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use godwit_chain::{Chain, ChainError, Validity, Verdict, has_pruned, lowest_for_indexes};
+use godwit_chain::{
+    Chain, ChainError, Validity, Verdict, has_pruned, is_below_lowest, lowest_for_indexes,
+    may_return,
+};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
 use godwit_sim::rng::Rng;
@@ -436,6 +439,12 @@ fn c5_a_missing_block_that_comes_is_enough_also_if_others_above_it_were_pruned_m
     // It was not deleted, as those below it were.
     assert!(has_pruned(&chain));
     assert_eq!((chain.prune_height(), lowest_for_indexes(&chain)), (lowest + 1, lowest));
+    let at = |height| chain.tree().ancestor(chain.tip(), height).expect("not above the tip");
+    for height in lowest - 3..lowest + 3 {
+        let is_next = height == lowest - 1 || height == lowest;
+        assert_eq!(is_below_lowest(&chain, at(height)), is_next, "height {height}");
+        assert_eq!(may_return(&chain, at(height)), height < lowest - 1, "height {height}");
+    }
     let stored = |chain: &Chain| {
         let active = index(chain).active;
         active[lowest as usize + 1..].iter().filter(|(.., at, _)| at.is_some()).count()

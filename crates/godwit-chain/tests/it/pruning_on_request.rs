@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crossbeam_channel::never;
 use godwit_chain::{
-    Chain, ChainError, PRUNE_ON_REQUEST, Verdict, is_pruning, keep_above, prune_to, want_again,
+    Chain, ChainError, NodeId, PRUNE_ON_REQUEST, Verdict, is_below_lowest, is_pruning, keep_above,
+    may_return, prune_to, want_again, want_no_longer,
 };
 use godwit_fault_disk::FaultDisk;
 
@@ -84,6 +85,33 @@ fn a_pruned_block_is_stored_again_when_it_is_wanted_and_only_then() {
     settle(&mut chain);
     assert!(is_there(&chain) && chain.prune_height() == lowest);
     assert_eq!(chain.utxo_stats().expect("no fault"), *STATS);
+    chain.close().expect("no fault");
+}
+
+#[test]
+fn a_pruned_block_may_return_when_it_is_handed_in_unless_it_is_next_to_those_that_are_stored() {
+    let disk = FaultDisk::new();
+    let mut chain = synced(&disk);
+    let at = |chain: &Chain, height| -> NodeId {
+        chain.tree().ancestor(chain.tip(), height).expect("not above the tip")
+    };
+    let tip = chain.tip_point().height;
+    assert!((0..=tip).all(|height| !may_return(&chain, at(&chain, height))), "all are stored");
+    let lowest = prune(&mut chain, u32::MAX).unwrap();
+    for height in 0..=tip {
+        let id = at(&chain, height);
+        assert_eq!(may_return(&chain, id), height > 0 && height < lowest - 1, "height {height}");
+        assert_eq!(is_below_lowest(&chain, id), height == lowest - 1, "height {height}");
+    }
+    // What was wanted for a caller, whose bytes were refused, is as it was.
+    let id = at(&chain, 7);
+    assert!(want_again(&mut chain, id));
+    assert!(!want_again(&mut chain, id), "it is already");
+    want_no_longer(&mut chain, id);
+    assert_eq!(submit(&mut chain, &BLOCKS[6]), Verdict::Duplicate);
+    assert!(want_again(&mut chain, id));
+    assert_eq!(submit(&mut chain, &BLOCKS[6]), Verdict::Stored);
+    assert!(chain.tree().node(id).position.is_some() && !may_return(&chain, id));
     chain.close().expect("no fault");
 }
 

@@ -17,7 +17,7 @@ use godwit_api::{
 use godwit_chain::{
     Chain, ChainError, Event, HeaderTree, MAX_TIP_AGE, NodeId, PRUNE_ON_REQUEST, Poll, Source,
     Verdict, has_pruned, heading, history, history_memory, history_progress, is_at_rest,
-    show_blocks,
+    show_blocks, want_no_longer,
 };
 use godwit_p2p::{
     Action, ChainEvent, ChainRequest, Event as PeersEvent, NetCommand, NetEvent, Now, PeerId,
@@ -430,7 +430,11 @@ impl NodeCore {
                 log::debug!("block {hash} from a peer: {verdict:?}");
                 self.tell(now, ChainEvent::BlockJudged { hash, verdict });
             }
-            Submitted::Caller(caller) => {
+            Submitted::Caller { caller, returning } => {
+                if let Some(id) = returning {
+                    // If these bytes were refused: no others were asked for.
+                    want_no_longer(&mut self.chain, id);
+                }
                 let outcome = match verdict {
                     Verdict::Stored => BlockOutcome::Stored,
                     Verdict::Connected => BlockOutcome::Connected,

@@ -8,10 +8,12 @@ use godwit_primitives::TxOut;
 use godwit_sim::rng::Rng;
 use serde_json::Value;
 
-use crate::blocks::{child_paying, small_chain, write_dat};
+use crate::blocks::{child_paying, header, small_chain, write_dat};
 use crate::damaged_index::copy;
 use crate::node::Node;
 use crate::rebuild::files_of_coins;
+use crate::running::Running;
+use crate::snapshot::said;
 use crate::sync::{free_port, serve, stops_in_time};
 
 /// Blocks of almost a megabyte: more than one block file of 128 MiB.
@@ -56,6 +58,22 @@ fn end(stats: &Value) -> [&Value; 3] {
     ["height", "bestblock", "muhash"].map(|field| &stats[field])
 }
 
+fn takes_a_deleted_block_that_is_handed_in(node: &Node, blocks: &[Vec<u8>], prune: &str) {
+    let port = free_port();
+    let rpc = format!("-rpcport={port}");
+    let running = Running::start(node, &[&"-listen=0", &"-connect=0", &prune, &rpc]);
+    let submit = |block: &[u8]| {
+        said(node, port, &["submitblock", &hex::encode(block)]).trim_end().to_owned()
+    };
+    let (block, mut forged) = (&blocks[8], blocks[8].clone());
+    *forged.last_mut().expect("a lock time") ^= 1;
+    let answers = [&forged, block, block].map(|block| submit(block));
+    assert_eq!(answers, ["bad-txnmrklroot", "inconclusive", "duplicate"]);
+    let hash = header(block).block_hash().to_string();
+    assert_eq!(said(node, port, &["getblock", &hash, "0"]).trim_end(), hex::encode(block));
+    stops_in_time(running);
+}
+
 #[test]
 fn a_node_that_prunes_syncs_deletes_old_files_and_starts_again() {
     let (server, node) = (Node::new("regtest"), Node::new("regtest"));
@@ -84,6 +102,7 @@ fn a_node_that_prunes_syncs_deletes_old_files_and_starts_again() {
     // It starts without what it has deleted, and is there at once.
     run(blocks.len());
     assert_eq!((mebibytes, names), stored(&node));
+    takes_a_deleted_block_that_is_handed_in(&node, &blocks, &prune);
     let stats = node.stats();
     // Coins cannot be made again without the deleted blocks. Nothing is touched by saying so.
     let ended = node.run(&[&"-reindex-chainstate", &"-noconnect"]).expect(Exit::Configuration);

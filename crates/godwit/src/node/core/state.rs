@@ -8,15 +8,15 @@ use godwit_api::{
     SendRefusal, SnapshotLoad,
 };
 use godwit_chain::{
-    Chain, CoinsView, NodeId, OverruleError, keep_above, note_damaged, prune_to, view_coins,
-    want_again,
+    Chain, CoinsView, NodeId, OverruleError, keep_above, may_return, note_damaged, prune_to,
+    view_coins, want_again,
 };
 use godwit_p2p::{
     ChainEvent, Event as PeersEvent, FilterData, NodeCommand, Now, OutboxFull, PeerId, Peers,
     ReadId,
 };
 use godwit_primitives::{BlockHash, BlockHeader, Txid};
-use godwit_stream::PooledStream;
+use godwit_stream::{PooledStream, SpanReader};
 
 use super::NodeCore;
 use super::submissions::Submitted;
@@ -138,6 +138,10 @@ impl NodeState for NodeCore {
     }
 
     fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>) {
-        self.hand_in(Submitted::Caller(outcome), bytes);
+        let header: Option<BlockHeader> = SpanReader::new(bytes.as_slice()).get().ok();
+        let known = header.and_then(|header| self.chain.tree().find(&header.block_hash()));
+        let returning =
+            known.filter(|id| may_return(&self.chain, *id) && want_again(&mut self.chain, *id));
+        self.hand_in(Submitted::Caller { caller: outcome, returning }, bytes);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use godwit_api::{BlockOutcome, Reject};
+use godwit_chain::NodeId;
 use godwit_primitives::BlockHash;
 
 /// How long a caller waits for the chain to come to rest, once it is known what becomes of the block itself.
@@ -17,7 +18,11 @@ pub(super) enum Submitted {
     /// The engine, for a peer.
     Engine(BlockHash),
     /// A program that asks the node.
-    Caller(Sender<BlockOutcome>),
+    Caller {
+        caller: Sender<BlockOutcome>,
+        /// The block, if it was pruned and is wanted again for the caller alone.
+        returning: Option<NodeId>,
+    },
 }
 
 /// A block that is stored, and whose caller is not answered before the chain is where it goes to.

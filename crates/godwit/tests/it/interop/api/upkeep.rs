@@ -343,6 +343,27 @@ impl Both<'_> {
         self.ask(&[("getblockchaininfo", json!([])), ("verifychain", json!([4, 10]))]);
         self.ask(&[("getblock", json!([self.hash(10)]))]);
     }
+
+    /// Hands in another one, which may not be what it seems at first.
+    fn hand_in(&self, height: usize) {
+        let block = &self.blocks[height - 1];
+        let mut forged = block.clone();
+        *forged.last_mut().expect("a lock time") ^= 1;
+        let read = ("getblock", json!([self.hash(height), 0]));
+        self.ask(&[submit(&forged), read.clone()]);
+        self.ask(&[submit(block), read.clone(), submit(block), submit(&forged), read]);
+        let read = self.godwit.rpc.try_call("getblock", &json!([self.hash(height), 0]));
+        assert!(matches!(read, Ok(hex) if hex == hex::encode(block)));
+        // Here the one right below the lowest stored one is not taken, whoever has it.
+        let info = self.godwit.call("getblockchaininfo", &json!([]));
+        let next = info["pruneheight"].as_u64().expect("a height") as usize - 1;
+        let params = json!([self.hash(next), 0]);
+        let refused = self.godwit.rpc.try_call("getblockfrompeer", &params);
+        assert!(format!("{refused:?}").contains("next to the lowest stored one"), "{refused:?}");
+        let (method, params) = submit(&self.blocks[next - 1]);
+        assert_eq!(self.godwit.call(method, &params), "duplicate");
+        self.ask(&[("getblockchaininfo", json!([])), ("verifychain", json!([4, 10]))]);
+    }
 }
 
 /// A rotten filter costs its own answer, and what shows at the start is named: nothing of the index is
@@ -401,6 +422,7 @@ fn old_blocks_are_deleted_on_request_and_fetched_again_as_at_bitcoind() {
     }
     let Some(full) = with_blocks(&file, &tip, &[]) else { return };
     both.fetch(&full);
+    both.hand_in(12);
     // It is kept across a restart, and pruned again with the file in which it lies.
     let (fetched, height) = (both.hash(9), blocks.len());
     let mut godwit = godwit;

@@ -133,6 +133,10 @@ impl Schedule {
     /// What is done, earlier runs included; these ran as many scripts for each byte as this one.
     pub fn done(self, at: &Stretch, history: &[Sample]) -> Work {
         let of_run = history.last().map_or_else(Work::default, |last| last.work);
+        if self == Self::LikeTheLast && Measured::of(history).is_none() {
+            // Blocks are counted, as those that are ahead.
+            return self.work(history, self.bytes(at, history, (0, at.tip)), false);
+        }
         if matches!(self, Self::Bytes(_)) || at.first == 0 {
             return of_run;
         }
@@ -241,5 +245,17 @@ mod tests {
         let done = Schedule::Main.done(&at, &history);
         assert!(done.bytes > 510e9 && done.bytes < 520e9, "{done:?}");
         assert_eq!(done.fetched - done.bytes, 1e9);
+    }
+
+    #[test]
+    fn what_is_done_is_counted_in_blocks_as_long_as_what_is_ahead_is() {
+        let work = Work { bytes: 5e6, ..Work::default() };
+        let history = [Sample { work, blocks: 32.0, ..Sample::default() }];
+        for first in [0, 500] {
+            let at = Stretch { first, tip: 532, best: 2_951, scripts_from: 0 };
+            let [without, with] = Schedule::LikeTheLast.ahead(&at, &history);
+            assert_eq!(Schedule::LikeTheLast.done(&at, &history).bytes, 532.0);
+            assert_eq!([without.bytes, with.bytes], [0.0, 2_419.0]);
+        }
     }
 }

@@ -106,6 +106,9 @@ const ENOUGH_SCRIPTS: f64 = 2_000.0;
 /// The share of a time in which blocks were missing from which on the line decides how long it takes.
 const STARVING: f64 = 0.25;
 
+/// Seconds of blocks, see [`is_settled`].
+const SETTLED: f64 = 120.0;
+
 /// Seconds for each unit of work.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
@@ -247,24 +250,41 @@ pub(super) fn estimate(history: &[Sample], ahead: &[Work], machine: &Machine) ->
 }
 
 /// The share of all work that is done, from 0 to 1, by the same costs; `done` includes what earlier runs did.
+/// `None` while what some of it costs is not known: seconds and bytes have no sum.
 pub(super) fn share_done(
     history: &[Sample],
     done: &Work,
     ahead: &[Work],
     machine: &Machine,
-) -> f64 {
+) -> Option<f64> {
     let past = match (history.first(), history.last()) {
         (Some(first), Some(last)) => last.since(first),
         _ => Sample::default(),
     };
     let costs = Costs::measured(&past, machine);
-    let seconds = |work: &Work| match costs.of(work, machine) {
-        measured if measured > 0.0 => measured,
-        _ => work.bytes,
+    let seconds = |work: &Work| {
+        let seconds = costs.of(work, machine);
+        (seconds > 0.0 || work.bytes <= 0.0).then_some(seconds)
     };
-    let left: f64 = ahead.iter().map(seconds).sum();
-    let done = seconds(done);
+    let left = ahead.iter().map(seconds).sum::<Option<f64>>()?;
+    Some(share(seconds(done)?, left))
+}
+
+/// The share of all bytes, as long as [`share_done`] says nothing.
+pub(super) fn share_of_bytes(done: &Work, ahead: &[Work]) -> f64 {
+    share(done.bytes, ahead.iter().map(|work| work.bytes).sum())
+}
+
+fn share(done: f64, left: f64) -> f64 {
     if left <= 0.0 { 1.0 } else { ratio(done, done + left) }
+}
+
+/// Whether blocks have come for so long that the rates are no longer those of the start: there, peers are
+/// few, and no coins are in memory.
+pub(super) fn is_settled(history: &[Sample]) -> bool {
+    let at_work = at_work(history);
+    let (Some(first), Some(last)) = (at_work.first(), at_work.last()) else { return false };
+    last.at - first.at >= SETTLED && last.work.bytes > first.work.bytes
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use godwit_chain::ChainStatus;
 
 use super::ahead::{Schedule, Stretch};
 use super::bottleneck::{Bottleneck, bottleneck};
-use super::estimate::{Machine, Sample, Stages, Work, estimate, share_done};
+use super::estimate::{
+    Machine, Sample, Stages, Work, estimate, is_settled, share_done, share_of_bytes,
+};
 use super::facts::{PeerFacts, SyncFacts};
 use super::history::History;
 use super::report::{PeerLine, Point, Repairs, Risk, SyncReport, SyncStage};
@@ -36,6 +38,8 @@ pub struct SyncWatch {
     history: History,
     starved: Duration,
     share: Option<f64>,
+    /// It is by what work costs, no longer by bytes.
+    is_by_costs: bool,
     best: u32,
     /// Of each peer the bytes that it had sent, and its speed.
     speeds: HashMap<u64, (u64, f64)>,
@@ -54,6 +58,7 @@ impl SyncWatch {
             history: History::default(),
             starved: Duration::ZERO,
             share: None,
+            is_by_costs: false,
             best: 0,
             speeds: HashMap::new(),
             next_block: None,
@@ -123,16 +128,24 @@ impl SyncWatch {
         }
     }
 
-    /// The share never falls, unless there is more to do than was known.
+    /// The share never falls, unless there is more to do than was known, or what the work costs becomes
+    /// known. Where earlier runs did much, that is so once and for all when it is settled: what the first
+    /// seconds say of all that was done before would hold the share up for hours.
     fn note_share(&mut self, stage: SyncStage, at: &Stretch) {
         let samples = self.history.samples();
         let ahead = self.schedule.ahead(at, samples);
         let done = self.schedule.done(at, samples);
-        let share = share_done(samples, &done, &ahead, &self.machine);
+        let by_costs = (at.first == 0 || is_settled(samples))
+            .then(|| share_done(samples, &done, &ahead, &self.machine))
+            .flatten();
         let grew = at.best > self.best.saturating_add(self.best / 100);
         self.best = at.best;
+        let is_corrected = by_costs.is_some() && !self.is_by_costs;
+        self.is_by_costs |= by_costs.is_some();
         // What a node had done that was in step is no part of what it has to catch up with.
-        let before = self.share.filter(|before| !grew && *before < 1.0).unwrap_or(0.0);
+        let keeps = |before: &f64| !grew && !is_corrected && *before < 1.0;
+        let before = self.share.filter(keeps).unwrap_or(0.0);
+        let share = by_costs.unwrap_or_else(|| share_of_bytes(&done, &ahead));
         self.share = match stage {
             SyncStage::Synced => Some(1.0),
             SyncStage::Blocks => Some(share.max(before).min(NEARLY_ALL)),
@@ -244,5 +257,74 @@ mod tests {
         assert_eq!(stage(false, 0, 0), SyncStage::Synced);
         assert_eq!(stage(false, IN_STEP, 1), SyncStage::Synced, "they are on their way");
         assert_eq!(stage(false, IN_STEP + 1, 1), SyncStage::Blocks);
+    }
+
+    const MACHINE: Machine = Machine { processors: 4.0, script: 22e-6 };
+
+    /// After so many seconds, with so many blocks like main's, that many of which ran their scripts.
+    fn connected(at: f64, blocks: f64, with_scripts: f64) -> Sample {
+        let bytes = blocks * 1.6e6;
+        let (coins, scripts) = (bytes * 8.9e-3, with_scripts * 1.6e6 * 4.3e-3);
+        let script_time = scripts * MACHINE.script;
+        Sample {
+            at,
+            blocks,
+            work: Work { fetched: bytes, bytes, coins, scripts },
+            processor: bytes * 8.3e-9 + script_time,
+            scripts: script_time,
+            stages: Stages { apply: coins * 0.32e-6, ..Stages::default() },
+            ..Sample::default()
+        }
+    }
+
+    fn share_at(watch: &mut SyncWatch, sample: Sample, at: Stretch) -> f64 {
+        watch.history.push(sample);
+        watch.note_share(SyncStage::Blocks, &at);
+        watch.share.expect("what there is to do is known")
+    }
+
+    #[test]
+    fn a_restart_takes_the_share_up_where_it_was() {
+        let mut watch = SyncWatch::new(Schedule::LikeTheLast, MACHINE, 532);
+        for second in 0..=240u32 {
+            let (tip, blocks) = (532 + second * 10, f64::from(second * 10));
+            let at = Stretch { first: 532, tip, best: 2_951, scripts_from: 0 };
+            let share = share_at(&mut watch, connected(f64::from(second), blocks, blocks), at);
+            let by_blocks = f64::from(tip) / 2_951.0;
+            assert!((share - by_blocks.min(NEARLY_ALL)).abs() < 1e-6, "{second}: {share}");
+        }
+    }
+
+    #[test]
+    fn scripts_that_are_still_to_come_correct_the_share_of_a_restart_once() {
+        let mut watch = SyncWatch::new(Schedule::Main, MACHINE, 800_000);
+        let mut shares = Vec::new();
+        for second in 0..=600u32 {
+            // For ten seconds peers are few.
+            let slow = second.min(10);
+            let blocks = slow + (second - slow) * 40;
+            let tip = 800_000 + blocks;
+            let at = Stretch { first: 800_000, tip, best: 977_000, scripts_from: 938_344 };
+            let sample = connected(f64::from(second), f64::from(blocks), 0.0);
+            let sample = Sample { starved: f64::from(slow) * 0.9, ..sample };
+            shares.push(share_at(&mut watch, sample, at));
+        }
+        let (by_bytes, by_costs) = shares.split_at(120);
+        assert!(by_bytes.iter().all(|share| (0.63..0.65).contains(share)), "{by_bytes:?}");
+        // The last twelfth of the bytes takes nearly half of the time.
+        assert!(by_costs.iter().all(|share| (0.36..0.45).contains(share)), "{by_costs:?}");
+        assert!(by_bytes.is_sorted() && by_costs.is_sorted(), "{shares:?}");
+    }
+
+    #[test]
+    fn of_a_sync_from_the_beginning_the_share_is_by_costs_at_once() {
+        let mut watch = SyncWatch::new(Schedule::LikeTheLast, MACHINE, 0);
+        let at = |tip| Stretch { first: 0, tip, best: 1_000, scripts_from: 501 };
+        assert_eq!(share_at(&mut watch, connected(0.0, 0.0, 0.0), at(0)), 0.0);
+        let share = share_at(&mut watch, connected(2.0, 20.0, 0.0), at(20));
+        assert!(share > 0.0 && share < 0.01, "{share}");
+        // Blocks that came before the first look say nothing of those to come.
+        let mut late = SyncWatch::new(Schedule::LikeTheLast, MACHINE, 0);
+        assert_eq!(share_at(&mut late, connected(0.0, 20.0, 0.0), at(20)), 0.02);
     }
 }

@@ -1,5 +1,8 @@
 use super::simulated::{self, Draw, Sync};
-use super::{EDGE, Estimate, Machine, Sample, Stages, Work, estimate, recorded, share_done};
+use super::{
+    EDGE, Estimate, Machine, Sample, Stages, Work, estimate, is_settled, recorded, share_done,
+    share_of_bytes,
+};
 
 /// What the estimate said at a share of the work, and what came.
 struct Judged {
@@ -23,7 +26,8 @@ fn judge(sync: &Sync) -> Vec<Judged> {
         let past = &history[..=n];
         let ahead = sync.schedule.ahead(stretch, past);
         let done = sync.schedule.done(stretch, past);
-        let share = share_done(past, &done, &ahead, &sync.machine);
+        let share = share_done(past, &done, &ahead, &sync.machine)
+            .unwrap_or_else(|| share_of_bytes(&done, &ahead));
         let Some(said) = estimate(past, &ahead, &sync.machine) else { continue };
         while let Some(wanted) = shares.next_if(|wanted| share >= *wanted) {
             let passed = sample.at - history[0].at;
@@ -134,12 +138,39 @@ fn nothing_is_said_before_anything_was_measured() {
 fn the_share_is_by_what_work_costs() {
     let history = even(100.0, 1e6, 0.0);
     let done = history.last().expect("samples").work;
-    assert_eq!(share_done(&history, &done, &[work(100e6, 0.0)], &MACHINE), 0.5);
+    assert_eq!(share_done(&history, &done, &[work(100e6, 0.0)], &MACHINE), Some(0.5));
     // By bytes it were a half.
-    let share = share_done(&history, &done, &[work(100e6, 20e6)], &MACHINE);
+    let share = share_done(&history, &done, &[work(100e6, 20e6)], &MACHINE).expect("measured");
     assert!(share > 0.32 && share < 0.34, "{share}");
-    assert_eq!(share_done(&history, &done, &[], &MACHINE), 1.0);
-    assert_eq!(share_done(&[], &Work::default(), &[work(1.0, 0.0)], &MACHINE), 0.0);
+    assert_eq!(share_of_bytes(&done, &[work(100e6, 20e6)]), 0.5);
+    assert_eq!(share_done(&history, &done, &[], &MACHINE), Some(1.0));
+    assert_eq!(share_of_bytes(&Work::default(), &[work(1.0, 0.0)]), 0.0);
+    assert_eq!(share_of_bytes(&Work::default(), &[]), 1.0);
+}
+
+#[test]
+fn seconds_and_bytes_are_not_added() {
+    // Of scripts the price is known before anything came, of bytes it is not.
+    let (bytes, with_scripts) = (work(500e6, 0.0), work(100e6, 20e6));
+    let histories: [&[Sample]; 3] = [&[], &[Sample::default()], &[Sample::default(); 3]];
+    for history in histories {
+        assert_eq!(share_done(history, &bytes, &[with_scripts], &MACHINE), None);
+        assert_eq!(share_done(history, &with_scripts, &[bytes, with_scripts], &MACHINE), None);
+    }
+}
+
+#[test]
+fn costs_are_settled_when_blocks_have_come_for_a_while() {
+    let history = even(160.0, 1e6, 0.0);
+    assert!(is_settled(&history) && !is_settled(&history[..15]) && !is_settled(&[]));
+    // Headers, and blocks that none of the next is among, say nothing.
+    let headers = [0.0, 500.0].map(|at| Sample { at, ..Sample::default() });
+    assert!(!is_settled(&headers));
+    let connects_nothing = |sample: &Sample| {
+        let work = Work { bytes: 0.0, ..sample.work };
+        Sample { work, ..*sample }
+    };
+    assert!(!is_settled(&history.iter().map(connects_nothing).collect::<Vec<_>>()));
 }
 
 /// Of a node that waits for its line, at an even rate: bytes a second that come, and that are connected.
@@ -159,7 +190,8 @@ fn what_came_before_an_earlier_block_has_been_fetched() {
     let ahead = Work { fetched: 500e6, ..work(770e6, 0.0) };
     let said = estimate(&history, &[ahead], &MACHINE).expect("known");
     assert!((said.left - 50.0).abs() < 1e-6, "{said:?}");
-    assert!((share_done(&history, &history[30].work, &[ahead], &MACHINE) - 0.375).abs() < 1e-9);
+    let share = share_done(&history, &history[30].work, &[ahead], &MACHINE).expect("measured");
+    assert!((share - 0.375).abs() < 1e-9);
 
     // All of the rest is there: it takes what it takes to compute it, half a second for each megabyte.
     let computing = |sample: &Sample| Sample { processor: sample.at, ..*sample };
@@ -270,7 +302,7 @@ fn whatever_was_measured_the_band_is_finite_and_around_what_is_expected() {
         let falls = more.left < left || more.least < least || more.most < most;
         assert!(!falls, "{first:?} {more:?} {history:?}");
         let share = share_done(&history, &history[history.len() - 1].work, &ahead, &MACHINE);
-        assert!(!share.is_nan(), "{history:?}");
+        assert!(!share.is_some_and(f64::is_nan), "{history:?}");
     }
     assert!(said > 5_000, "{said}");
 }

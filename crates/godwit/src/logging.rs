@@ -83,6 +83,14 @@ pub(crate) struct Logging {
     lost: Arc<AtomicUsize>,
 }
 
+impl Logging {
+    /// Logs to the file alone why the process ends: on the console it is said otherwise.
+    pub(crate) fn last(&self, level: Level, message: &str) {
+        let line = format_line(seconds_since_1970(), level, message);
+        let (Ok(()) | Err(_)) = self.lines.send(Entry::OfFile(line));
+    }
+}
+
 impl Drop for Logging {
     fn drop(&mut self) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
@@ -100,6 +108,8 @@ impl Drop for Logging {
 
 enum Entry {
     Line(Level, String),
+    /// The console does not show it, nor that the file takes it no more.
+    OfFile(String),
     /// A flush: answered when every line queued before it is written.
     Flush(Sender<()>),
 }
@@ -204,6 +214,7 @@ impl<W: Write> Writer<W> {
                     self.write(level, &line);
                     waiting.fetch_sub(line.capacity(), Ordering::Relaxed);
                 }
+                Entry::OfFile(line) => drop(self.file.write_all(line.as_bytes())),
                 // The caller of `flush` may have given up.
                 Entry::Flush(done) => drop(done.send(())),
             }
@@ -278,6 +289,19 @@ mod tests {
         let mode = path.metadata().expect("a log").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert!(open(&directory.path().join("absent/x")).is_err());
+    }
+
+    #[test]
+    fn the_last_line_is_written_behind_all_others() {
+        let directory = tempfile::TempDir::new().expect("a temporary directory");
+        let path = directory.path().join(LOG_FILE);
+        let (logger, logging) =
+            Logger::start(writer(open(&path).expect("a log"))).expect("a thread");
+        log_info(&logger, "first");
+        logging.last(Level::Error, "the\x1b end");
+        drop(logging);
+        let text = std::fs::read_to_string(&path).expect("a log");
+        assert_eq!(messages(&text), ["first", "[error] the\\x1b end"]);
     }
 
     #[test]

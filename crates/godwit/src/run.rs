@@ -11,6 +11,7 @@ use godwit_program::{complain, panics, print_text, write_for_owner_only};
 use godwit_store::check_unused;
 use godwit_store::disk::{RealDisk, StoreDisk};
 use indicatif::{MultiProgress, ProgressDrawTarget};
+use log::Level;
 
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
@@ -120,24 +121,34 @@ fn run(config: &Config) -> Result<Exit, Failure> {
         false => Console::Warnings(bars.clone()),
     };
     let log = logging::start(&dir, console);
-    let _written_at_the_end = log.map_err(|error| StartError::Log(dir.clone(), error))?;
+    let written_at_the_end = log.map_err(|error| StartError::Log(dir.clone(), error))?;
     log::info!("godwit version {}", env!("CARGO_PKG_VERSION"));
     config.passed_over.iter().for_each(|text| log::warn!("{text}."));
     memory::warn_of_too_much(config.memory, memory::available());
-    let result = match &config.command {
-        Command::Node(options) => node::run(config, options, &bars, &stop),
+    let result = follow(config, &bars, &stop).map_err(|failure| failure.of_directory(&dir));
+    // Whoever reads the log later does not see standard error.
+    result.inspect_err(|failure| {
+        let is_stop = failure.exit() == Exit::Interrupted;
+        let level = if is_stop { Level::Info } else { Level::Error };
+        written_at_the_end.last(level, &format!("Ended: {failure}"));
+    })
+}
+
+/// Does what the command says.
+fn follow(config: &Config, bars: &MultiProgress, stop: &StopFlag) -> Result<Exit, Failure> {
+    match &config.command {
+        Command::Node(options) => node::run(config, options, bars, stop),
         Command::Import(options) => match &options.verdicts {
-            Some(file) => verdicts::run(config, options, file, &bars, &stop),
-            None => import::run(config, options, &bars, &stop),
+            Some(file) => verdicts::run(config, options, file, bars, stop),
+            None => import::run(config, options, bars, stop),
         },
-        Command::UtxoStats => utxo::stats(config, &bars, &stop),
-        Command::UtxoDump { file } => utxo::dump(config, file, &bars, &stop),
+        Command::UtxoStats => utxo::stats(config, bars, stop),
+        Command::UtxoDump { file } => utxo::dump(config, file, bars, stop),
         Command::UtxoLoad { file, expected } => {
-            utxo::load(config, file, expected.as_ref(), &bars, &stop)
+            utxo::load(config, file, expected.as_ref(), bars, stop)
         }
-        Command::Verify(options) => verify::run(config, *options, &bars, &stop),
-        Command::HandOver { to } => hand_over::run(config, to, &bars, &stop),
+        Command::Verify(options) => verify::run(config, *options, bars, stop),
+        Command::HandOver { to } => hand_over::run(config, to, bars, stop),
         Command::Status(options) => status::run(config, options),
-    };
-    result.map_err(|failure| failure.of_directory(&dir))
+    }
 }

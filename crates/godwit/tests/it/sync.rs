@@ -137,6 +137,26 @@ fn a_port_in_use_is_one_clear_line() {
     stops_in_time(serving);
 }
 
+/// Whoever looks at the log alone, and whoever sees both standard output and standard error.
+#[test]
+fn why_a_node_ended_is_in_its_log_and_once_on_the_console() {
+    let node = Node::new("regtest");
+    let port = free_port();
+    let _taken = TcpListener::bind(("127.0.0.1", port)).expect("it is free");
+    // Where there is one.
+    let _taken_too = TcpListener::bind(("::1", port));
+    let option = format!("-rpcport={port}");
+    let ended =
+        node.run(&[&"-noconnect", &"-listen=0", &option]).expect(Exit::CannotListen);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    let why = ended.stderr.trim_end().strip_prefix("godwit: ").expect("the program's name");
+    assert!(why.starts_with("the RPC server cannot listen on "), "{ended:?}");
+    assert!(!ended.stdout.contains("cannot listen"), "{ended:?}");
+    let log = node.log();
+    let last = log.lines().last().expect("a line");
+    assert!(last.ends_with(&format!("Z [error] Ended: {why}")), "{log}");
+}
+
 #[test]
 fn a_port_is_listened_on_at_every_address_and_by_one_node_only() {
     let (first, second) = (with_small_chain(), Node::new("regtest"));

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use godwit_api::Starting;
+use godwit_api::Server;
 use godwit_chain::{
     Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, SCRUB_BYTES_PER_SECOND, StartOptions,
     replay_ahead, settle_until,
@@ -20,18 +20,33 @@ use crate::memory::{self, MemoryPlan};
 use crate::options::{Command, Config};
 use crate::process::{StopFlag, random_bytes, seconds_since_1970};
 use crate::progress::{AtRisk, Position, Progress, Stage};
+use crate::service::StartStatus;
 
-/// What a start is to do that can take long, and ends when the user says so. `says` tells programs that ask.
+/// Tells whoever is not at the terminal what a start is doing.
+pub(crate) type Says = Box<dyn Fn(&str) + Send>;
+
+/// Tells programs that ask the server, and systemd.
+pub(crate) fn says(server: Option<&Server>, status: &StartStatus) -> Says {
+    let (programs, status) = (server.map(Server::starting), status.clone());
+    Box::new(move |what| {
+        if let Some(programs) = &programs {
+            programs.say(what);
+        }
+        status.say(what);
+    })
+}
+
+/// What a start is to do that can take long, and ends when the user says so.
 pub(crate) fn start_options(
     config: &Config,
     bars: &MultiProgress,
     stop: &StopFlag,
-    says: Option<Starting>,
+    says: Option<Says>,
 ) -> StartOptions {
     let (bars, mut progress) = (bars.clone(), None);
     let indexed = move |Indexed { blocks, bytes, total }| {
         if let Some(says) = &says {
-            says.say(indexing(bytes, total));
+            says(&indexing(bytes, total));
         }
         let shown = progress.get_or_insert_with(|| Progress::start(&bars));
         shown.update(Position {

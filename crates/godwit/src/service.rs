@@ -7,6 +7,7 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,10 +19,41 @@ struct Socket {
     to: SocketAddr,
 }
 
+impl Socket {
+    /// Whether it arrived.
+    fn tell(&self, message: &str) -> bool {
+        let sent = self.socket.send_to_addr(message.as_bytes(), &self.to);
+        sent.inspect_err(|error| log::debug!("systemd was not told: {error}")).is_ok()
+    }
+}
+
+/// What the node is at while it does not answer yet. systemd expects no sign of life before it does.
+#[derive(Clone)]
+pub(crate) struct StartStatus {
+    socket: Option<Arc<Socket>>,
+    said: Arc<Mutex<String>>,
+}
+
+impl StartStatus {
+    /// The start is at this.
+    pub(crate) fn say(&self, what: &str) {
+        let Some(socket) = &self.socket else { return };
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if *said == what {
+            return;
+        }
+        said.clear();
+        // What did not arrive is said again.
+        if socket.tell(&format!("STATUS={what}\n")) {
+            said.push_str(what);
+        }
+    }
+}
+
 /// See the module's documentation.
 pub(crate) struct Service {
     /// `None` where nobody wants to know.
-    socket: Option<Socket>,
+    socket: Option<Arc<Socket>>,
     /// How often the service has to say that it is alive, for it not to be started anew.
     watchdog: Option<Duration>,
     is_ready: bool,
@@ -78,12 +110,17 @@ impl Service {
             open(name).inspect_err(|error| log::warn!("Cannot notify systemd: {error}")).ok()
         });
         Self {
-            socket,
+            socket: socket.map(Arc::new),
             watchdog: sign_interval(of, std::process::id()),
             is_ready: false,
             next_sign: Duration::ZERO,
             said: String::new(),
         }
+    }
+
+    /// For whoever starts the node.
+    pub(crate) fn start_status(&self) -> StartStatus {
+        StartStatus { socket: self.socket.clone(), said: Arc::default() }
     }
 
     /// The node answers, and is at this.
@@ -159,12 +196,8 @@ impl Service {
 
     /// Whether it arrived.
     fn tell(&self, message: &str) -> bool {
-        let Some(Socket { socket, to }) = &self.socket else { return false };
-        if message.is_empty() {
-            return true;
-        }
-        let sent = socket.send_to_addr(message.as_bytes(), to);
-        sent.inspect_err(|error| log::debug!("systemd was not told: {error}")).is_ok()
+        let Some(socket) = &self.socket else { return false };
+        message.is_empty() || socket.tell(message)
     }
 }
 
@@ -218,10 +251,34 @@ mod tests {
     }
 
     #[test]
+    fn systemd_is_told_what_the_start_is_at_before_the_node_is_ready() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("notify");
+        let watchdog = text("2000000");
+        let of = Surroundings { socket: Some(path.clone().into()), watchdog, watched: None };
+        let mut service = Service::new(&of);
+        let status = service.start_status();
+        status.say("Indexing (1%)");
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        status.say("Indexing (1%)");
+        assert_eq!(told(&socket), "STATUS=Indexing (1%)\n", "it had not arrived");
+        let of_another_thread = status.clone();
+        for what in ["Indexing (1%)", "Indexing (2%)", "Indexing (2%)"] {
+            of_another_thread.say(what);
+        }
+        status.say("Loading");
+        service.look(Duration::ZERO, || "one".to_owned());
+        let said = [told(&socket), told(&socket), told(&socket)];
+        let ready = "READY=1\nWATCHDOG=1\nSTATUS=one\n";
+        assert_eq!(said, ["STATUS=Indexing (2%)\n", "STATUS=Loading\n", ready]);
+    }
+
+    #[test]
     fn nobody_who_listens_holds_nothing_up() {
         for name in ["", "relative", "@", "/nowhere/at/all"] {
             let of = Surroundings { socket: text(name), ..Surroundings::default() };
             let mut service = Service::new(&of);
+            service.start_status().say("starts");
             service.look(Duration::ZERO, || "status".to_owned());
             service.end();
         }

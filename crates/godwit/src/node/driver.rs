@@ -43,11 +43,11 @@ use super::tor::{TorNews, TorStartError, TorThread};
 use crate::chain_log::cost_lines;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
-use crate::open::{open_chain, start_options};
+use crate::open::{open_chain, says, start_options};
 use crate::options::{Config, NodeOptions};
 use crate::process::{StopFlag, random_bytes, seconds_since_1970};
 use crate::screen::Screen;
-use crate::service::{Service, Surroundings};
+use crate::service::{Service, StartStatus, Surroundings};
 
 /// Most events of the network that are handled before the chain has its turn.
 const EVENTS_AT_ONCE: usize = 64;
@@ -65,7 +65,7 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(15 * 60);
 /// cut.
 const FIRST_SAVE: Duration = Duration::from_secs(60);
 
-/// What programs that ask are told until the chain is open.
+/// What programs that ask, and systemd, are told until the chain is open.
 const STARTING: &str = "Loading block index…";
 
 /// The system gives no sockets.
@@ -99,6 +99,7 @@ struct Setting<'a> {
     stop: &'a StopFlag,
     groups: &'a NetGroups,
     max_connections: usize,
+    status: &'a StartStatus,
     /// What the next start makes again: only the first one anything.
     rebuild: Rebuild,
 }
@@ -116,9 +117,12 @@ pub(crate) fn run(
     let server = rpc::start(config, options, max_connections, stop)?;
     let mut service = Service::new(&Surroundings::of_process());
     let rebuild = config.rebuild;
-    let groups = &groups;
-    let setting = Setting { config, options, bars, stop, groups, max_connections, rebuild };
+    let (groups, status) = (&groups, &service.start_status());
+    let setting = Setting { config, options, bars, stop, groups, max_connections, status, rebuild };
     let mut running = setting.start(server, None)?;
+    if running.is_none() {
+        service.end();
+    }
     while let Some(mut node) = running {
         let result = node.run(stop, &mut service);
         node.core.tell_notices(now(node.started));
@@ -159,7 +163,9 @@ impl<'a> Setting<'a> {
     ) -> Result<Option<Node<'a>>, Failure> {
         log::info!("The node pauses to load the snapshot {}.", load.path().display());
         let (operated, server) = node.pause()?;
-        let outcome = load_closed(self.config, &load, server.as_ref(), self.stop)?;
+        let says = says(server.as_ref(), self.status);
+        says(LOADING);
+        let outcome = load_closed(self.config, &load, server.as_ref(), &says, self.stop)?;
         let is_stopped = outcome.as_ref().is_err_and(SnapshotError::is_stop);
         // The first run has obeyed -reindex.
         let again = Self { rebuild: Rebuild::Nothing, ..self };
@@ -179,12 +185,10 @@ impl<'a> Setting<'a> {
         before: Option<Operated>,
     ) -> Result<Option<Node<'a>>, Failure> {
         let started = Instant::now();
-        let Setting { config, options, bars, stop, rebuild, .. } = self;
-        let says = server.as_ref().map(Server::starting);
-        if let Some(says) = &says {
-            says.say(STARTING);
-        }
-        let start = StartOptions { rebuild, ..start_options(config, bars, stop, says) };
+        let Setting { config, options, bars, stop, status, rebuild, .. } = self;
+        let says = says(server.as_ref(), status);
+        says(STARTING);
+        let start = StartOptions { rebuild, ..start_options(config, bars, stop, Some(says)) };
         let (threads, height) = (options.script_threads.get(), options.stop_at_height);
         match open_chain(config, threads, height, start) {
             // A node has no other end than a signal.

@@ -14,7 +14,7 @@ use godwit_store::{StoreError, check_unused};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
 use crate::failure::Failure;
-use crate::open::open_coins;
+use crate::open::{Says, open_coins};
 use crate::options::Config;
 use crate::process::StopFlag;
 use crate::utxo;
@@ -26,7 +26,7 @@ const LAST_READERS: Duration = Duration::from_secs(30);
 /// Between two looks whether they are gone.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What programs that ask are told while the coins are hashed.
+/// What programs that ask, and systemd, are told while the coins are hashed.
 const HASHING: &str = "Hashing UTXO snapshot…";
 
 /// Loads the snapshot once nobody uses any more what the last run had open; what is outside of the result is
@@ -35,14 +35,15 @@ pub(super) fn load_closed(
     config: &Config,
     load: &SnapshotLoad,
     server: Option<&Server>,
+    says: &Says,
     stop: &StopFlag,
 ) -> Result<LoadOutcome, Failure> {
     wait_until_unused(&config.network_dir(), server, stop);
     let said = Cell::new(String::new());
     let watch = |at: Loading| {
         let text = text_of(at);
-        if let Some(server) = server.filter(|_| said.replace(text.clone()) != text) {
-            server.starting().say(text);
+        if said.replace(text.clone()) != text {
+            says(&text);
         }
         if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };

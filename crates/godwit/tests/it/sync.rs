@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -155,6 +156,26 @@ fn why_a_node_ended_is_in_its_log_and_once_on_the_console() {
     let log = node.log();
     let last = log.lines().last().expect("a line");
     assert!(last.ends_with(&format!("Z [error] Ended: {why}")), "{log}");
+}
+
+#[test]
+fn systemd_is_told_what_a_node_is_at_from_its_start_on() {
+    let node = Node::new("regtest");
+    let path = node.beside("notify");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    let mut command = node.command(&[&"-noconnect", &"-listen=0", &"-server=0"]);
+    command.env("NOTIFY_SOCKET", &path);
+    let running = Running::spawn(&node, command);
+    let mut bytes = [0; 4096];
+    let mut told = || {
+        let count = socket.recv(&mut bytes).expect("a datagram");
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    };
+    assert_eq!(told(), "STATUS=Loading block index…\n");
+    let ready = told();
+    assert!(ready.starts_with("READY=1\nSTATUS=Looking for peers"), "{ready}");
+    stops_in_time(running);
 }
 
 #[test]

@@ -419,8 +419,11 @@ impl Parts {
         let Some(peer) = cx.table.get_mut(id) else { return };
         peer.last_received = cx.now.monotonic;
         peer.flow.footprint.received(cx.now.monotonic, discard.command, discard.bytes);
-        let is_known =
-            !matches!(discard.why, DiscardReason::Unknown | DiscardReason::InvalidCommand);
+        // Damaged bytes may have damaged the name.
+        let is_known = !matches!(
+            discard.why,
+            DiscardReason::Unknown | DiscardReason::InvalidCommand | DiscardReason::WrongChecksum
+        );
         peer.flow.traffic.note_received(discard.command, discard.bytes, is_known);
         peer.headers.message_ended();
         if !peer.established() {

@@ -271,6 +271,30 @@ fn a_damaged_block_frees_the_request_and_discourages_nobody() {
     assert_eq!(node.tip(), blocks[0].hash);
 }
 
+/// As Core counts them (`CNode::ReceiveMsgBytes` in `net.cpp`).
+#[test]
+fn damaged_and_unknown_messages_count_by_no_name() {
+    let (mut node, ids) = with_headers(&chain(1, 400_000), &[OUTBOUND]);
+    let received = |node: &Harness| {
+        let of = |wanted: &str| {
+            let by_command = node.peers.infos()[0].traffic.received_by_command();
+            by_command.into_iter().find(|(name, _)| name == wanted).map_or(0, |(_, bytes)| bytes)
+        };
+        ["*other*", "ping", "block"].map(of)
+    };
+    let before = received(&node);
+    let mut discarded = |command, why| -> [u64; 3] {
+        let discard = Discard { command, bytes: 8, why, block: None };
+        node.tell(NetEvent::Discarded { peer: ids[0], discard });
+        let now = received(&node);
+        std::array::from_fn(|n| now[n] - before[n])
+    };
+    assert_eq!(discarded(Command::PING, DiscardReason::WrongChecksum), [32, 0, 0]);
+    assert_eq!(discarded(Command::PING, DiscardReason::InvalidCommand), [64, 0, 0]);
+    assert_eq!(discarded(Command::new("nonsense"), DiscardReason::Unknown), [96, 0, 0]);
+    assert_eq!(discarded(Command::BLOCK, DiscardReason::UnexpectedBlock), [96, 0, 32]);
+}
+
 #[test]
 fn nothing_is_asked_for_while_the_chain_has_no_room() {
     let blocks = chain(10, 400_000);

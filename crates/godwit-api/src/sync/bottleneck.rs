@@ -17,7 +17,8 @@ pub enum Bottleneck {
     Processor,
     /// The one thread that orders all blocks computes; more processors would not help.
     Connector,
-    /// Jobs wait for reads and writes.
+    /// Jobs wait for reads and writes, or for processors that other programs have: what is left when it is
+    /// none of the others.
     Disk,
 }
 
@@ -89,7 +90,7 @@ impl Bottleneck {
             Self::Peer(id) => format!("peer {id}"),
             Self::Processor => "the processor".to_owned(),
             Self::Connector => "one core".to_owned(),
-            Self::Disk => "the disk".to_owned(),
+            Self::Disk => "the disk or other programs".to_owned(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The four lines of the terminal and of `godwit status`.
 
+use super::bottleneck::Bottleneck;
 use super::estimate::Estimate;
 use super::report::{SyncReport, SyncStage};
 
@@ -74,7 +75,11 @@ fn how_long(report: &SyncReport) -> String {
             format!("About {} left ({} to {})", time(*left), time(*least), time(*most))
         }
     };
-    format!("{left}, held up by {}.", report.bottleneck.words())
+    match report.bottleneck {
+        // Nothing was measured yet.
+        Bottleneck::Nothing => format!("{left}."),
+        bottleneck => format!("{left}, held up by {}.", bottleneck.words()),
+    }
 }
 
 fn how_fast(report: &SyncReport) -> String {
@@ -141,5 +146,17 @@ mod tests {
         );
         assert!(time(f64::INFINITY).ends_with(" h"), "it saturates");
         assert_eq!([bytes(1_250_000), bytes(2_000_000_000)], ["1.2 MB", "2.0 GB"]);
+    }
+
+    #[test]
+    fn what_holds_a_sync_up_is_named_where_it_is_known() {
+        let line = |bottleneck| {
+            let stage = SyncStage::Blocks;
+            SyncReport { stage, bottleneck, ..SyncReport::default() }.lines()[1].clone()
+        };
+        assert_eq!(line(Bottleneck::Nothing), "Time left: not known yet.");
+        assert_eq!(line(Bottleneck::Peer(7)), "Time left: not known yet, held up by peer 7.");
+        let rest = "Time left: not known yet, held up by the disk or other programs.";
+        assert_eq!(line(Bottleneck::Disk), rest);
     }
 }

@@ -147,8 +147,7 @@ fn why_a_node_ended_is_in_its_log_and_once_on_the_console() {
     // Where there is one.
     let _taken_too = TcpListener::bind(("::1", port));
     let option = format!("-rpcport={port}");
-    let ended =
-        node.run(&[&"-noconnect", &"-listen=0", &option]).expect(Exit::CannotListen);
+    let ended = node.run(&[&"-noconnect", &"-listen=0", &option]).expect(Exit::CannotListen);
     assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
     let why = ended.stderr.trim_end().strip_prefix("godwit: ").expect("the program's name");
     assert!(why.starts_with("the RPC server cannot listen on "), "{ended:?}");

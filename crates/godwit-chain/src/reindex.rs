@@ -7,7 +7,7 @@
 //! * what is stored where: each block is read and checked as one from a peer is, on all workers;
 //! * undo records: those of a file belong to blocks of the block file of the same number, in the order
 //!   in which they were connected. The checksum of a record covers the block before, and tells which it is;
-//!   of siblings the one whose inputs it fits alone;
+//!   of siblings those whose inputs it fits, if all of them spend the same;
 //! * the coins, how far blocks are verified, the key: the control file (`godwit-store/src/control.rs`);
 //! * headers of blocks that were pruned, and that they were stored once: the file that has them
 //!   (`godwit-store/src/store/pruned_blocks.rs`), of which the new database is begun.
@@ -24,8 +24,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use godwit_primitives::Block;
 use godwit_primitives::network::Params;
+use godwit_primitives::{Block, OutPoint};
 use godwit_store::utxo::UtxoHasher;
 use godwit_store::{
     BlockPosition, BlockUndo, ChainPoint, Commit, CommittedState, RecoveredBlock, Store,
@@ -245,10 +245,8 @@ fn restore_undo(
                 Ok(true)
             })?;
             let (Some(place), Some(undo)) = (place, known) else { return Ok(false) };
-            let owner = owner(store, index, &siblings, waiting.blocks[place], &undo)?;
-            if let Some(id) = owner
-                && waiting.take(place, id)
-            {
+            let owners = owners(store, index, &siblings, waiting.blocks[place], &undo)?;
+            if let Some(id) = waiting.take(place, &owners) {
                 index.restore_undo(id, record);
             }
             last = Some(record);
@@ -302,14 +300,15 @@ impl Waiting {
         Ok(found)
     }
 
-    /// The block `id`, at `place` or a sibling of the one there, waits no more; whether it did.
-    fn take(&mut self, place: usize, id: NodeId) -> bool {
-        let here = (self.blocks[place] == id).then_some(place);
-        let place = here.or_else(|| self.blocks.iter().position(|block| *block == id));
-        let Some(place) = place.filter(|place| !self.is_found[*place]) else { return false };
+    /// One of `owners`, the block at `place` if it is among them, else a sibling of it, waits no more; which,
+    /// if one did.
+    fn take(&mut self, place: usize, owners: &[NodeId]) -> Option<NodeId> {
+        let is_one = |at: &usize| !self.is_found[*at] && owners.contains(&self.blocks[*at]);
+        let here = Some(place).filter(is_one);
+        let place = here.or_else(|| (0..self.blocks.len()).find(is_one))?;
         self.is_found[place] = true;
         self.next = place + 1;
-        true
+        Some(self.blocks[place])
     }
 
     fn left(&self) -> usize {
@@ -329,47 +328,45 @@ fn siblings(index: &BlockIndex) -> HashMap<NodeId, Vec<NodeId>> {
     families.map(|family| (family[0].0, family.iter().map(|(_, id)| *id).collect())).collect()
 }
 
-/// Whose undo record it is whose checksum is right for `id`, and for every sibling that was connected once:
-/// of the one that it fits alone, or of any that spent nothing. `None` where that cannot be told: the record
-/// is made again when it is needed.
-fn owner(
+/// For whom an undo record is right whose checksum is right for `id`, and for every sibling that was
+/// connected once: for those that it fits, if all of them spend the same coins, and for any that spent
+/// nothing. None where that cannot be told: the record is made again when it is needed.
+fn owners(
     store: &Store,
     index: &BlockIndex,
     siblings: &HashMap<NodeId, Vec<NodeId>>,
     id: NodeId,
     undo: &BlockUndo,
-) -> Result<Option<NodeId>, StoreError> {
+) -> Result<Vec<NodeId>, StoreError> {
     let family = index.node(id).parent().and_then(|parent| siblings.get(&parent));
-    let Some(family) = family else { return Ok(Some(id)) };
-    if undo.coins().is_empty() && fits_block(store, index, id, undo)? == Some(true) {
-        return Ok(Some(id));
+    let Some(family) = family else { return Ok(vec![id]) };
+    let fits = |block: &Block| has_coins_of(block.view(), undo);
+    if undo.coins().is_empty() && read_stored(store, index, id)?.is_some_and(|own| fits(&own)) {
+        return Ok(vec![id]);
     }
-    let mut owner = None;
+    let (mut owners, mut coins) = (Vec::new(), None);
     for sibling in family {
-        match fits_block(store, index, *sibling, undo)? {
-            Some(false) => {}
-            Some(true) if owner.is_none() => owner = Some(*sibling),
-            _ => return Ok(None),
+        let Some(block) = read_stored(store, index, *sibling)? else { return Ok(Vec::new()) };
+        if !fits(&block) {
+            continue;
         }
+        let inputs = block.view().txs().skip(1).flat_map(|tx| tx.inputs());
+        let spent: Vec<OutPoint> = inputs.map(|input| input.prevout).collect();
+        if *coins.get_or_insert_with(|| spent.clone()) != spent {
+            return Ok(Vec::new());
+        }
+        owners.push(*sibling);
     }
-    Ok(owner)
+    Ok(owners)
 }
 
-/// Whether an undo record has as many coins as a block's transactions have inputs; `None` where the block
-/// cannot be read.
-fn fits_block(
-    store: &Store,
-    index: &BlockIndex,
-    id: NodeId,
-    undo: &BlockUndo,
-) -> Result<Option<bool>, StoreError> {
+/// A stored block; `None` where there is none, or it cannot be read.
+fn read_stored(store: &Store, index: &BlockIndex, id: NodeId) -> Result<Option<Block>, StoreError> {
     let Some(position) = index.node(id).position else { return Ok(None) };
-    let bytes = match store.read_block(position) {
-        Err(error) if error.is_rotten() => return Ok(None),
-        bytes => bytes?,
-    };
-    let block = Block::from_bytes(bytes.as_slice()).ok();
-    Ok(block.map(|block| has_coins_of(block.view(), undo)))
+    match store.read_block(position) {
+        Err(error) if error.is_rotten() => Ok(None),
+        bytes => Ok(Block::from_bytes(bytes?.as_slice()).ok()),
+    }
 }
 
 fn commit(store: &Store, mut index: BlockIndex, lost: CommittedState) -> Result<(), ChainError> {

@@ -6,8 +6,8 @@
 //! 3. Every stored block, in the order of the files: its checksum, its hash and its transactions, and its
 //!    frame, which a repair writes again where the block is right; and its undo record: frame, checksum,
 //!    and that it has a coin for each input of the block.
-//! 4. For a repair, undo records that are not right are made again from the blocks that created the coins:
-//!    one scan of the block files for [`UNDO_COINS`] of them.
+//! 4. For a repair, undo records that are not right, or that the index lacks, are made again from the blocks
+//!    that created the coins: one scan of the block files for [`UNDO_COINS`] of them.
 //! 5. All coins, as one, and their hash.
 //!
 //! Runs of the history below a loaded snapshot, while that is validated, are read before those of 2
@@ -30,6 +30,7 @@ mod shortened;
 mod spent;
 mod undo;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -118,6 +119,8 @@ struct StoredBlock {
     checksum: Option<BlockChecksum>,
     tx_count: u32,
     undo: Option<UndoPosition>,
+    /// It was connected, and has no undo record.
+    lacks_undo: bool,
     /// The coins that are to be gathered come from it too.
     has_coins: bool,
 }
@@ -143,9 +146,10 @@ pub fn inspect(
 ) -> Result<Inspected, ChainError> {
     let watch = &mut CountingWatch::new(watch);
     let inspection = open_for(disk, dir, &mut options, watch)?;
-    let mut inspected = Inspected::default();
+    let (mut inspected, mut without_undo) = (Inspected::default(), BTreeSet::new());
     if inspection.has_index() {
-        inspected.pruned_below = check_tree(&inspection, &options.params, watch)?;
+        let tree = check_tree(&inspection, &options.params, watch)?;
+        (inspected.pruned_below, without_undo) = (tree.pruned_below, tree.without_undo);
         inspected.runs = history::inspect(&inspection, &options, watch)?;
     }
     let mut audited = None;
@@ -167,7 +171,7 @@ pub fn inspect(
         repair = LostCoinsRepair::begin(&inspection, coins, runs, &options, watch)?;
     }
     let mut reading = Reading::new(repair, &inspection, &options, audited.is_some());
-    let blocks = Blocks::load(&inspection, &options, &reading, audited.as_ref())?;
+    let blocks = Blocks::load(&inspection, &options, &without_undo, &reading, audited.as_ref())?;
     if inspection.has_index() {
         blocks.inspect(watch, &mut inspected, &mut reading)?;
     }
@@ -280,6 +284,7 @@ impl<'a> Blocks<'a> {
     fn load(
         inspection: &'a Inspection,
         options: &InspectOptions,
+        without_undo: &BTreeSet<BlockHash>,
         reading: &Reading,
         audit: Option<&'a Audit>,
     ) -> Result<Self, ChainError> {
@@ -294,6 +299,7 @@ impl<'a> Blocks<'a> {
                     checksum: record.checksum,
                     tx_count: record.tx_count,
                     undo: record.undo,
+                    lacks_undo: without_undo.contains(&hash),
                     has_coins: coins.is_some_and(|coins| coins.is_on_chain(&hash)),
                 });
             }
@@ -364,7 +370,7 @@ impl<'a> Blocks<'a> {
                 self.save(reading);
             }
         }
-        self.repair_undo(&undo, &undo_files, reading, watch)?;
+        self.repair_undo(undo, &undo_files, reading, watch)?;
         while reading.wants_blocks() {
             self.read_for_coins(reading, watch)?;
         }

@@ -159,13 +159,8 @@ impl BlockReader {
     /// What makes an undo record again that [`Self::undo`] did not read, with this error or because there is
     /// none; `None` where another attempt may read it.
     pub fn undo_remedy(&self, error: Option<&StoreError>) -> Option<Remedy> {
-        let remedy = undo_remedy(&self.store);
-        match error {
-            Some(error) => error.is_rotten().then_some(remedy),
-            // A repair makes those that the index names.
-            None if remedy == Remedy::Repair => Some(Remedy::WhenDisconnected),
-            None => Some(remedy),
-        }
+        let is_lost = error.is_none_or(StoreError::is_rotten);
+        is_lost.then(|| undo_remedy(&self.store))
     }
 }
 

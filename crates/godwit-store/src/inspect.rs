@@ -1,8 +1,10 @@
 //! Inspection: reads what is stored and tells what is not as it was written.
 //!
 //! Unless it is to repair, it changes nothing: the database is opened over memory, runs are read without
-//! being repaired, and nothing is cut off or removed. What it repairs it writes in place, where it says so.
+//! being repaired, and nothing is cut off or removed. What it repairs it writes in place, where it says so,
+//! but for undo records that have no place.
 
+mod added_undo;
 pub(crate) mod found;
 pub mod pruned;
 
@@ -31,6 +33,7 @@ use crate::store::{
 use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
 use crate::utxo::{CoinsInspection, CompressedCoins, Manifest, RepairMode, UtxoHasher};
 
+pub use added_undo::AddedUndo;
 pub use found::{Found, Stage, Watch};
 
 /// A data directory that is being inspected.

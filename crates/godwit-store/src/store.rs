@@ -19,7 +19,7 @@ pub(crate) use database::{
 };
 pub(crate) use database::{
     DATABASE_FILE, OpenedDatabase, commit_history, commit_manifest, committed_state,
-    inspect_database, own_controls,
+    inspect_database, open_current, own_controls,
 };
 use foreign::refuse_foreign_files;
 pub(crate) use foreign::{refuse_core_directory, write_zero_obfuscation};

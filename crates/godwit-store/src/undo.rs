@@ -3,7 +3,8 @@
 //! A record is the network's magic, the length of the undo data (u32, little-endian), the undo data
 //! (`undo.h`, `CBlockUndo`) and the double SHA-256 of the previous block's hash and the undo data
 //! (`node/blockstorage.cpp`, `WriteBlockUndo`). The undo data of a block in `blkNNNNN.dat` lie in
-//! the `rev` file of the same number, in the order of connecting.
+//! the `rev` file of the same number, in the order of connecting, and behind them those that a repair has
+//! added.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -289,8 +290,7 @@ impl UndoFiles {
         }
         tails.unsynced_names |= created;
         tails.unsynced.insert(position.file, handle);
-        let end = position.offset + u64::from(position.len) + HASH_SIZE as u64;
-        tails.grown.insert(position.file, end);
+        tails.grown.insert(position.file, end_of(position));
     }
 
     /// Reads the record at `position` of the block behind `prev`.
@@ -371,6 +371,22 @@ impl UndoFiles {
         Ok(true)
     }
 
+    /// Appends a record to a file that nobody else appends to, and makes it durable. Nothing is cut off: what
+    /// lies behind the committed end may be in use by Bitcoin Core, to which the file was handed over.
+    pub(crate) fn append(
+        &self,
+        file: u32,
+        record: &UndoRecord,
+    ) -> Result<UndoPosition, StoreError> {
+        let handle = self.disk.open(&self.path(file), OpenMode::ReadWrite)?;
+        let committed = self.tails().ends.get(&file).copied().unwrap_or_default();
+        let start = handle.file_len()?.max(committed);
+        handle.write_all_at(start, record.as_slice())?;
+        handle.sync()?;
+        self.disk.sync_dir(&self.dir)?;
+        Ok(UndoPosition { file, offset: start + u64::from(FRAME_SIZE), len: record.len })
+    }
+
     /// Syncs what was noted and not handed over yet, beside further appends.
     pub(crate) fn push_out(&self) -> Result<(), StoreError> {
         let handles: Vec<StoreFile> = self.tails().unsynced.values().cloned().collect();
@@ -419,10 +435,9 @@ impl UndoFiles {
     /// Has the next commit name a file up to the end of `last`, which this process has not written.
     pub(crate) fn adopt(&self, last: UndoPosition) -> Result<(), StoreError> {
         self.disk.open(&self.path(last.file), OpenMode::ReadWrite)?.sync()?;
-        let end = last.offset + u64::from(last.len) + HASH_SIZE as u64;
         let mut tails = self.tails();
-        tails.ends.insert(last.file, end);
-        tails.grown.insert(last.file, end);
+        tails.ends.insert(last.file, end_of(last));
+        tails.grown.insert(last.file, end_of(last));
         tails.unsynced_names = true;
         Ok(())
     }
@@ -448,6 +463,11 @@ impl UndoFiles {
         }
         Ok(appended.ends)
     }
+}
+
+/// Where the record ends in its file, its checksum included.
+pub(crate) fn end_of(at: UndoPosition) -> u64 {
+    at.offset + u64::from(at.len) + HASH_SIZE as u64
 }
 
 /// The length in the frame at `at` of a file of `len` bytes, if there is one.

@@ -1,8 +1,10 @@
 //! The block index of a directory: that it is whole, and how it is made again.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use godwit_primitives::BlockHash;
 use godwit_primitives::network::Params;
 use godwit_store::disk::Disk;
 use godwit_store::error::{Damage, Remedy};
@@ -16,13 +18,22 @@ use crate::index::{BlockIndex, Loading};
 use crate::reindex::reindex;
 use crate::tree::{HeaderTree, Node, NodeId};
 
-/// Whether every entry of the index has its parent there, and what the last commit names is there too. If so,
-/// it returns the height below which blocks were pruned.
+/// What an index says of the blocks that were connected.
+#[derive(Default)]
+pub(super) struct CheckedTree {
+    /// The height below which blocks were pruned; `None` where the index is not whole.
+    pub(super) pruned_below: Option<u32>,
+    /// Those that are stored, and have no undo record. An index that was made again from damaged files, or
+    /// from siblings that are alike, lacks some.
+    pub(super) without_undo: BTreeSet<BlockHash>,
+}
+
+/// Whether every entry of the index has its parent there, and what the last commit names is there too.
 pub(super) fn check_tree(
     inspection: &Inspection,
     params: &Arc<Params>,
     watch: &mut dyn Watch,
-) -> Result<Option<u32>, ChainError> {
+) -> Result<CheckedTree, ChainError> {
     let mut loading = Loading::new(Arc::clone(params));
     inspection.for_each_block(|hash, record| {
         loading.add(hash, record);
@@ -34,30 +45,30 @@ pub(super) fn check_tree(
             Some(tip) => index.find(&tip.hash)?,
             None => index.tip(),
         };
-        check_places(inspection, &index, [last, index.tip()], watch)?;
+        let without_undo = check_places(inspection, &index, [last, index.tip()], watch)?;
         check_pruned(inspection, &index, watch)?;
-        Ok(Some(pruned_below(index.tree())))
+        Ok(CheckedTree { pruned_below: Some(pruned_below(index.tree())), without_undo })
     });
     match verified {
         Err(ChainError::DamagedIndex(_)) => {
             let damage = Damage::Disagreement("the block index refers to a block that it lacks");
             let (path, remedy) = (inspection.database_path(), inspection.index_remedy());
             watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
-            Ok(None)
+            Ok(CheckedTree::default())
         }
         other => other,
     }
 }
 
 /// Whether all blocks up to the last one that was verified, and up to the coins' own, have a place unless
-/// they were pruned, and their undo records. An index that was made again from damaged files lacks some.
+/// they were pruned. Returns those of them that have one, and no undo record.
 fn check_places(
     inspection: &Inspection,
     index: &BlockIndex,
     [verified, coins]: [NodeId; 2],
     watch: &mut dyn Watch,
-) -> Result<(), ChainError> {
-    let (mut no_block, mut no_undo) = (false, false);
+) -> Result<BTreeSet<BlockHash>, ChainError> {
+    let (mut no_block, mut without_undo) = (false, BTreeSet::new());
     // A crash while files are deleted may leave blocks whose undo file is gone, until they are pruned too.
     let needs_undo = inspection.has_whole_history();
     let base = index.assumed().map(|assumed| assumed.base.hash);
@@ -71,23 +82,22 @@ fn check_places(
             && let Some(parent) = node.parent()
         {
             no_block |= node.position.is_none() && node.tx_count == 0;
-            no_undo |= needs_undo && node.position.is_some() && node.undo.is_none();
+            if needs_undo && node.position.is_some() && node.undo.is_none() {
+                without_undo.insert(node.hash);
+            }
             walk = parent;
         }
     }
-    let remedy = match inspection.has_block_files()? {
-        true => Remedy::Peers,
-        false => inspection.index_remedy(),
-    };
-    let lacks = [
-        (no_block, "blocks that were connected are not stored", remedy),
-        (no_undo, "blocks that were connected have no undo record", Remedy::WhenDisconnected),
-    ];
-    for (_, what, remedy) in lacks.into_iter().filter(|(is_missing, ..)| *is_missing) {
-        let (path, damage) = (inspection.database_path(), Damage::Disagreement(what));
+    if no_block {
+        let remedy = match inspection.has_block_files()? {
+            true => Remedy::Peers,
+            false => inspection.index_remedy(),
+        };
+        let damage = Damage::Disagreement("blocks that were connected are not stored");
+        let path = inspection.database_path();
         watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
     }
-    Ok(())
+    Ok(without_undo)
 }
 
 /// Whether what is kept of pruned blocks beside the index is what the index has of them.

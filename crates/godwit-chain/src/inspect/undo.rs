@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use godwit_store::error::{Damage, Remedy};
-use godwit_store::inspect::{Found, NamedFile, Stage, Watch};
+use godwit_store::inspect::{AddedUndo, Found, NamedFile, Stage, Watch};
 use godwit_store::utxo::CompressedCoins;
-use godwit_store::{BLOCK_BUFFERS, UndoRecord};
+use godwit_store::{BLOCK_BUFFERS, ChainPoint, UndoRecord};
 use godwit_stream::BufferPool;
 
 use super::reading::{Reading, Round};
@@ -24,7 +24,8 @@ use crate::tree::NodeId;
 pub(super) struct WrongUndo {
     /// That of its block.
     pub(super) place: usize,
-    /// `None` where the file ends before it, which is told of the file.
+    /// `None` where the file ends before it, which is told of the file, and where there is none, which is
+    /// told of all these blocks at once.
     pub(super) damage: Option<Damage>,
 }
 
@@ -68,17 +69,24 @@ impl Taken {
 
 impl Blocks<'_> {
     /// Makes undo records again, if it is to repair and they are not too many, and tells what is wrong with
-    /// each when it is known whether it is right by then.
+    /// each when it is known whether it is right by then. Those that the index lacks are made again too,
+    /// unless there would be too many of them.
     pub(super) fn repair_undo(
         &self,
-        wrong: &[WrongUndo],
+        mut wrong: Vec<WrongUndo>,
         undo_files: &[NamedFile],
         reading: &mut Reading,
         watch: &mut dyn Watch,
     ) -> Result<(), ChainError> {
-        let len = |wrong: &WrongUndo| u64::from(self.stored[wrong.place].position.len);
-        let few = wrong.iter().map(len).sum::<u64>() <= UNDO_BYTES;
+        let few = self.are_few(&wrong);
         let remedy = self.undo_remedy(few);
+        let found = wrong.len();
+        let lacking = (0..self.stored.len()).filter(|place| self.stored[*place].lacks_undo);
+        wrong.extend(lacking.map(|place| WrongUndo { place, damage: None }));
+        let (lacks_some, all_few) = (wrong.len() > found, self.are_few(&wrong));
+        if !all_few {
+            wrong.truncate(found);
+        }
         let mut restored = vec![None; wrong.len()];
         if self.repair && few && !wrong.is_empty() {
             let damaged: Vec<usize> = wrong.iter().map(|wrong| wrong.place).collect();
@@ -86,6 +94,10 @@ impl Blocks<'_> {
                 restored[n] = Some(is_right);
                 self.tell(&wrong[n], if is_right { Remedy::Done } else { remedy }, watch);
             })?;
+        }
+        if lacks_some {
+            let are_made = all_few && restored[found..].iter().all(|made| *made == Some(true));
+            self.tell_lacking(all_few, are_made, watch);
         }
         // Of these files a record that was cut off could not be made again.
         let mut incomplete = BTreeSet::new();
@@ -110,6 +122,25 @@ impl Blocks<'_> {
             watch.found(shortened(file, if restored { Remedy::Done } else { remedy }));
         }
         Ok(())
+    }
+
+    /// Whether the undo records of these blocks can be made again in a time that is worth it.
+    fn are_few(&self, wrong: &[WrongUndo]) -> bool {
+        let len = |wrong: &WrongUndo| u64::from(self.stored[wrong.place].position.len);
+        wrong.iter().map(len).sum::<u64>() <= UNDO_BYTES
+    }
+
+    /// Tells that the index lacks undo records, of which there may be `few`, and which a repair may have
+    /// made.
+    fn tell_lacking(&self, few: bool, are_made: bool, watch: &mut dyn Watch) {
+        let damage = Damage::Disagreement("blocks that were connected have no undo record");
+        let remedy = match (self.repair, few) {
+            (true, _) if are_made => Remedy::Done,
+            (false, true) => Remedy::Repair,
+            _ => Remedy::WhenDisconnected,
+        };
+        let path = self.inspection.database_path();
+        watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
     }
 
     fn tell(&self, wrong: &WrongUndo, remedy: Remedy, watch: &mut dyn Watch) {
@@ -163,13 +194,14 @@ impl Blocks<'_> {
                     self.begin_round(Round { line: hash, places }, reading, watch)?;
                 }
                 self.find_coins(&index, line, taken.coins, reading, watch)?;
-                let mut right = BTreeSet::new();
+                let (mut right, mut added) = (BTreeSet::new(), Vec::new());
                 for (n, read) in taken.blocks {
                     let block = &self.stored[damaged[n]];
-                    if self.rewrite_undo(block, &read, &reading.wanted)? {
+                    if self.rewrite_undo(block, &read, &reading.wanted, &mut added)? {
                         right.insert(n);
                     }
                 }
+                self.inspection.commit_undo(&added)?;
                 let failed = taken.members.difference(&right);
                 reading.hopeless.extend(failed.map(|n| damaged[*n]));
                 taken.members.iter().for_each(|n| made(&mut *watch, *n, right.contains(n)));
@@ -225,13 +257,15 @@ impl Blocks<'_> {
         })
     }
 
+    /// Writes an undo record to its place, or where it has none to the end of the file: then it is one of
+    /// those that were `added`. Whether it is right.
     fn rewrite_undo(
         &self,
         block: &StoredBlock,
         read: &Structured,
         coins: &Wanted,
+        added: &mut Vec<AddedUndo>,
     ) -> Result<bool, ChainError> {
-        let Some(at) = block.undo else { return Ok(false) };
         let mut spent = CompressedCoins::with_capacity(read.input_count());
         for input in read.view().txs().skip(1).flat_map(|tx| tx.inputs()) {
             let Some(Some(coin)) = coins.get(&input.prevout) else { return Ok(false) };
@@ -243,9 +277,16 @@ impl Blocks<'_> {
         }
         let (magic, pool) = (self.inspection.magic(), BufferPool::new(BLOCK_BUFFERS));
         let record = UndoRecord::encode(magic, &block.prev, &spent, read.spent_counts(), &pool)?;
-        if !self.inspection.restore_undo(at, &record)? {
-            return Ok(false);
+        let at = match block.undo {
+            Some(at) if self.inspection.restore_undo(at, &record)? => at,
+            Some(_) => return Ok(false),
+            None => self.inspection.append_undo(block.position.file, &record)?,
+        };
+        let is_right = self.inspection.read_undo(at, &block.prev).is_ok();
+        if is_right && block.undo.is_none() {
+            let block = ChainPoint { hash: block.hash, height: block.height };
+            added.push(AddedUndo { block, at });
         }
-        Ok(self.inspection.read_undo(at, &block.prev).is_ok())
+        Ok(is_right)
     }
 }

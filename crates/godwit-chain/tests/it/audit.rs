@@ -136,7 +136,7 @@ fn an_undo_record_that_the_coins_own_branch_lacks_refutes_nothing() {
     drop(chain);
     let (audited, found) = audit(&disk, 2, false);
     let remedies: Vec<Remedy> = found.iter().map(|found| found.remedy).collect();
-    assert_eq!(remedies, [Remedy::WhenDisconnected]);
+    assert_eq!(remedies, [Remedy::Repair]);
     assert!(matches!(audited, Audited::Unproven(_)), "{audited:?}");
 }
 

@@ -400,8 +400,8 @@ fn connected_blocks_without_undo_records_are_told() {
     open(&disk, None, FILE_SIZE).close().unwrap();
     let (_, found) = verify(&disk, false);
     let remedies: Vec<Remedy> = found.iter().map(|found| found.remedy).collect();
-    assert_eq!(remedies, [Remedy::WhenDisconnected]);
-    // As it says.
+    assert_eq!(remedies, [Remedy::Repair]);
+    // The node does without, too.
     let mut chain = open(&disk, None, FILE_SIZE);
     chain.settle(clock()).unwrap();
     let height = chain.tip_point().height;

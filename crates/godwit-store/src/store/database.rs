@@ -322,7 +322,7 @@ fn forget_coins(
 
 /// Opens a database that is there, if it is not older than the control file, which is brought to what it
 /// says.
-fn open_current(
+pub(crate) fn open_current(
     disk: &StoreDisk,
     dir: &Path,
     controls: &[Control],

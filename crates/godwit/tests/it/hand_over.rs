@@ -212,6 +212,26 @@ fn a_rotted_block_below_the_tip_is_named_with_what_brings_it_back() {
     assert_eq!(stats(&node), before);
 }
 
+/// Without the database the undo records are known by what they hold, and here they are gone too.
+#[test]
+fn a_directory_that_lacks_undo_records_is_handed_over_once_they_are_made_again() {
+    let node = with_small_chain();
+    let before = node.stats();
+    for name in ["godwit.redb", "blocks/rev00000.dat"] {
+        fs::remove_file(node.network_dir().join(name)).expect("it is there");
+    }
+    let to = node.beside("core");
+    let ended = hand_over(&node, &to).expect(Exit::Damaged);
+    for text in [" has no undo record", "`godwit verify -repair`"] {
+        assert!(ended.stderr.contains(text), "{text}: {ended:?}");
+    }
+    assert!(!to.exists(), "nothing is made");
+    let ended = node.run(&[&"verify", &"-repair"]).expect(Exit::Success);
+    assert!(ended.stdout.contains("have no undo record; repaired\n"), "{ended:?}");
+    hand_over(&node, &to).expect(Exit::Success);
+    assert_eq!(stats(&node), before);
+}
+
 #[test]
 fn block_files_that_are_links_are_shared_as_the_files_that_they_lead_to() {
     let node = with_two_pairs();

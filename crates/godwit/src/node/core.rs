@@ -340,6 +340,9 @@ impl NodeCore {
             }
         }
         self.idle = poll == Poll::Idle;
+        if self.idle && self.announcer.rested() {
+            self.settle(now);
+        }
         self.answer_submissions(now);
         self.note_tip(now);
         // One at a time, so that requests of many peers do not hold up the chain.
@@ -391,6 +394,9 @@ impl NodeCore {
                     self.warnings.note_invalid(tree, self.chain.tip(), id);
                 }
                 self.submissions.rejected(now.monotonic, &hash, reject);
+                if self.announcer.rested() {
+                    self.settle(now);
+                }
                 self.tell(now, ChainEvent::BlockInvalid { hash, reject });
             }
             Event::Lost { hash } => self.tell(now, ChainEvent::BlockLost { hash }),

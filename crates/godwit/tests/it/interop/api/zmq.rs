@@ -281,6 +281,40 @@ fn a_reorganisation_goes_down_and_then_up_as_libzmq_hears_it() {
     expected.is(&subscriber.until_tip(&chain::hash(&third)));
 }
 
+/// The way back to a branch that was there earlier leads over a block with as much work as the last one that
+/// was left: that is no tip.
+#[test]
+fn a_block_of_equal_work_on_the_way_is_no_tip_to_libzmq() {
+    let chain = chain::recent();
+    let node = Node::new("regtest");
+    let address = format!("tcp://127.0.0.1:{}", free_port());
+    let Some(subscriber) = Subscriber::start(&[&format!("{address} ")]) else { return };
+    let topics = ["hashblock", "hashtx", "rawblock", "rawtx", "sequence"];
+    let godwit = publishing(&node, chain, &topics.map(|topic| (topic, address.as_str())));
+    let (base, heard, count) = subscribed(&godwit, chain, &subscriber);
+    let mut expected = Expected::behind(&heard);
+    let branch = |blocks: u32, seed: u32| {
+        let mut branch = vec![base.clone()];
+        for height in (chain.summary.height + count + 1..).take(blocks as usize) {
+            branch.push(block::on(&branch[branch.len() - 1], height, seed, &[]));
+        }
+        branch.split_off(1)
+    };
+    let (earlier, later) = (branch(3, 31), branch(4, 32));
+    for block in earlier.iter().chain(&later) {
+        godwit.call("submitblock", &json!([hex::encode(block)]));
+    }
+    earlier.iter().for_each(|block| expected.connected(block, true));
+    earlier.iter().rev().for_each(|block| expected.disconnected(block));
+    later.iter().enumerate().for_each(|(n, block)| expected.connected(block, n == 3));
+    expected.is(&subscriber.until_tip(&chain::hash(&later[3])));
+
+    godwit.call("invalidateblock", &json!([chain::hash(&later[2])]));
+    later.iter().rev().for_each(|block| expected.disconnected(block));
+    earlier.iter().enumerate().for_each(|(n, block)| expected.connected(block, n == 2));
+    expected.is(&subscriber.until_tip(&chain::hash(&earlier[2])));
+}
+
 /// Mines blocks on the chain until the subscriber hears of one from its beginning; the last one, what was
 /// heard, and how many there are.
 fn subscribed(

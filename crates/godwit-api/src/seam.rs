@@ -179,6 +179,8 @@ impl Questions {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub tip: TipFacts,
+    /// How many blocks were connected and left since the start.
+    pub left: u64,
     /// Height of the best header.
     pub headers: u32,
     /// Estimated share of the network's transactions, from 0 to 1.
@@ -434,10 +436,12 @@ impl Seam {
         }
     }
 
-    /// Waits until the tip is another one than this, for a second at most.
-    pub fn wait_for_other_tip(&self, known: BlockHash) {
+    /// Waits until the tip is another one than this, or more blocks were left on the way back to it, for a
+    /// second at most.
+    pub fn wait_for_move(&self, known: BlockHash, left: u64) {
         let deadline = Instant::now() + CALLER_INTERVAL;
-        self.wait_until(Some(deadline), &|| false, |snapshot| snapshot.tip.hash != known);
+        let has_moved = |now: &Snapshot| now.tip.hash != known || now.left != left;
+        self.wait_until(Some(deadline), &|| false, has_moved);
     }
 
     /// Waits until the snapshot is as wanted, the time is over, nobody waits any more or the node ends, and

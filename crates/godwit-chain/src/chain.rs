@@ -514,7 +514,7 @@ impl Chain {
             Disconnect::Waits => Ok(false),
             Disconnect::Done { undo_intact } => {
                 self.index.disconnect(undo_intact);
-                self.events.push_back(Event::Disconnected(self.index.point(applied)));
+                self.events.disconnected(applied, self.index.point(applied));
                 Ok(true)
             }
         }

@@ -10,6 +10,8 @@ use godwit_store::ChainPoint;
 use godwit_stream::PooledStream;
 
 use crate::apply::Resolved;
+use crate::left_blocks::LeftBlocks;
+use crate::tree::NodeId;
 use crate::verify::Recorded;
 
 /// Where a block came from; its verdict names this again.
@@ -87,6 +89,8 @@ pub(crate) struct Events {
     queue: VecDeque<Event>,
     /// The driver is shown what is in blocks.
     pub(crate) shows_blocks: bool,
+    /// What readers are shown that take no events.
+    pub(crate) left: LeftBlocks,
 }
 
 impl Events {
@@ -95,6 +99,11 @@ impl Events {
             self.queue.push_back(Event::Contents(BlockContents(recorded.shared())));
         }
         self.queue.push_back(Event::Connected(connected));
+    }
+
+    pub(crate) fn disconnected(&mut self, id: NodeId, point: ChainPoint) {
+        self.left.note(id);
+        self.queue.push_back(Event::Disconnected(point));
     }
 }
 

@@ -34,6 +34,7 @@ mod index;
 mod inspect;
 mod intake;
 mod job_sender;
+mod left_blocks;
 mod limits;
 mod lookahead;
 mod lost_undo;
@@ -83,6 +84,7 @@ pub use import::{
 pub use index::assumed::{HistoryProgress, HistorySpan};
 pub use inspect::audit::{AuditOptions, Audited, ClaimError, CoinFault, Dispute, Proof};
 pub use inspect::{CoinsFound, InspectOptions, Inspected, RepairPace, inspect};
+pub use left_blocks::LeftBlocks;
 pub use limits::{IMPORT_BYTES, MAX_TIP_AGE, NEAR_BLOCKS_BYTES, RECEIVING_BYTES};
 pub use options::{
     BlockMemory, ChainOptions, CoinsMemory, Indexed, ScriptEngine, ScriptOptions, StartOptions,

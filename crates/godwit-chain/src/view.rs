@@ -15,6 +15,7 @@ use crate::chain::Chain;
 use crate::coins_view::CoinsView;
 use crate::event::Event;
 use crate::index::{BlockIndex, HistorySpan, assumed, operator};
+use crate::left_blocks::LeftBlocks;
 use crate::reads::StoredBlock;
 use crate::status::ChainStatus;
 use crate::tree::{HeaderTree, NodeId};
@@ -277,6 +278,11 @@ impl Chain {
     /// Hash and height of the last connected block.
     pub fn tip_point(&self) -> ChainPoint {
         self.index.point(self.index.tip())
+    }
+
+    /// The blocks that were connected and left since the chain was opened, the latest ones.
+    pub fn left_blocks(&self) -> &LeftBlocks {
+        &self.events.left
     }
 
     /// The lowest height from which on every block up to the tip can be served: 0 unless blocks were

@@ -1,4 +1,4 @@
-//! The way of an index along the active chain.
+//! The way of an index along the active chain, with what the chain has left on the way.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use godwit_chain::{
 use godwit_primitives::{Block, Params};
 use godwit_store::{BlockUndo, ChainPoint, StoreError};
 
+use crate::detours::{Goal, goal};
 use crate::error::IndexError;
 use crate::position::Position;
 use crate::status::Status;
@@ -21,6 +22,8 @@ const BLOCKS_AT_ONCE: u32 = 64;
 #[derive(Clone, Debug)]
 pub struct IndexState {
     position: Position,
+    /// Of the blocks that the chain has left, how many it has to do with no more.
+    seen: Option<u64>,
     wants_spent: bool,
     is_damaged: bool,
 }
@@ -29,7 +32,10 @@ pub struct IndexState {
 pub enum Step {
     /// The active chain ends in its last block, or in one before that: then it waits there, since the chain
     /// may come up to it again.
-    AtTip,
+    AtTip {
+        /// So many blocks were left until now.
+        left: u64,
+    },
     /// This block of the active chain is not stored, or lost; or the chain has not come to it.
     Missing { height: u32 },
     /// The next block belongs to the history below a snapshot: it has not come, or what it spends is not
@@ -45,10 +51,16 @@ pub enum Step {
     Blocks(NextBlocks),
 }
 
-/// Blocks of the active chain, the lowest first.
+/// Blocks of the active chain, or of one that it has left, the lowest first.
 pub struct NextBlocks {
     /// What they follow: the last block that index and chain share, if there is one.
     from: Option<ChainPoint>,
+    /// The index has blocks above that one.
+    goes_back: bool,
+    /// Where they lead.
+    is_detour: bool,
+    /// Of the blocks that the chain has left, how many the index has to do with no more.
+    seen: Option<u64>,
     blocks: Vec<(ChainPoint, Option<StoredBlock>)>,
     /// Nothing of the active chain is above them.
     are_last: bool,
@@ -57,19 +69,21 @@ pub struct NextBlocks {
 }
 
 impl Step {
-    /// Whether all blocks have to be kept for it.
-    pub fn is_rebuild(&self) -> bool {
-        matches!(self, Self::Rebuild)
+    /// The height above which blocks have to be kept for it, if the index is above that now.
+    pub fn goes_back_to(&self) -> Option<u32> {
+        match self {
+            Self::Rebuild => Some(0),
+            Self::Blocks(next) if next.goes_back => Some(next.from.map_or(0, |from| from.height)),
+            _ => None,
+        }
     }
 }
 
 /// Tells an index where to go. Only arithmetic in memory.
 pub fn next(chain: &Chain, state: &IndexState) -> Step {
-    let IndexState { position, wants_spent, is_damaged } = state;
-    let (tree, tip) = (chain.tree(), chain.tip());
-    let tip_height = tree.node(tip).height;
+    let (position, tree) = (&state.position, chain.tree());
     let can_rebuild = lowest_for_indexes(chain) == 0;
-    if *is_damaged && can_rebuild {
+    if state.is_damaged && can_rebuild {
         return Step::Rebuild;
     }
     let from = match position.best() {
@@ -79,22 +93,32 @@ pub fn next(chain: &Chain, state: &IndexState) -> Step {
             let Some(known) = known else {
                 // A chain that is being made again may come to them.
                 let lowest = position.points().back().map_or(0, |point| point.height);
-                return match tip_height < lowest {
+                return match chain.tip_point().height < lowest {
                     true => Step::Missing { height: lowest },
                     false if can_rebuild => Step::Rebuild,
                     false => Step::Unknown,
                 };
             };
-            let fork = tree.node(tree.fork(known, tip));
-            Some(ChainPoint { hash: fork.hash, height: fork.height })
+            Some(known)
         }
     };
-    let first = from.map_or(0, |from| from.height + 1);
-    if first > tip_height {
-        return Step::AtTip;
+    towards(chain, state, from, &goal(chain, from, state.seen))
+}
+
+/// To the goal, from the last block of the index that the chain knows.
+fn towards(chain: &Chain, state: &IndexState, known: Option<NodeId>, goal: &Goal) -> Step {
+    let Goal { block: goal, is_detour, seen } = *goal;
+    let tree = chain.tree();
+    let from = known.map(|known| {
+        let fork = tree.node(tree.fork(known, goal));
+        ChainPoint { hash: fork.hash, height: fork.height }
+    });
+    let (first, end) = (from.map_or(0, |from| from.height + 1), tree.node(goal).height);
+    if first > end {
+        return Step::AtTip { left: chain.left_blocks().count() };
     }
-    let last = tip_height.min(first + BLOCKS_AT_ONCE - 1);
-    let mut id = tree.ancestor(tip, last).expect("not above the tip");
+    let last = end.min(first + BLOCKS_AT_ONCE - 1);
+    let mut id = tree.ancestor(goal, last).expect("not above the goal");
     let mut blocks = Vec::with_capacity((last - first) as usize + 1);
     let mut is_to_come = false;
     for _ in first..=last {
@@ -102,7 +126,7 @@ pub fn next(chain: &Chain, state: &IndexState) -> Step {
         let point = ChainPoint { hash: node.hash, height: node.height };
         // In the end that of the first one.
         is_to_come = is_unvalidated(chain, id);
-        let is_usable = !(*wants_spent && is_to_come);
+        let is_usable = !(state.wants_spent && is_to_come);
         blocks.push((point, StoredData::of(chain).block(id).filter(|_| is_usable)));
         id = node.parent().unwrap_or(id);
     }
@@ -117,9 +141,10 @@ pub fn next(chain: &Chain, state: &IndexState) -> Step {
         };
     }
     blocks.truncate(there);
-    let are_last = blocks.last().is_some_and(|(point, _)| point.height == tip_height);
+    let are_last = !is_detour && blocks.last().is_some_and(|(point, _)| point.height == end);
+    let goes_back = from != state.position.best();
     let (reader, params) = (StoredData::of(chain).reader(), Arc::clone(chain.params()));
-    Step::Blocks(NextBlocks { from, blocks, are_last, reader, params })
+    Step::Blocks(NextBlocks { from, goes_back, is_detour, seen, blocks, are_last, reader, params })
 }
 
 /// What differs from index to index.
@@ -220,6 +245,7 @@ impl<I: Index> Follower<I> {
         let is_on_the_way = matches!(self.damage, Damage::OnTheWay(_));
         IndexState {
             position: self.index.position(),
+            seen: self.index.status().place().1,
             wants_spent: I::WANTS_SPENT,
             is_damaged: is_on_the_way || self.index.is_damaged(),
         }
@@ -297,8 +323,8 @@ impl<I: Index> Follower<I> {
 
     fn try_take(&mut self, step: Step, ends: &dyn Fn() -> bool) -> Result<Outcome, IndexError> {
         match step {
-            Step::AtTip => {
-                if self.index.status().set_caught_up() {
+            Step::AtTip { left } => {
+                if self.index.status().set_caught_up(left) {
                     let height = self.index.position().best().map_or(0, |best| best.height);
                     log::info!("{} is enabled at height {height}", I::NAME);
                 }
@@ -345,6 +371,7 @@ impl<I: Index> Follower<I> {
         if !next.are_last {
             self.index.status().go_on(false);
         }
+        self.index.status().set_seen(next.seen);
         if self.index.position().best() != next.from {
             self.index.rewind(next.from)?;
         }
@@ -356,6 +383,11 @@ impl<I: Index> Follower<I> {
             }
             match read(next, stored.as_ref(), I::WANTS_SPENT) {
                 Ok((block, spent)) => self.index.connect(*point, &block, &spent)?,
+                // It is left out: the way to the tip does not lead over it.
+                Err(_) if next.is_detour => {
+                    self.index.status().set_seen(next.seen.map(|seen| seen + 1));
+                    break;
+                }
                 Err(Unread::Block(damaged)) => {
                     outcome = Outcome::Unreadable(damaged);
                     break;
@@ -371,7 +403,8 @@ impl<I: Index> Follower<I> {
         self.index.status().set_best(self.index.position().best());
         // Far behind the chain, all of it is done at once. Who waits for the chain's next block does not wait
         // for a merge of gigabytes: a part for each block is more than they bring.
-        let parts = if next.are_last { next.blocks.len() } else { usize::MAX };
+        let is_near = next.are_last || next.is_detour;
+        let parts = if is_near { next.blocks.len() } else { usize::MAX };
         for _ in 0..parts {
             if ends() || !self.index.maintain()? {
                 break;

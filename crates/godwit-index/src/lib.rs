@@ -12,6 +12,7 @@
 
 mod candidates;
 mod coin_stats;
+mod detours;
 mod error;
 mod filters;
 mod follow;
@@ -30,6 +31,7 @@ pub use coin_stats::{
     BlockAmounts, COIN_STATS_INDEX_FILES, COIN_STATS_INDEX_MEMORY, CoinStats, CoinStatsIndex,
     CoinStatsIndexWriter, SetTotals, Unspendables,
 };
+pub use detours::has_followed;
 pub use error::IndexError;
 pub use filters::{
     BlockFilter, FILTER_INDEX_FILES, FILTER_INDEX_MEMORY, FilterHashes, FilterIndex,

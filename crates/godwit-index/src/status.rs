@@ -13,6 +13,9 @@ const LAG: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     best: Option<ChainPoint>,
+    /// Of the blocks that the chain has left, how many it has to do with no more: it has come to them, or
+    /// leaves them out. `None` before it has caught up.
+    seen: Option<u64>,
     caught_up: bool,
     /// Since when it is many blocks behind.
     behind: Option<Instant>,
@@ -48,6 +51,13 @@ impl Status {
         self.lock().best
     }
 
+    /// The same, and how many of the blocks that the chain has left it has to do with no more
+    /// ([`has_followed`](crate::has_followed)).
+    pub fn place(&self) -> (Option<ChainPoint>, Option<u64>) {
+        let progress = self.lock();
+        (progress.best, progress.seen)
+    }
+
     /// Whether it has been at the tip since it was opened, and follows it.
     pub fn is_synced(&self) -> bool {
         self.lock().is_synced(Instant::now())
@@ -65,10 +75,14 @@ impl Status {
         self.change(|progress| progress.best = best);
     }
 
-    /// Sets it caught up, and says whether it never was before.
-    pub(crate) fn set_caught_up(&self) -> bool {
+    pub(crate) fn set_seen(&self, seen: Option<u64>) {
+        self.change(|progress| progress.seen = seen);
+    }
+
+    /// Sets it caught up with a chain that has left so many blocks, and says whether it never was before.
+    pub(crate) fn set_caught_up(&self, left: u64) -> bool {
         let mut progress = self.lock();
-        progress.behind = None;
+        (progress.behind, progress.seen) = (None, Some(left));
         !std::mem::replace(&mut progress.caught_up, true)
     }
 
@@ -98,7 +112,7 @@ mod tests {
         let status = Status::default();
         status.go_on(false);
         assert!(!status.is_synced());
-        assert!(status.set_caught_up());
+        assert!(status.set_caught_up(0));
         assert!(status.is_synced());
         status.go_on(false);
         let since = status.lock().behind.expect("it is behind");
@@ -109,7 +123,7 @@ mod tests {
         assert!(!status.lock().is_synced(since + LAG));
         status.go_on(true);
         assert!(status.lock().is_synced(since + LAG));
-        assert!(!status.set_caught_up());
+        assert!(!status.set_caught_up(0));
         status.stop();
         assert!(!status.is_synced());
     }

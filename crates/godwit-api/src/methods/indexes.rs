@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use godwit_chain::Validity;
 use godwit_index::{
     BlockFilter, Candidate, CoinStatsIndex, FilterIndex, IndexError, Indexes, Status, TxIndex,
-    candidates, transaction_at,
+    candidates, has_followed, transaction_at,
 };
 use godwit_primitives::{BlockHash, ReversedHex, TxView, Txid};
 use godwit_rpc::{Json, RpcError, code};
@@ -28,17 +28,13 @@ pub(super) const BASIC: &str = "basic";
 /// What the largest filter, of less than 400 kB, takes of the memory of answers with its text.
 const MAX_FILTER_ROOM: usize = 4 << 20;
 
-/// Waits until an index that was at the tip is there again; whether it is (Core
-/// `BlockUntilSyncedToCurrentChain`).
+/// Waits until an index that was at the tip is there again, and has been at what the chain has left before;
+/// whether that is so (Core `BlockUntilSyncedToCurrentChain`).
 pub(crate) fn catch_up(call: &Call<'_>, status: &Status) -> Result<bool, RpcError> {
     let deadline = Instant::now() + LONGEST_WAIT;
     while status.is_synced() && Instant::now() < deadline && !(call.is_gone)() {
-        let best = status.best();
-        let is_there = call.node.ask(move |node| {
-            let (tree, tip) = (node.chain().tree(), node.chain().tip());
-            let best = best.and_then(|best| tree.find(&best.hash));
-            best.is_some_and(|best| tree.is_ancestor(tip, best))
-        })?;
+        let (best, seen) = status.place();
+        let is_there = call.node.ask(move |node| has_followed(node.chain(), best, seen))?;
         if is_there {
             return Ok(true);
         }
@@ -136,6 +132,7 @@ pub(crate) fn find_transaction(
 
 /// Why an index has no filter of a block that there is.
 pub(crate) enum NoFilter {
+    /// Or it was connected and left while the index was not following, or long ago.
     NeverConnected,
     BeingIndexed,
     Unexpected,
@@ -162,22 +159,26 @@ pub(crate) fn filter_of(
     hash: BlockHash,
 ) -> Result<Option<Result<BlockFilter, NoFilter>>, RpcError> {
     let found = call.node.ask(move |node| {
-        let tree = node.chain().tree();
-        let node = tree.node(tree.find(&hash)?);
+        let (tree, tip) = (node.chain().tree(), node.chain().tip());
+        let id = tree.find(&hash)?;
+        let node = tree.node(id);
         let was_connected = node.validity == Validity::Scripts;
-        Some((ChainPoint { hash, height: node.height }, was_connected))
+        let point = ChainPoint { hash, height: node.height };
+        Some((point, was_connected, tree.is_ancestor(id, tip)))
     })?;
-    let Some((point, was_connected)) = found else { return Ok(None) };
+    let Some((point, was_connected, is_active)) = found else { return Ok(None) };
     let is_complete = catch_up(call, index.status())?;
     call.room.grow(MAX_FILTER_ROOM)?;
     let filter = match index.filter(point) {
         Err(error) if error.is_damage() => return Ok(Some(Err(NoFilter::Unexpected))),
         filter => filter.map_err(|error| unreadable(&error))?,
     };
-    Ok(Some(filter.ok_or(match (was_connected, is_complete) {
-        (false, _) => NoFilter::NeverConnected,
-        (true, false) => NoFilter::BeingIndexed,
-        (true, true) => NoFilter::Unexpected,
+    Ok(Some(filter.ok_or(if was_connected && !is_complete {
+        NoFilter::BeingIndexed
+    } else if was_connected && is_active {
+        NoFilter::Unexpected
+    } else {
+        NoFilter::NeverConnected
     })))
 }
 

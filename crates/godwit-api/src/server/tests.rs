@@ -46,6 +46,7 @@ fn node() -> (Seam, Node) {
             median_time: header.time,
             chain_work: Work::ZERO,
         },
+        left: 0,
         headers: 0,
         progress: 1.0,
         initial_download: false,

@@ -182,10 +182,10 @@ pub(crate) fn follow<I: Index>(
 }
 
 /// Each operation of an index's disk fails, from what `start` has on, and then the process dies or the power
-/// goes: `is_whole` opens what is left and lets it follow the chain. Returns how many operations failed.
+/// goes. The index follows one chain after the other, as one that goes on; `is_whole` opens what is left and lets it follow the chain. Returns how many operations failed.
 pub(crate) fn kill_at_any_operation<I: Index>(
     start: &FaultDisk,
-    chain: &Chain,
+    chains: &[&Chain],
     index: impl Fn(&FaultDisk) -> Result<I, IndexError>,
     is_whole: impl Fn(&FaultDisk, &str),
 ) -> u64 {
@@ -194,7 +194,7 @@ pub(crate) fn kill_at_any_operation<I: Index>(
         disk.fail_change(n);
         let taken = index(&disk).and_then(|writer| {
             let mut follower = Follower::new(writer);
-            follow(chain, &mut follower)?;
+            chains.iter().try_for_each(|chain| follow(chain, &mut follower))?;
             follower.close()
         });
         let finished = !disk.has_failed();

@@ -25,7 +25,7 @@ pub(crate) fn index(disk: &FaultDisk, chain: &Chain) -> Result<CoinStatsIndexWri
     CoinStatsIndexWriter::open(&store, &dir, chain.params(), lowest)
 }
 
-fn follower(
+pub(crate) fn follower(
     disk: &FaultDisk,
     chain: &Chain,
 ) -> (Follower<CoinStatsIndexWriter>, Arc<CoinStatsIndex>) {
@@ -156,7 +156,7 @@ fn a_statistics_index_that_was_killed_at_any_operation_is_as_a_fresh_one() {
         assert_eq!(stats(&reader, 1, &blocks), fresh, "{moment}");
         assert_eq!(reader.status().best(), Some(chain.tip_point()));
     };
-    let failed = kill_at_any_operation(&start, &chain, |disk| index(disk, &chain), is_whole);
+    let failed = kill_at_any_operation(&start, &[&chain], |disk| index(disk, &chain), is_whole);
     assert!(failed >= 6, "{failed}");
     chain.close().expect("no fault");
 }

@@ -25,7 +25,10 @@ pub(crate) fn index(disk: &FaultDisk, chain: &Chain) -> Result<FilterIndexWriter
     FilterIndexWriter::open(&store, &dir, genesis, lowest_for_indexes(chain))
 }
 
-fn follower(disk: &FaultDisk, chain: &Chain) -> (Follower<FilterIndexWriter>, Arc<FilterIndex>) {
+pub(crate) fn follower(
+    disk: &FaultDisk,
+    chain: &Chain,
+) -> (Follower<FilterIndexWriter>, Arc<FilterIndex>) {
     let writer = index(disk, chain).expect("it opens");
     let reader = writer.reader();
     (Follower::new(writer), reader)
@@ -162,7 +165,7 @@ fn a_filter_index_that_was_killed_at_any_operation_is_as_a_fresh_one() {
         assert_eq!(filters(&reader, 1, &blocks), fresh, "{moment}");
         assert_eq!(reader.status().best(), Some(chain.tip_point()));
     };
-    let failed = kill_at_any_operation(&start, &chain, |disk| index(disk, &chain), is_whole);
+    let failed = kill_at_any_operation(&start, &[&chain], |disk| index(disk, &chain), is_whole);
     assert!(failed > 15, "{failed}");
     chain.close().expect("no fault");
 }

@@ -2,6 +2,7 @@
 
 mod beside;
 mod coin_stats;
+mod detours;
 mod filters;
 mod inspection;
 mod missing_blocks;

@@ -53,7 +53,7 @@ fn index_with_key(
     TxIndexWriter::open_with_run_size(&store, &dir, genesis, secret, entries)
 }
 
-fn follower(disk: &FaultDisk, chain: &Chain) -> (Follower<TxIndexWriter>, Arc<TxIndex>) {
+pub(crate) fn follower(disk: &FaultDisk, chain: &Chain) -> (Follower<TxIndexWriter>, Arc<TxIndex>) {
     follower_of_runs(RUN, disk, chain)
 }
 
@@ -104,7 +104,7 @@ fn look_up(chain: &Chain, index: &TxIndex, txid: &Txid) -> Option<(BlockHash, Ve
 }
 
 #[track_caller]
-fn is_as(chain: &Chain, index: &TxIndex, blocks: &[Vec<u8>], moment: &str) {
+pub(crate) fn is_as(chain: &Chain, index: &TxIndex, blocks: &[Vec<u8>], moment: &str) {
     for (txid, expected) in naive(chain, blocks) {
         assert_eq!(look_up(chain, index, &txid), Some(expected), "{moment}: {txid}");
     }
@@ -397,7 +397,7 @@ fn an_index_that_was_killed_at_any_operation_is_as_a_fresh_one() {
         is_as(&chain, &reader, &BLOCKS, moment);
         assert_eq!(reader.status().best(), Some(chain.tip_point()), "{moment}");
     };
-    let failed = kill_at_any_operation(&start, &chain, |disk| index(disk, &chain), is_whole);
+    let failed = kill_at_any_operation(&start, &[&chain], |disk| index(disk, &chain), is_whole);
     assert!(failed > 30, "{failed}");
     chain.close().expect("no fault");
 }

@@ -281,6 +281,7 @@ impl NodeCore {
         });
         Snapshot {
             tip: tip_facts(tree, chain.tip()),
+            left: chain.left_blocks().count(),
             headers: tree.node(tree.best_header()).height,
             progress: chain.verification_progress(chain.tip(), now.unix),
             initial_download: self.initial_download,

@@ -266,19 +266,20 @@ fn follow<I: Index>(follower: &mut Follower<I>, seam: &Seam) -> Result<(), Index
         let asked = seam.ask(move |node| {
             let step = next(node.chain(), &state);
             // Before the index forgets what it has.
-            let height = if step.is_rebuild() { 0 } else { durable };
-            if step.is_rebuild() || !lacked_undo {
+            let back = step.goes_back_to();
+            if back.is_some() || !lacked_undo {
+                let height = back.map_or(durable, |back| back.min(durable));
                 node.keep_above(I::NAME, Some(height));
             }
-            (step, node.chain().tip_point())
+            (step, node.chain().tip_point(), node.chain().left_blocks().count())
         });
-        let Ok((step, tip)) = asked else { return Ok(()) };
+        let Ok((step, tip, left)) = asked else { return Ok(()) };
         let outcome = follower.take(step, &|| seam.is_ending())?;
         // Blocks are kept for it again as soon as the record is not what it lacks.
         lacked_undo &= matches!(outcome, Outcome::LacksUndo);
         match outcome {
             Outcome::GoesOn => {}
-            Outcome::Waits => seam.wait_for_other_tip(tip.hash),
+            Outcome::Waits => seam.wait_for_move(tip.hash, left),
             Outcome::Unreadable(damaged) => {
                 if let Some(id) = damaged
                     && seam.post(move |node| node.note_damaged(id)).is_err()

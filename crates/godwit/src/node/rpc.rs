@@ -256,6 +256,7 @@ impl Rpc {
         }
         let best = chain.tree().node(chain.tree().best_header()).height;
         let moved = chain.tip_point().hash != before.tip.hash
+            || chain.left_blocks().count() != before.left
             || chain.prune_height() != before.prune_height
             || best != before.headers
             || core.is_initial_download() != before.initial_download

@@ -1,7 +1,7 @@
 //! The optional indexes, beside bitcoind's.
 
 use godwit::exit::Exit;
-use godwit_primitives::{Block, TxOut, Txid};
+use godwit_primitives::{Block, OutPoint, TxOut, Txid};
 use serde_json::{Value, json};
 
 use super::super::FILTERS;
@@ -280,6 +280,52 @@ fn the_coins_after_any_block_are_bitcoind_s() {
         // Bitcoin Core forgets none of those that were left, and godwit the latest thousand.
         assert_same(godwit.port, theirs, &of_blocks(&left));
     }
+}
+
+/// A branch is connected up to its bad end, and then left; and blocks of one height come and go.
+#[test]
+fn what_was_connected_for_a_moment_is_found_as_bitcoind_finds_it() {
+    let chain = chain::recent();
+    let options = [TXINDEX, FILTERS, COIN_STATS];
+    let Some(bitcoind) = bitcoind::with_chain(chain, &options) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::with_chain(&node, chain, &options.map(str::to_owned));
+    let theirs = bitcoind.rpc.port();
+    for name in ["txindex", "coinstatsindex", "basic block filter index"] {
+        wait_for_index(&godwit, name, chain.height());
+        wait_until("bitcoind's index is there", || {
+            bitcoind.rpc.call("getindexinfo", &json!([]))[name]["synced"] == true
+        });
+    }
+    let fork = chain.blocks.len() - 5;
+    let mut branch = vec![chain.blocks[fork - 1].clone()];
+    for height in (fork as u32 + 1..).take(5) {
+        branch.push(block::on(&branch[branch.len() - 1], height, 5, &[]));
+    }
+    let nowhere = OutPoint { txid: Txid::from_bytes([9; 32]), vout: 0 };
+    let bad = block::spend(nowhere, 1_000, Vec::new());
+    branch.push(block::on(&branch[5], chain.summary.height + 1, 5, &[bad]));
+    let submit = |block: &[u8]| ("submitblock", json!([hex::encode(block)]));
+    for block in &branch[1..] {
+        assert_same(godwit.port, theirs, &[submit(block)]);
+    }
+    assert_same(godwit.port, theirs, &[("getbestblockhash", json!([]))]);
+    let filter = |block: &Vec<u8>| ("getblockfilter", json!([chain::hash(block)]));
+    let all_of = |blocks: &[Vec<u8>]| {
+        let mut asked = of_blocks(blocks);
+        asked.extend(blocks.iter().map(filter));
+        asked.extend(blocks.iter().flat_map(|block| without_block(block)));
+        asked
+    };
+    assert_same(godwit.port, theirs, &all_of(&branch[1..6]));
+    assert_same(godwit.port, theirs, &[filter(&branch[6])]);
+    for nonce in 11..20 {
+        let block = block::on(chain.tip(), chain.summary.height + 1, nonce, &[]);
+        let hash = json!([chain::hash(&block)]);
+        assert_same(godwit.port, theirs, &[submit(&block), ("invalidateblock", hash)]);
+        assert_same(godwit.port, theirs, &all_of(&[block]));
+    }
+    assert_same(godwit.port, theirs, &all_of(&chain.blocks[fork..]));
 }
 
 #[test]

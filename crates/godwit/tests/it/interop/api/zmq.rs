@@ -293,10 +293,10 @@ fn a_block_of_equal_work_on_the_way_is_no_tip_to_libzmq() {
     let godwit = publishing(&node, chain, &topics.map(|topic| (topic, address.as_str())));
     let (base, heard, count) = subscribed(&godwit, chain, &subscriber);
     let mut expected = Expected::behind(&heard);
-    let branch = |blocks: u32, seed: u32| {
+    let branch = |blocks: usize, nonce: u8| {
         let mut branch = vec![base.clone()];
-        for height in (chain.summary.height + count + 1..).take(blocks as usize) {
-            branch.push(block::on(&branch[branch.len() - 1], height, seed, &[]));
+        for height in (chain.summary.height + count + 1..).take(blocks) {
+            branch.push(block::on(&branch[branch.len() - 1], height, nonce, &[]));
         }
         branch.split_off(1)
     };

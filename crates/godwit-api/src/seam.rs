@@ -75,8 +75,8 @@ pub trait NodeState {
     ///
     /// Another one is to be loaded.
     fn load_snapshot(&mut self, load: SnapshotLoad) -> Result<(), LoadPending>;
-    /// Hands in a block, which is stored also where it was pruned; what becomes of it is sent to `outcome`. An
-    /// answer that nobody takes is dropped.
+    /// Hands in a block, which is stored also where it was pruned; what becomes of it is sent to `outcome`.
+    /// An answer that nobody takes is dropped.
     fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>);
 }
 

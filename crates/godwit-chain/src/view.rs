@@ -102,8 +102,13 @@ pub fn is_below_lowest(chain: &Chain, id: NodeId) -> bool {
     lowest.contains(&(chain.index.height(id) + 1))
 }
 
-/// Whether a block was pruned that may be stored again when somebody hands it in. None of a snapshot's history
-/// is before all of that is validated: it could lie right below the lowest one that is stored then.
+/// The blocks that were connected and left since the chain was opened, the latest ones.
+pub fn left_blocks(chain: &Chain) -> &LeftBlocks {
+    &chain.events.left
+}
+
+/// Whether a block was pruned that may be stored again when somebody hands it in. None of a snapshot's
+/// history is before all of that is validated: it could lie right below the lowest one that is stored then.
 pub fn may_return(chain: &Chain, id: NodeId) -> bool {
     let (index, node) = (&chain.index, chain.index.node(id));
     let was_pruned = node.position.is_none() && node.tx_count > 0 && node.parent().is_some();
@@ -278,11 +283,6 @@ impl Chain {
     /// Hash and height of the last connected block.
     pub fn tip_point(&self) -> ChainPoint {
         self.index.point(self.index.tip())
-    }
-
-    /// The blocks that were connected and left since the chain was opened, the latest ones.
-    pub fn left_blocks(&self) -> &LeftBlocks {
-        &self.events.left
     }
 
     /// The lowest height from which on every block up to the tip can be served: 0 unless blocks were

@@ -1,10 +1,10 @@
-//! Branches that the chain came to and left between two questions of an index. The index goes there, too: Core's
-//! indexes are told of each block that is connected, and find later what is in it.
+//! Branches that the chain came to and left between two questions of an index. The index goes there, too:
+//! Core's indexes are told of each block that is connected, and find later what is in it.
 //!
 //! Nothing waits for that, and nothing depends on it. An index begins with it when it has come to the tip,
 //! forgets with its process what it has not been at, and leaves out what it cannot read.
 
-use godwit_chain::{Chain, NodeId, StoredData, is_unvalidated, lowest_for_indexes};
+use godwit_chain::{Chain, NodeId, StoredData, is_unvalidated, left_blocks, lowest_for_indexes};
 use godwit_store::ChainPoint;
 
 /// Where an index goes.
@@ -20,7 +20,7 @@ pub(crate) struct Goal {
 /// index has not come to; if there is none, to the tip.
 pub(crate) fn goal(chain: &Chain, from: Option<NodeId>, seen: Option<u64>) -> Goal {
     let detour = from.zip(seen).and_then(|(from, seen)| {
-        let mut left = chain.left_blocks().since(seen);
+        let mut left = left_blocks(chain).since(seen);
         left.find(|(_, id)| !chain.tree().is_ancestor(*id, from) && can_go(chain, from, *id))
     });
     match detour {
@@ -28,7 +28,7 @@ pub(crate) fn goal(chain: &Chain, from: Option<NodeId>, seen: Option<u64>) -> Go
         None => Goal {
             block: chain.tip(),
             is_detour: false,
-            seen: seen.map(|_| chain.left_blocks().count()),
+            seen: seen.map(|_| left_blocks(chain).count()),
         },
     }
 }
@@ -49,5 +49,5 @@ pub fn has_followed(chain: &Chain, best: Option<ChainPoint>, seen: Option<u64>) 
     let Some(best) = best.and_then(|best| tree.find(&best.hash)) else { return false };
     let has = |id| tree.is_ancestor(id, best);
     has(chain.tip())
-        && seen.is_none_or(|seen| chain.left_blocks().since(seen).all(|(_, id)| has(id)))
+        && seen.is_none_or(|seen| left_blocks(chain).since(seen).all(|(_, id)| has(id)))
 }

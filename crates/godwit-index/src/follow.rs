@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use godwit_chain::{
     BlockReader, BlockUnreadable, Chain, NodeId, StoredBlock, StoredData, is_unvalidated,
-    lowest_for_indexes,
+    left_blocks, lowest_for_indexes,
 };
 use godwit_primitives::{Block, Params};
 use godwit_store::{BlockUndo, ChainPoint, StoreError};
@@ -115,7 +115,7 @@ fn towards(chain: &Chain, state: &IndexState, known: Option<NodeId>, goal: &Goal
     });
     let (first, end) = (from.map_or(0, |from| from.height + 1), tree.node(goal).height);
     if first > end {
-        return Step::AtTip { left: chain.left_blocks().count() };
+        return Step::AtTip { left: left_blocks(chain).count() };
     }
     let last = end.min(first + BLOCKS_AT_ONCE - 1);
     let mut id = tree.ancestor(goal, last).expect("not above the goal");

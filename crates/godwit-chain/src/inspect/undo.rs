@@ -97,7 +97,12 @@ impl Blocks<'_> {
         }
         if lacks_some {
             let are_made = all_few && restored[found..].iter().all(|made| *made == Some(true));
-            self.tell_lacking(all_few, are_made, watch);
+            let remedy = match (self.repair, all_few) {
+                (true, _) if are_made => Remedy::Done,
+                (false, true) => Remedy::Repair,
+                _ => Remedy::WhenDisconnected,
+            };
+            self.tell_lacking(remedy, watch);
         }
         // Of these files a record that was cut off could not be made again.
         let mut incomplete = BTreeSet::new();
@@ -130,15 +135,9 @@ impl Blocks<'_> {
         wrong.iter().map(len).sum::<u64>() <= UNDO_BYTES
     }
 
-    /// Tells that the index lacks undo records, of which there may be `few`, and which a repair may have
-    /// made.
-    fn tell_lacking(&self, few: bool, are_made: bool, watch: &mut dyn Watch) {
+    /// Tells that the index lacks undo records.
+    fn tell_lacking(&self, remedy: Remedy, watch: &mut dyn Watch) {
         let damage = Damage::Disagreement("blocks that were connected have no undo record");
-        let remedy = match (self.repair, few) {
-            (true, _) if are_made => Remedy::Done,
-            (false, true) => Remedy::Repair,
-            _ => Remedy::WhenDisconnected,
-        };
         let path = self.inspection.database_path();
         watch.found(Found { path, offset: 0, bytes: 0, damage, remedy });
     }

@@ -182,7 +182,8 @@ pub(crate) fn follow<I: Index>(
 }
 
 /// Each operation of an index's disk fails, from what `start` has on, and then the process dies or the power
-/// goes. The index follows one chain after the other, as one that goes on; `is_whole` opens what is left and lets it follow the chain. Returns how many operations failed.
+/// goes. The index follows one chain after the other, as one that goes on; `is_whole` opens what is left and
+/// lets it follow the chain. Returns how many operations failed.
 pub(crate) fn kill_at_any_operation<I: Index>(
     start: &FaultDisk,
     chains: &[&Chain],

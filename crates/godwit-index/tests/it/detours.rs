@@ -1,6 +1,6 @@
 //! What the chain was on for a moment, while the indexes did not look.
 
-use godwit_chain::Chain;
+use godwit_chain::{Chain, left_blocks};
 use godwit_fault_disk::FaultDisk;
 use godwit_index::{Follower, Index, has_followed};
 use godwit_primitives::{OutPoint, Transaction, TxIn, TxOut, TxView, Txid};
@@ -44,7 +44,7 @@ fn fail_to_reorganise(chain: &mut Chain) {
     assert_eq!(chain.tip_point().hash, hash(&BLOCKS[COUNT - 1]));
     let was_left = |block: &Vec<u8>| {
         let id = chain.tree().find(&hash(block)).expect("it is known");
-        chain.left_blocks().since(0).any(|(_, left)| left == id)
+        left_blocks(chain).since(0).any(|(_, left)| left == id)
     };
     assert!(BLOCKS[FORK..COUNT].iter().chain(&good).all(was_left), "both were left");
 }

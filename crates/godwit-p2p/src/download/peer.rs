@@ -26,8 +26,9 @@ pub(super) const MIN_IN_FLIGHT: usize = 2;
 
 /// A peer of which a rate is known may have as many blocks in flight as have these bytes together, however
 /// slow it is: so much costs nothing, and a rate that is measured with few requests in flight calls for few.
-/// In seed 45889 of the simulated runs somebody floods a slow line, so that an answer takes a minute; of blocks
-/// of 175 bytes two came with each, and what the peer should deliver in [`MAX_HORIZON`] was less than that.
+/// In seed 45889 of the simulated runs somebody floods a slow line, so that an answer takes a minute; of
+/// blocks of 175 bytes two came with each, and what the peer should deliver in [`MAX_HORIZON`] was less than
+/// that.
 const MIN_BYTES_IN_FLIGHT: f64 = 16_384.0;
 
 /// Most blocks in flight from a peer. Core: 16; but early blocks have 200 bytes, and sixteen of

@@ -17,7 +17,7 @@ use godwit_api::{
 use godwit_chain::{
     Chain, ChainError, Event, HeaderTree, MAX_TIP_AGE, NodeId, PRUNE_ON_REQUEST, Poll, Source,
     Verdict, has_pruned, heading, history, history_memory, history_progress, is_at_rest,
-    show_blocks, want_no_longer,
+    left_blocks, show_blocks, want_no_longer,
 };
 use godwit_p2p::{
     Action, ChainEvent, ChainRequest, Event as PeersEvent, NetCommand, NetEvent, Now, PeerId,
@@ -281,7 +281,7 @@ impl NodeCore {
         });
         Snapshot {
             tip: tip_facts(tree, chain.tip()),
-            left: chain.left_blocks().count(),
+            left: left_blocks(chain).count(),
             headers: tree.node(tree.best_header()).height,
             progress: chain.verification_progress(chain.tip(), now.unix),
             initial_download: self.initial_download,

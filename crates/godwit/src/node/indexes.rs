@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use godwit_api::Seam;
-use godwit_chain::{Chain, deletes_blocks, keep_above, lowest_for_indexes};
+use godwit_chain::{Chain, deletes_blocks, keep_above, left_blocks, lowest_for_indexes};
 use godwit_index::{
     CoinStatsIndexWriter, FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes,
     Outcome, TxIndexWriter, next,
@@ -271,7 +271,7 @@ fn follow<I: Index>(follower: &mut Follower<I>, seam: &Seam) -> Result<(), Index
                 let height = back.map_or(durable, |back| back.min(durable));
                 node.keep_above(I::NAME, Some(height));
             }
-            (step, node.chain().tip_point(), node.chain().left_blocks().count())
+            (step, node.chain().tip_point(), left_blocks(node.chain()).count())
         });
         let Ok((step, tip, left)) = asked else { return Ok(()) };
         let outcome = follower.take(step, &|| seam.is_ending())?;

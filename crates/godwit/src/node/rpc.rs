@@ -11,7 +11,7 @@ use godwit_api::{
     Question, Questions, RpcAuth, Seam, Server, ServerError, ServerMemory, ServerOptions,
     SyncReport, seam,
 };
-use godwit_chain::ChainError;
+use godwit_chain::{ChainError, left_blocks};
 use godwit_index::{COIN_STATS_INDEX_FILES, FILTER_INDEX_FILES, Indexes, TX_INDEX_FILES};
 use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
 use godwit_store::StoreError;
@@ -256,7 +256,7 @@ impl Rpc {
         }
         let best = chain.tree().node(chain.tree().best_header()).height;
         let moved = chain.tip_point().hash != before.tip.hash
-            || chain.left_blocks().count() != before.left
+            || left_blocks(chain).count() != before.left
             || chain.prune_height() != before.prune_height
             || best != before.headers
             || core.is_initial_download() != before.initial_download

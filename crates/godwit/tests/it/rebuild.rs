@@ -99,7 +99,8 @@ fn coins_beyond_repair_are_named_with_the_command_that_makes_them_again() {
     }
 }
 
-/// No run is left that tells whose the control files are: start and `verify` name the same command all the same.
+/// No run is left that tells whose the control files are: start and `verify` name the same command all the
+/// same.
 #[test]
 fn coins_beyond_repair_above_a_history_that_is_not_stored_are_named_with_a_download() {
     let (whole, _) = node_with_headers();

@@ -109,11 +109,15 @@ fn a_node_syncs_through_its_proxy_and_asks_it_for_names_and_addresses() {
     let server = with_small_chain();
     let port = free_port();
     let serving = serve(&server, port);
-    for host in [NAME, "192.0.2.7"] {
+    for host in [NAME, "9.9.9.9"] {
         let proxy = Proxy::start(port);
         sync(&format!("{host}:77"), &[format!("-proxy=127.0.0.1:{}", proxy.port)]);
         assert_eq!(proxy.asked(), [(host.to_owned(), 77)]);
     }
+    // Who is on this machine is called there.
+    let proxy = Proxy::start(port);
+    sync(&format!("127.0.0.1:{port}"), &[format!("-proxy=127.0.0.1:{}", proxy.port)]);
+    assert_eq!(proxy.asked(), []);
     stops_in_time(serving);
 }
 

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use godwit_p2p::{Credentials, Host, NetAddress, Socks5, Target};
+use godwit_p2p::{AddressNetwork, Credentials, NetAddress, Socks5, Target};
 
 /// Proxies to other networks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Proxies {
-    /// To IPv4 and IPv6 addresses and to names (`-proxy`).
+    /// To routable IPv4 and IPv6 addresses and to names (`-proxy`).
     pub clearnet: Option<SocketAddr>,
     /// To onion addresses (`-onion`).
     pub onion: Option<SocketAddr>,
@@ -31,8 +31,13 @@ pub(super) fn route(
 ) -> Option<Route> {
     let (host, port, address, proxy) = match target {
         Target::Address(address) => {
-            let onion = matches!(address.host, Host::OnionV3(_));
-            let proxy = if onion { proxies.onion } else { proxies.clearnet };
+            let proxy = match address.network() {
+                AddressNetwork::Onion => proxies.onion,
+                // A proxy leads to other machines and networks than ours, where such an address is nobody
+                // or somebody else (Core: `NET_UNROUTABLE` has no proxy).
+                AddressNetwork::Unroutable => None,
+                _ => proxies.clearnet,
+            };
             if proxy.is_none() {
                 let first_hop = address.to_socket()?;
                 return Some(Route { first_hop, proxy: None, address: Some(*address) });
@@ -59,6 +64,8 @@ fn host_text(address: &NetAddress) -> String {
 
 #[cfg(test)]
 mod tests {
+    use godwit_p2p::Host;
+
     use super::*;
 
     const STRAIGHT: Proxies = Proxies { clearnet: None, onion: None };
@@ -90,6 +97,27 @@ mod tests {
         assert_eq!(first_hop(&name, &both), Some(("127.0.0.1:9050".into(), true)));
         let only_onion = Proxies { clearnet: None, ..both };
         assert_eq!(first_hop(&ip, &only_onion), Some(("1.2.3.4:8333".into(), false)));
+    }
+
+    #[test]
+    fn only_what_is_routable_is_called_through_the_proxy() {
+        let both = proxies();
+        let goes = |text: &str| {
+            let address = text.parse().unwrap_or_else(|_| panic!("{text} is an address"));
+            first_hop(&Target::Address(address), &both)
+        };
+        let near = ["192.168.1.20:8333", "127.0.0.1:8333", "10.1.2.3:8333", "172.16.0.1:8333"];
+        for straight in near.into_iter().chain(["[fd00::1]:8333", "[fe80::1]:8333", "[::1]:8333"]) {
+            assert_eq!(goes(straight), Some((straight.into(), false)));
+        }
+        for far in ["192.169.1.20:8333", "11.1.2.3:8333", "172.32.0.1:8333", "[2a00::1]:8333"] {
+            assert_eq!(goes(far), Some(("127.0.0.1:9050".into(), true)), "{far}");
+        }
+        let onion = NetAddress::new(Host::OnionV3([5; 32]), 8333).to_string();
+        assert_eq!(goes(&onion), Some(("127.0.0.2:9050".into(), true)));
+        // A name is the proxy's to resolve, whatever it stands for.
+        let name = Target::Name { host: "localhost".into(), port: 8333 };
+        assert_eq!(first_hop(&name, &both), Some(("127.0.0.1:9050".into(), true)));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! Source: Core `net_processing.cpp`, `ProcessAddrs`, `RelayAddress`, `MaybeSendAddr`; `net.cpp`,
 //! `GetAddresses`, `GetLocalAddrForPeer`.
 
+mod answers;
 mod known;
 pub(super) mod state;
 
-use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -15,13 +15,14 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use siphasher::sip::SipHasher24;
 
+use self::answers::{AddressAnswers, AskedAt};
 use super::context::Context;
 use super::misbehaviour::DisconnectReason;
 use super::peer::Peer;
 use crate::address_book::{BookCoverage, TIME_PENALTY};
 use crate::connection_kind::ConnectionKind;
 use crate::message::{MAX_ADDRESSES, Message};
-use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
+use crate::net_address::{AddressEntry, NetAddress};
 use crate::net_groups::MapCoverage;
 use crate::own_addresses::OwnAddressSource;
 use crate::peer_id::PeerId;
@@ -58,8 +59,6 @@ const COVERAGE_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Addresses that are looked up at once for that, which takes a millisecond; the next ones with the next
 /// maintenance. A full book is through in less than a minute.
 const ADDRESSES_AT_ONCE: usize = 1_000;
-/// Answers to `getaddr`, one for each network that asks.
-type AddressAnswers = BTreeMap<AddressNetwork, (Duration, Vec<AddressEntry>)>;
 
 /// See the module's documentation.
 pub(super) struct AddressGossip {
@@ -74,7 +73,7 @@ pub(super) struct AddressGossip {
 
 impl AddressGossip {
     pub(super) fn new(key: [u8; 16]) -> Self {
-        let (answers, next_coverage) = (AddressAnswers::new(), Duration::ZERO);
+        let (answers, next_coverage) = (AddressAnswers::default(), Duration::ZERO);
         Self { answers, key, next_coverage, coverage: None }
     }
 
@@ -220,10 +219,10 @@ impl AddressGossip {
         peer.addresses.enabled = true;
         peer.addresses.answered = true;
         peer.addresses.to_send.clear();
-        let network = peer.connected_through();
+        let asked_at = (peer.connected_through(), peer.called);
         let answer = match peer.may(Permissions::ADDR) {
             true => fresh_answer(cx),
-            false => self.answer(cx, network),
+            false => self.answer(cx, asked_at),
         };
         for entry in answer {
             self.queue(cx, id, entry);
@@ -253,17 +252,15 @@ impl AddressGossip {
         }
     }
 
-    fn answer(&mut self, cx: &mut Context<'_>, network: AddressNetwork) -> Vec<AddressEntry> {
+    fn answer(&mut self, cx: &mut Context<'_>, asked_at: AskedAt) -> Vec<AddressEntry> {
         let now = cx.now;
-        if let Some((expires, answer)) = self.answers.get(&network)
-            && *expires > now.monotonic
-        {
-            return answer.clone();
+        if let Some(answer) = self.answers.get(&asked_at, now.monotonic) {
+            return answer.to_vec();
         }
         let answer = fresh_answer(cx);
         let spread = cx.rng.random_range(0..ANSWER_LIFETIME_SPREAD);
         let expires = now.monotonic + ANSWER_LIFETIME + Duration::from_secs(spread);
-        self.answers.insert(network, (expires, answer.clone()));
+        self.answers.insert(asked_at, expires, answer.clone());
         answer
     }
 

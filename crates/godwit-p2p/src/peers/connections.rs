@@ -106,6 +106,7 @@ impl Connections {
         cx: &mut Context<'_>,
         socket: SocketId,
         address: NetAddress,
+        called: NetAddress,
         entrance: Entrance,
     ) {
         let (host, permissions) = match entrance {
@@ -130,6 +131,7 @@ impl Connections {
         }
         let mut peer = Peer::new(id, ConnectionKind::Inbound, cx.rng.random(), cx.now);
         peer.address = Some(address);
+        peer.called = Some(called);
         let through_onion = entrance == Entrance::Onion;
         peer.privileges = Privileges { permissions, prefer_evict: discouraged, through_onion };
         peer.handshake.begun = cx.line.time();

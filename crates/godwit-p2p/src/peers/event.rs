@@ -75,6 +75,8 @@ pub enum NetEvent {
     Inbound {
         socket: SocketId,
         address: NetAddress,
+        /// The address of ours to which it came, also where the listening socket has many.
+        called: NetAddress,
         /// Of the listening socket.
         entrance: Entrance,
     },

@@ -46,8 +46,8 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn on_net(&mut self, cx: &mut Context<'_>, event: NetEvent) {
         match event {
-            NetEvent::Inbound { socket, address, entrance } => {
-                self.connections.on_inbound(cx, socket, address, entrance)
+            NetEvent::Inbound { socket, address, called, entrance } => {
+                self.connections.on_inbound(cx, socket, address, called, entrance)
             }
             NetEvent::Connected { peer, address } => {
                 if self.connections.on_connected(cx, peer, address) {

@@ -27,7 +27,11 @@ struct Net {
 }
 
 fn start_with(proxies: Proxies, max_download_rate: Option<u64>) -> Net {
-    let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    start_at("127.0.0.1:0", proxies, max_download_rate)
+}
+
+fn start_at(address: &str, proxies: Proxies, max_download_rate: Option<u64>) -> Net {
+    let any: SocketAddr = address.parse().expect("an address");
     let listeners = bind(&[any.into()]).expect("a free port");
     let address = listeners[0].socket.local_addr().expect("it is bound");
     let limits = PoolLimits { buffers: 4, buffer_bytes: 4_000_000, total_bytes: 16_000_000 };
@@ -130,6 +134,17 @@ fn messages_pass_both_ways_and_an_end_is_told() {
     }
     drop(stream);
     assert!(matches!(net.event_but_sent(), NetEvent::Closed { peer: PEER }));
+}
+
+#[test]
+fn the_address_that_was_called_is_told_where_all_of_the_machine_are_listened_on() {
+    let net = start_at("0.0.0.0:0", Proxies::default(), None);
+    for host in ["127.0.0.1", "127.0.0.2"] {
+        let at: SocketAddr = format!("{host}:{}", net.address.port()).parse().expect("an address");
+        let _stream = TcpStream::connect(at).expect("it listens");
+        let NetEvent::Inbound { called, .. } = net.event() else { panic!("an inbound peer") };
+        assert_eq!(called, NetAddress::from(at));
+    }
 }
 
 #[test]

@@ -191,6 +191,25 @@ fn getaddr_is_answered_once_to_inbound_peers_and_the_same_to_all() {
 }
 
 #[test]
+fn each_of_our_addresses_gives_an_answer_of_its_own_to_getaddr() {
+    let mut node = Harness::new(config());
+    node.peers = crate::Peers::new(config(), book(50), node.now, &node.index);
+    let [one, other] = [1, 2].map(|n| NetAddress::new(Host::Ipv4([77, 1, 1, n]), 8333));
+    let other_port = NetAddress { port: 8334, ..one };
+    let answers = [one, other, other_port, one, other].map(|called| {
+        node.called = called;
+        let id = node.inbound_peer();
+        node.says(id, Message::GetAddr);
+        node.advance_in(Duration::from_secs(600), Duration::from_secs(10));
+        told(&mut node, id)
+    });
+    let [first, second, third, first_again, second_again] = answers;
+    assert!([&first, &second, &third].into_iter().all(|answer| answer.len() >= 100));
+    assert!(first != second && first != third && second != third, "they are of one node");
+    assert_eq!((first_again, second_again), (first, second));
+}
+
+#[test]
 fn nobody_is_told_of_banned_and_discouraged_hosts() {
     let mut node = Harness::new(config());
     node.peers = crate::Peers::new(config(), book(50), node.now, &node.index);

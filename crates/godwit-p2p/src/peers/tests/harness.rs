@@ -37,6 +37,8 @@ pub(super) struct Harness {
     pub(super) now: Now,
     pub(super) room: u64,
     pub(super) initial_download: bool,
+    /// The address of ours that inbound peers call.
+    pub(super) called: NetAddress,
     pub(super) sent: BTreeMap<PeerId, VecDeque<Sent>>,
     pub(super) gone: BTreeMap<PeerId, DisconnectReason>,
     /// What the driver was told of when to pause, in this order.
@@ -106,6 +108,7 @@ impl Harness {
             submitted_blocks: Vec::new(),
             submitted_headers: Vec::new(),
             next_host: 0,
+            called: NetAddress::new(Host::Ipv4([77, 1, 1, 1]), 8333),
         }
         .started()
     }
@@ -139,7 +142,8 @@ impl Harness {
 
     /// The same at a socket of any kind.
     pub(super) fn accept_at(&mut self, address: NetAddress, entrance: Entrance) -> Option<PeerId> {
-        self.tell(NetEvent::Inbound { socket: SocketId(0), address, entrance });
+        let (socket, called) = (SocketId(0), self.called);
+        self.tell(NetEvent::Inbound { socket, address, called, entrance });
         let mut adopted = None;
         for action in self.peers.take_actions() {
             match action {

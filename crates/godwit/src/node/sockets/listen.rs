@@ -121,8 +121,8 @@ impl Network {
                 let Bound { socket, entrance } = &self.accepting.listeners[n].bound;
                 let entrance = *entrance;
                 match accept(socket) {
-                    Accepted::Connection(stream, address) => {
-                        self.accepted(stream, address, entrance);
+                    Accepted::Connection { stream, address, called } => {
+                        self.accepted(stream, address, called, entrance);
                     }
                     Accepted::Nobody => self.accepting.listeners[n].ready = false,
                     Accepted::Gone => {}
@@ -132,14 +132,20 @@ impl Network {
         }
     }
 
-    fn accepted(&mut self, stream: TcpStream, address: SocketAddr, entrance: Entrance) {
+    fn accepted(
+        &mut self,
+        stream: TcpStream,
+        address: SocketAddr,
+        called: SocketAddr,
+        entrance: Entrance,
+    ) {
         if let Err(error) = stream.set_nodelay(true) {
             log::debug!("no delay cannot be set: {error}");
         }
         let (token, address) = (self.take_token(), address.into());
         self.undecided.insert(token, (stream, address));
         let socket = SocketId(token.0 as u64);
-        self.out.send(NetEvent::Inbound { socket, address, entrance });
+        self.out.send(NetEvent::Inbound { socket, address, called: called.into(), entrance });
     }
 
     fn pause_accepting(&mut self, error: &io::Error) {
@@ -154,7 +160,13 @@ impl Network {
 
 /// Result of an attempt to accept a connection.
 enum Accepted {
-    Connection(TcpStream, SocketAddr),
+    Connection {
+        stream: TcpStream,
+        /// The other end.
+        address: SocketAddr,
+        /// This end: the listener's address may stand for all of this machine.
+        called: SocketAddr,
+    },
     /// No connection waits.
     Nobody,
     /// The connection that waited is gone; the next one can be accepted at once.
@@ -165,8 +177,13 @@ enum Accepted {
 }
 
 fn accept(listener: &TcpListener) -> Accepted {
-    match listener.accept() {
-        Ok((stream, address)) => Accepted::Connection(stream, address),
+    let accepted = || -> io::Result<Accepted> {
+        let (stream, address) = listener.accept()?;
+        let called = stream.local_addr()?;
+        Ok(Accepted::Connection { stream, address, called })
+    };
+    match accepted() {
+        Ok(accepted) => accepted,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Accepted::Nobody,
         Err(error) if is_exhausted(&error) => Accepted::Exhausted(error),
         Err(error) => {

@@ -16,7 +16,7 @@ use godwit::node::sockets::{Inbox, InboxLimits, Outbox};
 use godwit_chain::{BlockMemory, ChainError, Poll};
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_p2p::{
-    Command, ConnectFailure, DisconnectReason, Entrance, NetAddress, NetEvent, Now, PeerId,
+    Command, ConnectFailure, DisconnectReason, Entrance, Host, NetAddress, NetEvent, Now, PeerId,
     PeersConfig, Permissions, Protocol, Reachable, SEND_PAUSE, Services, SocketId, Target,
     Whitelist,
 };
@@ -44,6 +44,9 @@ const STEP: Duration = Duration::from_millis(1);
 
 /// Name of the seed host that knows all peers.
 const SEED_HOST: &str = "seed.invalid";
+
+/// The node's address, which all inbound peers call.
+const CALLED: NetAddress = NetAddress::new(Host::Ipv4([77, 1, 1, 1]), 8333);
 
 const FULL_NODE: Services =
     Services(Services::NETWORK.0 | Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
@@ -382,7 +385,7 @@ impl Driver {
                 let socket = SocketId(id.0);
                 self.note(format!("inbound {address}"));
                 let entrance = Entrance::Direct(Permissions::NONE);
-                self.tell(NetEvent::Inbound { socket, address, entrance });
+                self.tell(NetEvent::Inbound { socket, address, called: CALLED, entrance });
             }
             NodeEvent::Connected(id) => {
                 let Some(link) = self.links.get_mut(&id) else { return };

@@ -95,8 +95,8 @@ pub use reads::{BlockReader, BlockUnreadable, StoredBlock};
 pub use recheck::{BlockInPlace, CheckLevel, Recheck, RecheckFault, block_in_place, median_times};
 pub use scrub::{SCRUB_BYTES_PER_SECOND, ScrubStatus};
 pub use snapshot::{
-    BaseFault, HeaderFault, LoadWatch, Loading, SnapshotDump, SnapshotError, SnapshotFlaw,
-    SnapshotHeader, SnapshotInfo, check_snapshot_base,
+    BaseFault, DumpError, HeaderFault, LoadWatch, Loading, SnapshotDump, SnapshotError,
+    SnapshotFlaw, SnapshotHeader, SnapshotInfo, check_snapshot_base,
 };
 pub use stats::{
     CoinsHash, Totals, UtxoStats, VIEW_SORT_BYTES, ViewStats, insert_coin, remove_coin,

@@ -26,7 +26,7 @@ use crate::coins_view::CoinsView;
 use crate::stats::{SORT_BYTES, hash_serialized};
 use crate::tree::NodeId;
 
-pub use error::{SnapshotError, SnapshotFlaw};
+pub use error::{DumpError, SnapshotError, SnapshotFlaw};
 pub use header::{BaseFault, HeaderFault, SnapshotHeader, check_snapshot_base};
 use header::{MAGIC, VERSION, find_base};
 
@@ -76,7 +76,7 @@ pub struct SnapshotInfo {
 
 impl Chain {
     /// Writes the coins at the tip to `path`, which nothing may have as its name: the file gets it in the
-    /// end, in place of whatever is there, readable or not.
+    /// end, in place of whatever is there, readable or not. Where it fails, nothing is left of it.
     pub fn dump_snapshot(&mut self, path: &Path) -> Result<SnapshotInfo, SnapshotError> {
         if self.disk().has_name(path)? {
             return Err(SnapshotError::Exists(path.to_path_buf()));
@@ -84,8 +84,7 @@ impl Chain {
         let stats = self.utxo_stats()?;
         let mut dump = SnapshotDump::begin(self.disk(), path)?;
         dump.write_header(self.env.params.magic, stats.tip.hash, stats.totals.txouts);
-        dump.write_coins(&self.coins.layers(), SORT_BYTES, &|| false)?;
-        dump.finish()?;
+        dump.complete(&self.coins.layers(), SORT_BYTES, &|| false)?;
         Ok(SnapshotInfo {
             base: stats.tip,
             coins: stats.totals.txouts,
@@ -229,7 +228,8 @@ impl Chain {
 pub struct SnapshotDump {
     disk: StoreDisk,
     path: PathBuf,
-    incomplete: PathBuf,
+    /// The name that it has now.
+    name: PathBuf,
     writer: Writer,
 }
 
@@ -240,12 +240,13 @@ impl SnapshotDump {
     ///
     /// It cannot be opened.
     pub fn begin(disk: &StoreDisk, path: &Path) -> Result<Self, StoreError> {
-        let mut incomplete = OsString::from(path);
-        incomplete.push(".incomplete");
-        let (disk, path, incomplete) = (disk.clone(), path.to_owned(), PathBuf::from(incomplete));
-        let file = disk.open(&incomplete, OpenMode::Truncate)?;
+        let mut name = OsString::from(path);
+        name.push(".incomplete");
+        // A disk that fails here is no reason to close the store.
+        let (disk, path, name) = (disk.apart(), path.to_owned(), PathBuf::from(name));
+        let file = disk.open(&name, OpenMode::Truncate)?;
         let writer = Writer { file, offset: 0, buffer: DataStream::with_capacity(BUFFER_BYTES) };
-        Ok(Self { disk, path, incomplete, writer })
+        Ok(Self { disk, path, name, writer })
     }
 
     /// To be called first: network, block and number of coins.
@@ -263,17 +264,18 @@ impl SnapshotDump {
         layers: &Arc<Layers>,
         memory: usize,
         is_over: &dyn Fn() -> bool,
-    ) -> Result<(), StoreError> {
-        let mut sorted = layers.sorted(OutPointOrder::LevelDb, memory, is_over)?;
+    ) -> Result<(), DumpError> {
+        let sorted = layers.sorted(OutPointOrder::LevelDb, memory, is_over);
+        let mut sorted = sorted.map_err(DumpError::Coins)?;
         // The coins of one transaction are gathered, since their number precedes them.
         let mut txid = Txid::ZERO;
         let (mut count, mut coins) = (0u64, DataStream::new());
-        while let Some(entry) = sorted.next()? {
+        while let Some(entry) = sorted.next().map_err(DumpError::Coins)? {
             if entry.outpoint.txid != txid && count > 0 {
                 if is_over() {
-                    return Err(StoreError::Stopped);
+                    return Err(DumpError::Coins(StoreError::Stopped));
                 }
-                self.writer.write_group(&txid, count, &coins)?;
+                self.writer.write_group(&txid, count, &coins).map_err(DumpError::File)?;
                 count = 0;
                 coins.clear();
             }
@@ -283,7 +285,7 @@ impl SnapshotDump {
             coins.write(entry.compressed);
         }
         if count > 0 {
-            self.writer.write_group(&txid, count, &coins)?;
+            self.writer.write_group(&txid, count, &coins).map_err(DumpError::File)?;
         }
         Ok(())
     }
@@ -294,34 +296,48 @@ impl SnapshotDump {
     /// # Errors
     ///
     /// A failed system call or a damaged block; [`StoreError::Stopped`] once `is_over` says so. Then the
-    /// file is to be removed by [`abandon`](Self::abandon).
+    /// file is removed.
     pub fn write(
-        &mut self,
+        mut self,
         view: &CoinsView,
         magic: [u8; 4],
         coins: u64,
         memory: usize,
         is_over: &dyn Fn() -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), DumpError> {
         self.write_header(magic, view.tip().hash, coins);
-        self.write_coins(&view.layers, memory, is_over)?;
-        self.finish()
+        self.complete(&view.layers, memory, is_over)
+    }
+
+    /// To be called behind the header.
+    fn complete(
+        mut self,
+        layers: &Arc<Layers>,
+        memory: usize,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<(), DumpError> {
+        let written = self.write_coins(layers, memory, is_over);
+        let done = written.and_then(|()| self.finish().map_err(DumpError::File));
+        if done.is_err() {
+            self.abandon();
+        }
+        done
     }
 
     fn finish(&mut self) -> Result<(), StoreError> {
         self.writer.finish()?;
-        self.disk.rename(&self.incomplete, &self.path)?;
+        self.disk.rename(&self.name, &self.path)?;
+        self.name.clone_from(&self.path);
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         parent.map_or(Ok(()), |parent| self.disk.sync_dir(parent))
     }
 
     /// Removes what was written.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be removed.
-    pub fn abandon(self) -> Result<(), StoreError> {
-        self.disk.remove(&self.incomplete)
+    fn abandon(&self) {
+        // After a write that failed, the latch of this disk refuses the removal, too.
+        if let Err(error) = self.disk.apart().remove(&self.name) {
+            log::warn!("a snapshot that is not whole is left: {error}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use godwit_chain::{CoinsHash, CoinsView, SnapshotDump};
+use godwit_chain::{CoinsHash, CoinsView, DumpError, SnapshotDump};
 use godwit_primitives::{BlockHash, ReversedHex};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::StoreError;
@@ -80,8 +80,7 @@ fn base(call: &Call<'_>, view: &CoinsView) -> Result<Base, RpcError> {
     call.node.ask(move |node| {
         let (chain, tree) = (node.chain(), node.chain().tree());
         let tip = tree.find(&hash).expect("it was the tip");
-        // A disk that fails here is no reason to close the store.
-        let (disk, magic) = (chain.disk().apart(), chain.params().magic);
+        let (disk, magic) = (chain.disk().clone(), chain.params().magic);
         Base { disk, magic, chain_tx_count: tree.node(tip).chain_tx_count }
     })
 }
@@ -112,6 +111,18 @@ fn begin(disk: &StoreDisk, path: &Path) -> Result<SnapshotDump, RpcError> {
     })
 }
 
+/// What a dump that was begun and not stopped is answered with.
+fn failed(path: &Path, error: &DumpError) -> RpcError {
+    match error {
+        DumpError::Coins(error) => unreadable(error),
+        DumpError::File(error) => {
+            let text = format!("Couldn't write {}: {error}", path.display());
+            log::error!("dumptxoutset: {text}");
+            RpcError::new(code::MISC_ERROR, text)
+        }
+    }
+}
+
 pub(super) fn coins(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let wanted = wanted(call)?.map(|named| tip_that_is(call, named)).transpose()?;
     let dir = call.api.log_path.parent().map(Path::to_owned).unwrap_or_default();
@@ -123,18 +134,17 @@ pub(super) fn coins(call: &mut Call<'_>) -> Result<Json, RpcError> {
         let base = base(call, view)?;
         let stats = count(call, view, CoinsHash::Serialized, memory)?;
         check_absent(&path)?;
-        let mut dump = begin(&base.disk, &path)?;
+        let dump = begin(&base.disk, &path)?;
         let free = || free(view);
         let space = Space::new(&free);
         let is_over = || check(call).is_err() || space.is_short();
         let written = dump.write(view, base.magic, stats.totals.txouts, memory, &is_over);
         if let Err(error) = written {
-            if let Err(error) = dump.abandon() {
-                log::warn!("dumptxoutset: {error}");
-            }
             return Err(match error {
-                StoreError::Stopped => space.short.take().unwrap_or_else(|| call.node.ended()),
-                error => unreadable(&error),
+                DumpError::Coins(StoreError::Stopped) => {
+                    space.short.take().unwrap_or_else(|| call.node.ended())
+                }
+                error => failed(&path, &error),
             });
         }
         Ok(Json::object([
@@ -150,6 +160,10 @@ pub(super) fn coins(call: &mut Call<'_>) -> Result<Json, RpcError> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use godwit_store::error::{IoFailure, Operation};
+
     use super::*;
 
     #[test]
@@ -158,5 +172,21 @@ mod tests {
         assert_eq!(check_is(one, None), Ok(()));
         assert_eq!(check_is(one, Some(one)), Ok(()));
         assert_eq!(check_is(other, Some(one)), Err(not_back()));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named_and_the_coins_are_not_blamed() {
+        let path = Path::new("/full/x.dat");
+        let full = io::Error::from_raw_os_error(28);
+        let of = |operation| IoFailure::new(Path::new("/full/x.dat.incomplete"), operation, &full);
+        for (operation, word) in
+            [(Operation::Write, "write"), (Operation::Sync, "fsync"), (Operation::Rename, "rename")]
+        {
+            let error = failed(path, &DumpError::File(StoreError::Io(of(operation))));
+            let text = format!("Couldn't write /full/x.dat: {word} /full/x.dat.incomplete: {full}");
+            assert_eq!(error, RpcError::new(code::MISC_ERROR, text));
+        }
+        let error = failed(path, &DumpError::Coins(StoreError::Io(of(Operation::Read))));
+        assert_eq!(error, RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set"));
     }
 }

@@ -58,6 +58,15 @@ pub enum SnapshotError {
     },
 }
 
+/// Why a snapshot that was begun is not finished.
+#[derive(Debug)]
+pub enum DumpError {
+    /// Its coins could not be read or sorted, or it was told to stop.
+    Coins(StoreError),
+    /// Its file could not be written, made durable or given its name.
+    File(StoreError),
+}
+
 /// What is wrong with the bytes of a snapshot behind its header (Core `PopulateAndValidateSnapshot`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotFlaw {
@@ -104,6 +113,13 @@ impl From<ChainError> for SnapshotError {
 impl From<StoreError> for SnapshotError {
     fn from(error: StoreError) -> Self {
         Self::Chain(error.into())
+    }
+}
+
+impl From<DumpError> for SnapshotError {
+    fn from(error: DumpError) -> Self {
+        let (DumpError::Coins(error) | DumpError::File(error)) = error;
+        error.into()
     }
 }
 

@@ -10,7 +10,7 @@ use godwit_chain::{
     BaseFault, Chain, ChainError, LoadWatch, Loading, OverruleError, SnapshotError, UtxoStats,
     Verdict, check_snapshot_base,
 };
-use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_fault_disk::{Counted, DiskError, Fault, FaultDisk, Lasting, Survival};
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::Disk;
 use godwit_store::{
@@ -247,6 +247,46 @@ fn a_refused_load_leaves_no_runs_behind() {
         drop(open(&disk, None, MAX_BLOCK_FILE_SIZE));
         assert_eq!(runs(), before, "{blocks} blocks");
     }
+}
+
+/// Each change of the disk fails once. What fails of the file concerns nothing else: another dump is made
+/// right after.
+#[test]
+fn a_dump_that_fails_leaves_no_file_and_closes_no_store() {
+    let start = with_blocks(BEFORE, BEFORE);
+    let mut told = Vec::new();
+    for nth in 1.. {
+        let disk = start.copy();
+        let mut chain = open(&disk, None, MAX_BLOCK_FILE_SIZE);
+        chain.connect_known_only();
+        disk.plan(Fault {
+            counted: Counted::Changes,
+            nth,
+            error: DiskError::Full,
+            lasting: Lasting::Once,
+            forgets: false,
+        });
+        let result = chain.dump_snapshot(Path::new(FILE));
+        if !disk.has_failed() {
+            result.expect("no local fault");
+            break;
+        }
+        let Err(error) = result else { continue };
+        let text = error.to_string();
+        let is_of_dump = |path: &PathBuf| path.display().to_string().starts_with(FILE);
+        let left: Vec<_> = disk.paths().into_iter().filter(is_of_dump).collect();
+        assert!(left.is_empty(), "{text}: {left:?}");
+        let concerns_file = text.contains(FILE) || text.starts_with("fsync directory /node: ");
+        if concerns_file {
+            let again = chain.dump_snapshot(Path::new("/node/again.dat"));
+            assert!(again.is_ok(), "{text}: {again:?}");
+            told.push(text);
+        }
+    }
+    let full = |what: &str| format!("{what}: No space left on device (os error 28)");
+    let file = |what: &str| full(&format!("{what} {FILE}.incomplete"));
+    let each = ["open for writing", "write", "fsync", "rename"].map(file);
+    assert_eq!(told, [&each[..], &[full("fsync directory /node")]].concat());
 }
 
 /// Both sides of each: the block is known or not, valid or not, in the best chain of headers or not, ahead of

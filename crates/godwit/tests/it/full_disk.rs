@@ -96,6 +96,34 @@ fn a_sync_onto_a_full_disk_is_one_clear_line_and_goes_on_with_room() {
     drop(serving);
 }
 
+/// The data directory has room, and the file has none.
+const DUMP_SCRIPT: &str = r#"
+mkdir small && mount -t tmpfs -o size=4k godwit small || exit 99
+"$@"
+code=$?
+ls -A small >left || exit 98
+exit $code
+"#;
+
+#[test]
+fn a_dump_onto_a_full_disk_is_one_clear_line_and_leaves_nothing_there() {
+    if !can_mount() {
+        return;
+    }
+    let node = with_small_chain();
+    let place = node.beside("place");
+    fs::create_dir(&place).expect("a directory");
+    let mut shell = Command::new("unshare");
+    shell.args(["-rm", "sh", "-c", DUMP_SCRIPT, "sh", env!("CARGO_BIN_EXE_godwit")]);
+    shell.args(["utxo", "dump", "small/coins.dat", "-chain=regtest"]);
+    shell.arg(format!("-datadir={}", node.datadir().display()));
+    let output = shell.current_dir(&place).stdin(Stdio::null()).output().expect("a shell");
+    let ended = Ended::of(output).expect(Exit::DiskFull);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    assert!(ended.stderr.contains("small/coins.dat.incomplete: No space left"), "{ended:?}");
+    assert_eq!(fs::read_to_string(place.join("left")).expect("it was written"), "");
+}
+
 /// What was written before cannot be changed.
 const READ_ONLY_SCRIPT: &str = r#"
 mkdir disk && mount -t tmpfs godwit disk || exit 99

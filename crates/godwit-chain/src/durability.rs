@@ -4,11 +4,11 @@
 //! block whose coins it completes, when the run is durable and that block is connected: so no commit names
 //! a coin of a block whose scripts have not passed. Where such a block is taken back instead, the seal is
 //! given up; its run stays, and the next seal, which says what was taken back, is committed with both. A
-//! flush starts when memory is short, before a power cut would cost too much ([`writing`]), and for
-//! readers of the coins of the tip ([`crate::coins_view`]). The next one need not wait for the commit, but
-//! for the run: a commit takes several syncs, and names whatever runs are durable by then. A
-//! *checkpoint* commits the block index and the verified height alone: it costs a few syncs, and after a
-//! crash the blocks above the last flush are applied again from godwit's own files without running their
+//! flush starts when memory is short, before a power cut would cost too much ([`writing`]), where block files
+//! can be deleted behind it ([`pruning`]), and for readers of the coins of the tip
+//! ([`crate::coins_view`]). The next one need not wait for the commit, but for the run: a commit takes
+//! several syncs, and names whatever runs are durable by then. A *checkpoint* commits the block index and
+//! the verified height alone: it costs a few syncs, and after a crash the blocks above the last flush are applied again from godwit's own files without running their
 //! scripts again. It is due a while after the first thing that is not durable ([`pace`]), whether or not
 //! anything connects. So that its syncs are short, blocks and undo records are *pushed out* between
 //! commits, every [`ChainOptions::push_bytes`](crate::ChainOptions). Where merges have replaced runs since
@@ -363,6 +363,15 @@ impl Durability {
         is_written && !is_viewed && may_seal_ahead(&self.writing, coins)
     }
 
+    /// Whether coins are to be sealed so that block files can be deleted: none are being written that might
+    /// do.
+    fn is_wanted_for_pruning(&mut self, state: &State<'_>) -> bool {
+        self.flushes.is_empty()
+            && !self.is_committing_coins()
+            && !self.replacing
+            && self.pruning.wants_coins(state.env, state.index, state.replay)
+    }
+
     /// Whether blocks may be accepted: not while the disk is behind. `now` is in seconds since 1970.
     pub(crate) fn takes_blocks(&self, now: i64) -> bool {
         self.pace.takes_blocks(now)
@@ -377,7 +386,8 @@ impl Durability {
         let is_viewed = self.viewers.wait();
         let due = is_viewed
             || self.wants_rotation(state.coins)
-            || self.writing.interval_is_over(state.now);
+            || self.writing.interval_is_over(state.now)
+            || self.is_wanted_for_pruning(&state);
         if due && self.may_seal(state.coins, is_viewed) {
             // If memory is full, or too much unwritten, while the last flush is still being written, nothing
             // is applied until that is done. Everything else goes on.

@@ -6,8 +6,11 @@
 //! block whose coins the commit leaves on disk, or holds one that an index has not read, or one of the
 //! history below a snapshot that is not validated, or whose coins are not on disk. The validation frees
 //! them as it goes; that other blocks do not keep its files, [`crate::history_files`] sees to. Such files may
-//! exceed the target; no flush is made for its sake. On request ([`Pruning::request`]) the files are
-//! deleted that hold no block above a height, with the next commit.
+//! exceed the target. Where one is kept only for coins that are not on disk, these are sealed
+//! ([`Pruning::wants_coins`]): while all coins fit into memory, that may otherwise not be for gigabytes of
+//! blocks. What is sealed frees all files below the tip of that time, sooner or later, so that this is
+//! once for about as many bytes as the target. On request ([`Pruning::request`]) the files are deleted that
+//! hold no block above a height, with the next commit.
 //!
 //! The commit's transaction removes the positions of the blocks from the index; only after it are
 //! the files deleted. A pruned block keeps its number of transactions, which marks it as received,
@@ -50,6 +53,8 @@ pub(crate) struct Pruning {
     undeleted: u32,
     /// Whether there is a new file since the last look.
     new_file: bool,
+    /// Whether there is a new file, or was a commit, since no newer coins were wanted.
+    unasked: bool,
     /// How often files were deleted.
     prunings: u32,
 }
@@ -67,7 +72,7 @@ impl Pruning {
         let (files, requested, readers) = (BTreeMap::new(), None, BTreeMap::new());
         let coins = index.tip();
         let (lowest, undeleted, new_file, prunings) = (0, 0, false, 0);
-        let history = None;
+        let (history, unasked) = (None, false);
         let mut pruning = Self {
             target,
             files,
@@ -78,6 +83,7 @@ impl Pruning {
             lowest,
             undeleted,
             new_file,
+            unasked,
             prunings,
         };
         pruning.begin_history(index);
@@ -100,7 +106,9 @@ impl Pruning {
             let blocks = self.files.entry(file).or_default();
             blocks.highest = blocks.highest.max(height);
             blocks.ids.push(id);
-            self.new_file |= self.files.len() > known;
+            let is_new = self.files.len() > known;
+            self.new_file |= is_new;
+            self.unasked |= is_new;
         }
     }
 
@@ -197,7 +205,24 @@ impl Pruning {
         index: &BlockIndex,
         replay: Option<NodeId>,
     ) -> bool {
-        self.new_file && !self.files_to_prune(env, index, replay).is_empty()
+        self.new_file && !self.files_to_prune(env, index, replay, self.coins).is_empty()
+    }
+
+    /// Whether the target is exceeded by a file that could be deleted if the coins of the tip were on disk.
+    /// Not to be asked while newer coins are being written than those that are known to be on disk.
+    pub(crate) fn wants_coins(
+        &mut self,
+        env: &Environment,
+        index: &BlockIndex,
+        replay: Option<NodeId>,
+    ) -> bool {
+        // A request is not waited for: the next commit deletes what it can.
+        if self.unasked && self.requested.is_none() {
+            let with = |coins| self.files_to_prune(env, index, replay, coins).len();
+            self.unasked = with(index.tip()) > with(self.coins);
+            return self.unasked;
+        }
+        false
     }
 
     /// [`Self::is_due`] was asked; it need not be asked again before there is a new file.
@@ -213,8 +238,10 @@ impl Pruning {
         index: &mut BlockIndex,
         replay: Option<NodeId>,
     ) -> Vec<u32> {
-        let files = self.files_to_prune(env, index, replay);
+        let files = self.files_to_prune(env, index, replay, self.coins);
         self.requested = None;
+        // The last file has grown since it was new, and the tip.
+        self.unasked = self.is_on();
         for file in &files {
             let Some(blocks) = self.files.remove(file) else { continue };
             for id in blocks.ids {
@@ -236,16 +263,19 @@ impl Pruning {
         files
     }
 
+    /// What could be deleted with the coins of this block on disk.
     fn files_to_prune(
         &self,
         env: &Environment,
         index: &BlockIndex,
         replay: Option<NodeId>,
+        coins: NodeId,
     ) -> Vec<u32> {
         let Some(target) = self.target else { return Vec::new() };
         let files = env.store.file_bytes();
         let mut total: u64 = files.values().sum();
-        let (limit, open) = (self.prunable_height(index, replay), env.store.first_open_file());
+        let limit = self.prunable_height(index, replay, coins);
+        let open = env.store.first_open_file();
         let mut found = Vec::new();
         for (file, bytes) in files {
             let highest = self.files.get(&file).map_or(0, |blocks| blocks.highest);
@@ -270,10 +300,10 @@ impl Pruning {
     }
 
     /// Files with no block above this height may be deleted.
-    fn prunable_height(&self, index: &BlockIndex, replay: Option<NodeId>) -> u32 {
+    fn prunable_height(&self, index: &BlockIndex, replay: Option<NodeId>, coins: NodeId) -> u32 {
         // A restart takes back the blocks from the coins on disk down to the fork, and applies
         // those above the fork.
-        let fork = |tip| index.height(index.tree().fork(self.coins, tip));
+        let fork = |tip| index.height(index.tree().fork(coins, tip));
         let replayed = replay.map_or(u32::MAX, fork);
         let tip = index.tip();
         let read = self

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
 use godwit_chain::{
@@ -124,7 +125,7 @@ pub(crate) fn check_kept(chain: &mut Chain, disk: &dyn Disk, dir: &Path) {
         match poll {
             Poll::Idle => break,
             Poll::Progress => {}
-            Poll::Waiting => chain.wait_with(&never::<()>(), std::time::Duration::from_secs(1)),
+            Poll::Waiting => chain.wait_with(&never::<()>(), Duration::from_secs(1)),
         }
     }
     assert_eq!(read, height + 1 - lowest.max(1));
@@ -204,17 +205,61 @@ fn no_more_is_deleted_than_the_target_asks_for() {
 }
 
 #[test]
-fn without_a_flush_nothing_is_deleted() {
+fn nothing_is_deleted_that_has_no_coins_on_disk() {
     let disk = FaultDisk::new();
-    let mut chain = open(&disk, Some(1), ONE_BLOCK);
+    let mut chain = open(&disk, None, ONE_BLOCK);
     submit_all(&mut chain, &BLOCKS);
     end_after_checkpoint(chain);
     let mut chain = open(&disk, Some(1), ONE_BLOCK);
     assert_eq!(chain.prune_height(), 0);
     chain.settle(clock()).unwrap();
-    assert_eq!((chain.prune_height(), chain.utxo_stats().unwrap()), (0, *STATS));
+    assert_eq!(chain.utxo_stats().unwrap(), *STATS);
     chain.flush().unwrap();
     assert_eq!(chain.prune_height(), BLOCKS.len() as u32 + 1 - MIN_BLOCKS_TO_KEEP);
+    check_kept(&mut chain, &disk, Path::new(DIR));
+}
+
+/// Lets the chain work until so many bytes are left, or for 20 seconds: coins are written beside it.
+fn wait_for_bytes(chain: &mut Chain, disk: &FaultDisk, most: u64) -> u64 {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        chain.poll(clock()).unwrap();
+        let bytes = bytes_on(disk, Path::new(DIR));
+        if bytes <= most || Instant::now() > end {
+            return bytes;
+        }
+        chain.wait_with(&never::<()>(), Duration::from_millis(5));
+    }
+}
+
+/// All coins fit into memory, and neither a replay nor an end would take long: nothing but the target has
+/// them written.
+#[test]
+fn coins_are_written_for_files_that_exceed_the_target() {
+    const FILE: u32 = 3_000;
+    // More than the last 288 blocks, and less than those with transactions.
+    const TARGET: u64 = 160 << 10;
+    let blocks = [&BLOCKS[..], &branch(&BLOCKS, BLOCKS.len() as u32, 900)].concat();
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, Some(TARGET), FILE);
+    let (first, rest) = blocks.split_at(BLOCKS.len());
+    submit_all(&mut chain, first);
+    for part in std::iter::once(&rest[..0]).chain(rest.chunks(10)) {
+        submit_all(&mut chain, part);
+        // One file that is not new any more, one that came while coins were written, and their undo records.
+        let most = TARGET + 3 * u64::from(FILE);
+        let bytes = wait_for_bytes(&mut chain, &disk, most);
+        assert!(bytes <= most, "{bytes} bytes at height {}", chain.tip_point().height);
+    }
+    // One frees all files below the tip of its time.
+    let flushes = chain.utxo().counters().flushes;
+    assert!((1..=5).contains(&flushes), "{flushes}");
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&blocks));
+    drop(chain);
+    disk.crash(Survival::Nothing);
+    let mut chain = open(&disk, Some(TARGET), FILE);
+    chain.settle(clock()).unwrap();
+    chain.flush().unwrap();
     check_kept(&mut chain, &disk, Path::new(DIR));
 }
 

@@ -408,9 +408,10 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "",
             "Delete old block and undo files once all of them together exceed this size (default: 0, \
              keep everything). At least 550, on regtest at least 2. With 1, they are deleted only when \
-             the RPC method pruneblockchain is called. The last 288 blocks and those above the last \
-             flush of the UTXO set are kept even if that is more. hand-over deletes nothing, and if \
-             blocks are missing has bitcoind keep at least this much.",
+             the RPC method pruneblockchain is called. The last 288 blocks are kept even if that is \
+             more. During a sync it may be more by a file of 128 MiB, and by what comes while coins \
+             are written. hand-over deletes nothing, and if blocks are missing has bitcoind keep at \
+             least this much.",
             |draft, text| {
                 draft.files.prune_mib =
                     Some(plain::number(text).filter(|mib| *mib <= MAX_PRUNE_MIB)?);

@@ -1,19 +1,20 @@
 //! Durability: decides when the chain's state becomes durable.
 //!
 //! A *flush* seals the memtable, between any two blocks that are applied, and commits its run with the
-//! block whose coins it completes, when the run is durable and that block is connected: so no commit names
-//! a coin of a block whose scripts have not passed. Where such a block is taken back instead, the seal is
-//! given up; its run stays, and the next seal, which says what was taken back, is committed with both. A
-//! flush starts when memory is short, before a power cut would cost too much ([`writing`]), where block files
-//! can be deleted behind it ([`pruning`]), and for readers of the coins of the tip
+//! block whose coins it completes, when the run is durable and that block is connected: so no commit
+//! names a coin of a block whose scripts have not passed. Where such a block is taken back instead, the
+//! seal is given up; its run stays, and the next seal, which says what was taken back, is committed with
+//! both. A flush starts when memory is short, before a power cut would cost too much ([`writing`]), where
+//! block files can be deleted behind it ([`pruning`]), and for readers of the coins of the tip
 //! ([`crate::coins_view`]). The next one need not wait for the commit, but for the run: a commit takes
 //! several syncs, and names whatever runs are durable by then. A *checkpoint* commits the block index and
-//! the verified height alone: it costs a few syncs, and after a crash the blocks above the last flush are applied again from godwit's own files without running their
-//! scripts again. It is due a while after the first thing that is not durable ([`pace`]), whether or not
-//! anything connects. So that its syncs are short, blocks and undo records are *pushed out* between
-//! commits, every [`ChainOptions::push_bytes`](crate::ChainOptions). Where merges have replaced runs since
-//! the last flush was committed, a checkpoint commits its coins once more, by the runs that they are in by
-//! now, so that the files of the others go; it is due at once where these are large.
+//! the verified height alone: it costs a few syncs, and after a crash the blocks above the last flush are
+//! applied again from godwit's own files without running their scripts again. It is due a while after the
+//! first thing that is not durable ([`pace`]), whether or not anything connects. So that its syncs are
+//! short, blocks and undo records are *pushed out* between commits, every
+//! [`ChainOptions::push_bytes`](crate::ChainOptions). Where merges have replaced runs since the last
+//! flush was committed, a checkpoint commits its coins once more, by the runs that they are in by now, so
+//! that the files of the others go; it is due at once where these are large.
 
 mod commit;
 mod history_change;

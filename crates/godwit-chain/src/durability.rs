@@ -366,11 +366,11 @@ impl Durability {
 
     /// Whether coins are to be sealed so that block files can be deleted: none are being written that might
     /// do.
-    fn is_wanted_for_pruning(&mut self, state: &State<'_>) -> bool {
+    fn want_for_pruning(&mut self, state: &State<'_>) -> bool {
         self.flushes.is_empty()
             && !self.is_committing_coins()
             && !self.replacing
-            && self.pruning.wants_coins(state.env, state.index, state.replay)
+            && self.pruning.want_coins(state.env, state.index, state.replay)
     }
 
     /// Whether blocks may be accepted: not while the disk is behind. `now` is in seconds since 1970.
@@ -388,7 +388,7 @@ impl Durability {
         let due = is_viewed
             || self.wants_rotation(state.coins)
             || self.writing.interval_is_over(state.now)
-            || self.is_wanted_for_pruning(&state);
+            || self.want_for_pruning(&state);
         if due && self.may_seal(state.coins, is_viewed) {
             // If memory is full, or too much unwritten, while the last flush is still being written, nothing
             // is applied until that is done. Everything else goes on.

@@ -7,7 +7,7 @@
 //! history below a snapshot that is not validated, or whose coins are not on disk. The validation frees
 //! them as it goes; that other blocks do not keep its files, [`crate::history_files`] sees to. Such files may
 //! exceed the target. Where one is kept only for coins that are not on disk, these are sealed
-//! ([`Pruning::wants_coins`]): while all coins fit into memory, that may otherwise not be for gigabytes of
+//! ([`Pruning::want_coins`]): while all coins fit into memory, that may otherwise not be for gigabytes of
 //! blocks. What is sealed frees all files below the tip of that time, sooner or later, so that this is
 //! once for about as many bytes as the target. On request ([`Pruning::request`]) the files are deleted that
 //! hold no block above a height, with the next commit.
@@ -210,7 +210,7 @@ impl Pruning {
 
     /// Whether the target is exceeded by a file that could be deleted if the coins of the tip were on disk.
     /// Not to be asked while newer coins are being written than those that are known to be on disk.
-    pub(crate) fn wants_coins(
+    pub(crate) fn want_coins(
         &mut self,
         env: &Environment,
         index: &BlockIndex,

@@ -106,6 +106,7 @@ impl Siblings {
 #[test]
 fn c5_undo_records_of_siblings_that_spend_the_same_are_found_without_the_database() {
     let siblings = siblings([150, 150]);
+    assert_eq!(Siblings::undo(&siblings.disk), vec![true; siblings.active.len()]);
     siblings.check(&siblings.disk);
 }
 

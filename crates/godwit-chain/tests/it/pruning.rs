@@ -88,7 +88,8 @@ fn files_on(disk: &dyn Disk, dir: &Path) -> Vec<(PathBuf, u64)> {
     for name in disk.list(&blocks).unwrap() {
         let path = blocks.join(&name);
         if name != "xor.dat" {
-            let file = disk.open(&path, godwit_store::disk::OpenMode::Read).unwrap();
+            // It may be deleted meanwhile.
+            let Ok(file) = disk.open(&path, godwit_store::disk::OpenMode::Read) else { continue };
             files.push((path, file.file_len().unwrap()));
         }
     }

@@ -219,7 +219,7 @@ impl AddressGossip {
         peer.addresses.enabled = true;
         peer.addresses.answered = true;
         peer.addresses.to_send.clear();
-        let asked_at = (peer.connected_through(), peer.called);
+        let asked_at = (peer.connected_through(), peer.addresses.called);
         let answer = match peer.may(Permissions::ADDR) {
             true => fresh_answer(cx),
             false => self.answer(cx, asked_at),

@@ -131,7 +131,7 @@ impl Connections {
         }
         let mut peer = Peer::new(id, ConnectionKind::Inbound, cx.rng.random(), cx.now);
         peer.address = Some(address);
-        peer.called = Some(called);
+        peer.addresses.called = Some(called);
         let through_onion = entrance == Entrance::Onion;
         peer.privileges = Privileges { permissions, prefer_evict: discouraged, through_onion };
         peer.handshake.begun = cx.line.time();

@@ -28,8 +28,6 @@ pub(super) struct Peer {
     /// The other end of the connection. Unknown for a name behind a proxy, and Tor's for who called the onion
     /// service: what a host is given or refused goes by [`known_host`](Self::known_host).
     pub(super) address: Option<NetAddress>,
-    /// The address of ours to which an inbound peer connected.
-    pub(super) called: Option<NetAddress>,
     /// What an outbound connection was opened to.
     pub(super) target: Option<Target>,
     pub(super) connected_at: Duration,
@@ -130,7 +128,6 @@ impl Peer {
             id,
             kind,
             address: None,
-            called: None,
             target: None,
             connected_at: now.monotonic,
             last_received: now.monotonic,

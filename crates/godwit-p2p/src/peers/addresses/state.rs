@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::known::KnownAddresses;
-use crate::net_address::AddressEntry;
+use crate::net_address::{AddressEntry, NetAddress};
 use crate::rate_limit::TokenBucket;
 use crate::time::Now;
 
@@ -31,6 +31,8 @@ pub(in crate::peers) struct AddressState {
     pub(super) asked: bool,
     /// Its `getaddr` was answered; it is answered only once.
     pub(super) answered: bool,
+    /// The address of ours to which it connected, if it is inbound.
+    pub(in crate::peers) called: Option<NetAddress>,
     pub(super) processed: u64,
     pub(super) rate_limited: u64,
 }
@@ -46,6 +48,7 @@ impl AddressState {
             allowance: TokenBucket::addresses(now.monotonic),
             asked: false,
             answered: false,
+            called: None,
             processed: 0,
             rate_limited: 0,
         }

@@ -55,8 +55,9 @@ pub enum Step {
 pub struct NextBlocks {
     /// What they follow: the last block that index and chain share, if there is one.
     from: Option<ChainPoint>,
-    /// The index has blocks above that one.
-    goes_back: bool,
+    /// The height above which the index will need the active chain's blocks, if it is above that now or
+    /// comes back to it from a branch.
+    goes_back_to: Option<u32>,
     /// Where they lead.
     is_detour: bool,
     /// Of the blocks that the chain has left, how many the index has to do with no more.
@@ -69,11 +70,11 @@ pub struct NextBlocks {
 }
 
 impl Step {
-    /// The height above which blocks have to be kept for it, if the index is above that now.
+    /// The height above which blocks have to be kept for it, if the index is above that now, or beside.
     pub fn goes_back_to(&self) -> Option<u32> {
         match self {
             Self::Rebuild => Some(0),
-            Self::Blocks(next) if next.goes_back => Some(next.from.map_or(0, |from| from.height)),
+            Self::Blocks(next) => next.goes_back_to,
             _ => None,
         }
     }
@@ -142,9 +143,22 @@ fn towards(chain: &Chain, state: &IndexState, known: Option<NodeId>, goal: &Goal
     }
     blocks.truncate(there);
     let are_last = !is_detour && blocks.last().is_some_and(|(point, _)| point.height == end);
-    let goes_back = from != state.position.best();
+    let back = from.map_or(0, |from| from.height);
+    let goes_back_to = match is_detour {
+        true => Some(back.min(tree.node(tree.fork(goal, chain.tip())).height)),
+        false => (from != state.position.best()).then_some(back),
+    };
     let (reader, params) = (StoredData::of(chain).reader(), Arc::clone(chain.params()));
-    Step::Blocks(NextBlocks { from, goes_back, is_detour, seen, blocks, are_last, reader, params })
+    Step::Blocks(NextBlocks {
+        from,
+        goes_back_to,
+        is_detour,
+        seen,
+        blocks,
+        are_last,
+        reader,
+        params,
+    })
 }
 
 /// What differs from index to index.

@@ -86,19 +86,24 @@ pub(crate) struct Logging {
 impl Logging {
     /// Logs to the file alone why the process ends: on the console it is said otherwise.
     pub(crate) fn last(&self, level: Level, message: &str) {
+        self.tell_of_lost();
         let line = format_line(seconds_since_1970(), level, message);
         let (Ok(()) | Err(_)) = self.lines.send(Entry::OfFile(line));
     }
-}
 
-impl Drop for Logging {
-    fn drop(&mut self) {
+    fn tell_of_lost(&self) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
             let line = format_line(seconds_since_1970(), Level::Warn, &lines_are_missing(lost));
             self.waiting.fetch_add(line.capacity(), Ordering::Relaxed);
             let (Ok(()) | Err(_)) = self.lines.send(Entry::Line(Level::Warn, line));
         }
+    }
+}
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        self.tell_of_lost();
         let (done, written) = bounded(1);
         if self.lines.send(Entry::Flush(done)).is_ok() {
             let (Ok(()) | Err(_)) = written.recv();

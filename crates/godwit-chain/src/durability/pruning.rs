@@ -9,8 +9,9 @@
 //! exceed the target. Where one is kept only for coins that are not on disk, these are sealed
 //! ([`Pruning::want_coins`]): while all coins fit into memory, that may otherwise not be for gigabytes of
 //! blocks. What is sealed frees all files below the tip of that time, sooner or later, so that this is
-//! once for about as many bytes as the target. On request ([`Pruning::request`]) the files are deleted that
-//! hold no block above a height, with the next commit.
+//! once for about as many bytes as the target; where what is stored above the tip exceeds the target alone,
+//! once for each file. On request ([`Pruning::request`]) the files are deleted that hold no block above a
+//! height, with the next commit.
 //!
 //! The commit's transaction removes the positions of the blocks from the index; only after it are
 //! the files deleted. A pruned block keeps its number of transactions, which marks it as received,

@@ -78,14 +78,15 @@ impl Blocks<'_> {
         reading: &mut Reading,
         watch: &mut dyn Watch,
     ) -> Result<(), ChainError> {
-        let few = self.are_few(&wrong);
+        let few = self.are_few(wrong.iter().map(|wrong| wrong.place));
         let remedy = self.undo_remedy(few);
         let found = wrong.len();
         let lacking = (0..self.stored.len()).filter(|place| self.stored[*place].lacks_undo);
-        wrong.extend(lacking.map(|place| WrongUndo { place, damage: None }));
-        let (lacks_some, all_few) = (wrong.len() > found, self.are_few(&wrong));
-        if !all_few {
-            wrong.truncate(found);
+        let lacks_some = lacking.clone().next().is_some();
+        let concerned = wrong.iter().map(|wrong| wrong.place).chain(lacking.clone());
+        let all_few = self.are_few(concerned);
+        if all_few {
+            wrong.extend(lacking.map(|place| WrongUndo { place, damage: None }));
         }
         let mut restored = vec![None; wrong.len()];
         if self.repair && few && !wrong.is_empty() {
@@ -130,9 +131,8 @@ impl Blocks<'_> {
     }
 
     /// Whether the undo records of these blocks can be made again in a time that is worth it.
-    fn are_few(&self, wrong: &[WrongUndo]) -> bool {
-        let len = |wrong: &WrongUndo| u64::from(self.stored[wrong.place].position.len);
-        wrong.iter().map(len).sum::<u64>() <= UNDO_BYTES
+    fn are_few(&self, places: impl Iterator<Item = usize>) -> bool {
+        places.map(|place| u64::from(self.stored[place].position.len)).sum::<u64>() <= UNDO_BYTES
     }
 
     /// Tells that the index lacks undo records.

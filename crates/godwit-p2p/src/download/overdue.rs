@@ -22,12 +22,10 @@ const LONG_SILENCE: Duration = Duration::from_secs(600);
 /// average.
 const BLOCKS_PER_DEADLINE: f64 = 8.0;
 
-/// They are at least this many times what the quickest of the other peers took for its last answer, too, of
-/// those that have answered since the peer was asked. Where somebody floods a slow line of ours, all answers
-/// wait in its queue: seed 5989 of the simulated runs with kills has 17 seconds for everybody, and let an
-/// honest peer go whose blocks were 60 seconds under way. The quickest one, because a peer can make its own
-/// answers late, but not those of others. Since it was asked, because what was quick before the flood says
-/// nothing: seed 64094 let an honest peer go whose answer was 35 seconds under way, as were all.
+/// They are at least this many times what the quickest of the other peers takes to begin an answer, too.
+/// Where somebody floods a slow line of ours, all answers wait in its queue: seed 5989 of the simulated runs
+/// with kills has 17 seconds for everybody, and let an honest peer go whose blocks were 60 seconds under way.
+/// The quickest one, because a peer can make its own answers late, but not those of others.
 const ANSWERS_PER_DEADLINE: f64 = 8.0;
 
 /// A peer that withholds a block this many times as long as [`STALL`] is stalling, whatever else it sends.
@@ -61,8 +59,8 @@ pub(crate) enum OverdueReason {
 struct Others {
     /// Average rate of one of them, in bytes per second.
     rate: Option<f64>,
-    /// Seconds from a request to its answer, of the quickest of them that have answered lately.
-    answer: Option<f64>,
+    /// Seconds from a request to the first byte of its answer, of the quickest of them.
+    latency: Option<f64>,
     /// When bytes last arrived from any of them that has a rate.
     last_bytes: Option<Duration>,
 }
@@ -78,7 +76,7 @@ impl Downloads {
         for (id, peer) in &self.peers {
             let waited_for = peer.queue.iter().any(|flight| flight.wanted);
             if waited_for && !peer.reported {
-                let why = self.judge(peer, self.others(*id, peer), now);
+                let why = self.judge(peer, self.others(*id), now);
                 overdue.extend(why.map(|why| Overdue { peer: *id, why }));
             }
         }
@@ -88,21 +86,20 @@ impl Downloads {
         overdue
     }
 
-    fn others(&self, id: PeerId, peer: &Peer) -> Others {
-        let asked = peer.queue.front().map_or(Duration::ZERO, |flight| flight.asked);
+    fn others(&self, id: PeerId) -> Others {
         let others = || self.peers.iter().filter(|(other, _)| **other != id).map(|(_, peer)| peer);
         let rates = others().filter_map(|peer| peer.rate.get());
         let (sum, count) = rates.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
         let rate = (count > 0).then(|| sum / f64::from(count));
         let delivered = others().filter(|peer| peer.rate.get().is_some());
-        let answer = others().filter_map(|peer| peer.answered_in(asked)).reduce(f64::min);
-        Others { rate, answer, last_bytes: delivered.map(|peer| peer.last_bytes).max() }
+        let latency = others().filter_map(|peer| peer.latency).reduce(f64::min);
+        Others { rate, latency, last_bytes: delivered.map(|peer| peer.last_bytes).max() }
     }
 
     fn judge(&self, peer: &Peer, others: Others, now: Duration) -> Option<OverdueReason> {
         let block = others.rate.map_or(0.0, |rate| self.size / rate.max(0.001));
         let deadline =
-            (BLOCKS_PER_DEADLINE * block).max(ANSWERS_PER_DEADLINE * others.answer.unwrap_or(0.0));
+            (BLOCKS_PER_DEADLINE * block).max(ANSWERS_PER_DEADLINE * others.latency.unwrap_or(0.0));
         let patience = |least: Duration| least.as_secs_f64().max(deadline);
         let silence = peer.silence(now);
         let dribbles = match (peer.rate.get(), others.rate) {

@@ -24,13 +24,6 @@ pub(crate) struct PeerTraits {
 /// arrives, the next is already requested.
 pub(super) const MIN_IN_FLIGHT: usize = 2;
 
-/// A peer of which a rate is known may have as many blocks in flight as have these bytes together, however
-/// slow it is: so much costs nothing, and a rate that is measured with few requests in flight calls for few.
-/// In seed 45889 of the simulated runs somebody floods a slow line, so that an answer takes a minute; of
-/// blocks of 175 bytes two came with each, and what the peer should deliver in [`MAX_HORIZON`] was less than
-/// that.
-const MIN_BYTES_IN_FLIGHT: f64 = 16_384.0;
-
 /// Most blocks in flight from a peer. Core: 16; but early blocks have 200 bytes, and sixteen of
 /// them are 3 KB per round trip. With large blocks, [`HORIZON`] is the limit.
 pub(super) const MAX_IN_FLIGHT: usize = 128;
@@ -140,14 +133,6 @@ struct Wait {
     delivered: u64,
 }
 
-/// A request that was answered.
-#[derive(Clone, Copy, Debug)]
-struct Answer {
-    at: Duration,
-    /// From the request to the last byte of the block.
-    took: Duration,
-}
-
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) traits: PeerTraits,
@@ -166,8 +151,8 @@ pub(super) struct Peer {
     /// When bytes last arrived, or when a request was sent with none in flight.
     pub(super) last_bytes: Duration,
     wait: Wait,
-    /// The last request that was answered with its block.
-    last_answer: Option<Answer>,
+    /// When a request was last answered with its block.
+    last_block: Duration,
     /// Unrequested blocks that it may still send. A request that was given up adds one: its answer
     /// may be on its way.
     tolerated: u32,
@@ -191,7 +176,7 @@ impl Peer {
             probe: None,
             last_bytes: now,
             wait: Wait { since: now, delivered: 0 },
-            last_answer: None,
+            last_block: now,
             tolerated: MAX_UNREQUESTED,
             partial: 0,
             rests: 0,
@@ -244,11 +229,10 @@ impl Peer {
         for before in self.queue.range_mut(..position) {
             before.skipped = true;
         }
-        let took = self.queue.remove(position).map_or(Duration::ZERO, |flight| now - flight.asked);
-        self.last_answer = Some(Answer { at: now, took });
+        self.queue.remove(position);
         self.rate.note_answer();
         self.partial = 0;
-        self.last_bytes = now;
+        (self.last_bytes, self.last_block) = (now, now);
         self.end(now, delivered);
         self.tolerated = self.tolerated.max(MAX_UNREQUESTED);
         true
@@ -310,14 +294,8 @@ impl Peer {
     /// Seconds since it could have sent this block: since it was asked, or has delivered another one. All
     /// known software answers in order; what was skipped is not on its way.
     pub(super) fn withheld(&self, flight: &Flight, now: Duration) -> f64 {
-        let last = self.last_answer.map_or(Duration::ZERO, |answer| answer.at);
-        let since = if flight.skipped { flight.asked } else { flight.asked.max(last) };
+        let since = if flight.skipped { flight.asked } else { flight.asked.max(self.last_block) };
         now.saturating_sub(since).as_secs_f64()
-    }
-
-    /// Seconds that the last request took which was answered since `then`.
-    pub(super) fn answered_in(&self, then: Duration) -> Option<f64> {
-        self.last_answer.filter(|answer| answer.at >= then).map(|answer| answer.took.as_secs_f64())
     }
 
     /// Seconds since a request was answered, once they are so many that the requests in flight
@@ -358,8 +336,7 @@ impl Peer {
     pub(super) fn share(&self, size: f64) -> usize {
         let Some(rate) = self.rate.get() else { return MIN_IN_FLIGHT };
         let horizon = (2.0 * self.latency.unwrap_or(0.0)).clamp(HORIZON, MAX_HORIZON);
-        let bytes = (rate * horizon).max(MIN_BYTES_IN_FLIGHT);
-        ((bytes / size).ceil() as usize).clamp(MIN_IN_FLIGHT, MAX_IN_FLIGHT)
+        ((rate * horizon / size).ceil() as usize).clamp(MIN_IN_FLIGHT, MAX_IN_FLIGHT)
     }
 
     /// Expected seconds until the request at `position` of the queue is answered; the position

@@ -341,7 +341,7 @@ impl NodeCore {
             }
         }
         self.idle = poll == Poll::Idle;
-        if self.idle && self.announcer.rested() {
+        if is_at_rest(&self.chain) && self.announcer.rested() {
             self.settle(now);
         }
         self.answer_submissions(now);

@@ -58,17 +58,6 @@ fn early_blocks_do_not_wait_for_a_round_trip_each() {
     assert!(seconds < 2.5, "{seconds}");
 }
 
-/// All answers are late where somebody floods a slow line of ours. Two with each would be 20 hours.
-#[test]
-fn early_blocks_come_many_at_a_time_from_a_peer_that_takes_a_minute_to_answer() {
-    let mut simulation = chain(2_400, 175);
-    simulation.add(Conduct::Honest, 31_000.0, 60.0);
-    let seconds = simulation.run(10_000.0);
-    println!("2,400 blocks in {seconds:.0} s");
-    assert!(seconds < 2_400.0, "{seconds}");
-    assert!(simulation.overdue.is_empty());
-}
-
 #[test]
 fn shares_follow_rates() {
     let mut simulation = chain(600, MB as u64);

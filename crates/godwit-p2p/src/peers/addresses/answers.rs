@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::net_address::{AddressEntry, AddressNetwork, NetAddress};
 
-/// Most answers that are kept. A node has few addresses; whoever can call it at more could have any number
-/// of answers kept.
+/// Most answers that are kept. A node has few addresses. Whoever can call it at more shall not have any
+/// number of answers kept, nor see any number of them: beyond the limit an answer is given that is kept
+/// already.
 const MAX_ANSWERS: usize = 16;
 
 /// Where a peer asks: the network over which it came, and the address of ours that it called. Each has an
@@ -19,13 +20,22 @@ pub(super) type AskedAt = (AddressNetwork, Option<NetAddress>);
 pub(super) struct AddressAnswers(BTreeMap<AskedAt, (Duration, Vec<AddressEntry>)>);
 
 impl AddressAnswers {
-    /// The answer that is given there at the moment.
+    /// The answer that is given there at the moment: its own, or where no more are kept, another one of its
+    /// network.
     pub(super) fn get(&self, asked_at: &AskedAt, now: Duration) -> Option<&[AddressEntry]> {
-        let (expires, answer) = self.0.get(asked_at)?;
-        (*expires > now).then_some(answer.as_slice())
+        let is_live = |(expires, _): &&(Duration, Vec<AddressEntry>)| *expires > now;
+        let own = self.0.get(asked_at).filter(is_live);
+        let are_full = self.0.values().filter(is_live).count() >= MAX_ANSWERS;
+        let of_network = || {
+            let mut others = self.0.iter().filter(|((network, _), _)| *network == asked_at.0);
+            others.next().map(|(_, other)| other)
+        };
+        let given = own.or_else(|| if are_full { of_network() } else { None })?;
+        Some(given.1.as_slice())
     }
 
-    /// Keeps an answer; beyond the limit, instead of the one that expires first.
+    /// Keeps an answer; beyond the limit, which only the first one of a network comes to as long as the
+    /// others have not expired, instead of the one that expires first.
     pub(super) fn insert(
         &mut self,
         asked_at: AskedAt,
@@ -73,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_answers_are_kept_and_the_one_that_expires_first_makes_room() {
+    fn sixteen_answers_are_kept_and_one_of_its_network_is_given_to_who_asks_elsewhere() {
         let mut answers = AddressAnswers::default();
         let most = MAX_ANSWERS as u8;
         for n in 0..most {
@@ -84,9 +94,17 @@ mod tests {
         // One that is known takes no place.
         answers.insert(asked_at(5), Duration::from_secs(500), answer(2));
         assert_eq!(answers.0.len(), MAX_ANSWERS);
-        answers.insert(asked_at(most), Duration::from_secs(500), answer(1));
+        let [before, behind] = [100, 101].map(Duration::from_secs);
+        assert_eq!(answers.get(&asked_at(most), Duration::ZERO), Some(&answer(1)[..]));
+        let over_tor = (AddressNetwork::Onion, asked_at(1).1);
+        assert_eq!(answers.get(&over_tor, Duration::ZERO), None, "not one of another network");
+        // Once one has expired, there is room.
+        assert!(answers.get(&asked_at(most), before - Duration::from_secs(1)).is_some());
+        assert_eq!(answers.get(&asked_at(most), before), None);
+        answers.insert(over_tor, Duration::from_secs(500), answer(3));
         assert_eq!(answers.0.len(), MAX_ANSWERS);
-        let missing = (0..=most).filter(|&n| answers.get(&asked_at(n), Duration::ZERO).is_none());
+        assert_eq!(answers.get(&over_tor, behind), Some(&answer(3)[..]));
+        let missing = (0..most).filter(|&n| !answers.0.contains_key(&asked_at(n)));
         assert_eq!(missing.collect::<Vec<_>>(), [3]);
     }
 }

@@ -36,8 +36,8 @@ fn good_part() -> Vec<Vec<u8>> {
     branch(&BLOCKS, FORK, COUNT - FORK, 0)
 }
 
-fn fail_to_reorganise(chain: &mut Chain, fork: usize) {
-    let good = branch(&BLOCKS, fork, COUNT - fork, 0);
+fn fail_to_reorganise(chain: &mut Chain) {
+    let good = good_part();
     good.iter().for_each(|block| _ = submit(chain, block));
     submit(chain, &bad_block(&good[good.len() - 1], COUNT as u32 + 1));
     settle(chain);
@@ -46,7 +46,7 @@ fn fail_to_reorganise(chain: &mut Chain, fork: usize) {
         let id = chain.tree().find(&hash(block)).expect("it is known");
         left_blocks(chain).since(0).any(|(_, left)| left == id)
     };
-    assert!(BLOCKS[fork..COUNT].iter().chain(&good).all(was_left), "both were left");
+    assert!(BLOCKS[FORK..COUNT].iter().chain(&good).all(was_left), "both were left");
 }
 
 /// Blocks of one height, each of which is replaced by the next.
@@ -69,7 +69,7 @@ fn replace_quickly(chain: &mut Chain) {
 fn before_and_after() -> [Chain; 2] {
     let chain = || chain_of(&FaultDisk::new(), &BLOCKS[..COUNT]);
     let mut after = chain();
-    fail_to_reorganise(&mut after, FORK);
+    fail_to_reorganise(&mut after);
     replace_quickly(&mut after);
     submit(&mut after, &BLOCKS[COUNT]);
     settle(&mut after);
@@ -169,11 +169,16 @@ fn what_came_and_went_before_an_index_was_at_the_tip_is_not_in_it() {
 /// What is deleted above the place where the ways part would be missing when the index comes back.
 #[test]
 fn what_an_index_comes_back_to_is_kept_while_it_is_beside() {
-    let fork = COUNT - 70;
-    let mut chain = chain_of(&FaultDisk::new(), &BLOCKS[..COUNT]);
+    let beside = |seed| branch(&BLOCKS, FORK, 70, seed);
+    let mut chain = chain_of(&FaultDisk::new(), &[&BLOCKS[..FORK], &beside(1)].concat());
+    let tip = chain.tip_point();
     let (mut follower, reader) = filters::follower(&FaultDisk::new(), &chain);
     follow(&chain, &mut follower).expect("no fault");
-    fail_to_reorganise(&mut chain, fork);
+    let good = beside(2);
+    good.iter().for_each(|block| _ = submit(&mut chain, block));
+    submit(&mut chain, &bad_block(&good[good.len() - 1], tip.height + 1));
+    settle(&mut chain);
+    assert_eq!(chain.tip_point(), tip);
     let mut kept = Vec::new();
     loop {
         let step = next(&chain, &follower.state());
@@ -183,8 +188,8 @@ fn what_an_index_comes_back_to_is_kept_while_it_is_beside() {
         }
     }
     // 64 blocks of the branch, the others, and the same of the chain.
-    assert_eq!(kept, [Some(fork), Some(fork), Some(fork), None, None]);
-    assert_eq!(reader.status().best(), Some(chain.tip_point()));
+    assert_eq!(kept, [Some(FORK), Some(FORK), Some(FORK), None, None]);
+    assert_eq!(reader.status().best(), Some(tip));
 }
 
 /// A block of the branch whose undo record is damaged is left out, and nothing waits for it.
@@ -194,7 +199,7 @@ fn what_cannot_be_read_of_it_is_left_out() {
     let mut chain = chain_of(&disk, &BLOCKS[..COUNT]);
     let (mut follower, reader) = filters::follower(&FaultDisk::new(), &chain);
     follow(&chain, &mut follower).expect("no fault");
-    fail_to_reorganise(&mut chain, FORK);
+    fail_to_reorganise(&mut chain);
     let is_undo = |path: &std::path::PathBuf| {
         path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"rev"))
     };

@@ -146,9 +146,11 @@ fn no_more_are_let_in_than_maxconnections_leaves() {
         let most = outbound + places;
         let bind = format!("-bind=127.0.0.1:{port}");
         let mut running = start(&node, &["-noconnect", &bind, &format!("-maxconnections={most}")]);
+        // Not by binding the port here: that the node would find in use.
         wait_until("it listens", || {
-            running.log().0.contains(&format!("Using at most {most} automatic connections"))
-                && TcpListener::bind(("127.0.0.1", port)).is_err()
+            let log = running.log().0;
+            log.contains(&format!("Using at most {most} automatic connections"))
+                && log.contains(&format!("Bound to 127.0.0.1:{port}"))
         });
         wait_until("it is up", || TcpStream::connect(("127.0.0.1", port)).is_ok());
         // That one is gone.

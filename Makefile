@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak fuzz seams ifma interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc record-syncs bench-cold bench-writing bench-memory bench-verify bench-worst setup
+.PHONY: demo test soak fuzz seams ifma interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc record-syncs bench-cold bench-writing bench-memory bench-verify bench-workers bench-worst setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -119,6 +119,13 @@ bench-core-policies: setup
 # Microseconds per signature check in lanes, beside libsecp256k1; wants a quiet machine for a minute or two.
 bench-verify: setup
 	cargo run --release --locked -p godwit-script --example bench-verify
+
+# What a chain takes with 1 to 32 workers, and which threads wait for which, in virtual time: one processor does all of it,
+# in five minutes. WORKERS are other numbers of them.
+bench-workers: setup
+	cargo build --release --locked --workspace --bins
+	cargo run --release --locked -p godwit-chain --example virtual-workers -- \
+		"$$(tools/bench-chain "$(CARGO_TARGET_DIR)/release")" $(WORKERS)
 
 # What the worst blocks cost with claims, beside Bitcoin Core's engine alone, in turns on one thread; takes a quarter of
 # an hour. KIND names some of the kinds by a part of their names, LANES=avx2 narrower lanes.

@@ -20,6 +20,7 @@ mod panicking;
 mod random;
 mod recorder;
 mod timeline;
+mod virtual_threads;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -38,6 +39,7 @@ pub use journal::{Content, Journal};
 pub use latency::{HardDisk, Latency};
 pub use panicking::{PANIC, PanickingDisk};
 pub use recorder::{Recorder, Recording};
+pub use virtual_threads::{JobTimes, PoolTimes, Schedule, VirtualThreads};
 
 use change::{Change, NameChange};
 use fault::Faults;

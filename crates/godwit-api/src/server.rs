@@ -15,6 +15,7 @@ mod workers;
 
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
@@ -189,6 +191,8 @@ struct Connection {
     stream: Arc<TcpStream>,
     /// A client with a valid login has used it.
     is_known: AtomicBool,
+    /// The server is told to stop.
+    stopped: watch::Receiver<bool>,
 }
 
 impl Shared {
@@ -199,13 +203,19 @@ impl Shared {
 }
 
 impl Connection {
-    fn new(stream: TcpStream, peer: SocketAddr) -> Self {
+    fn new(stream: TcpStream, peer: SocketAddr, stopped: watch::Receiver<bool>) -> Self {
         // An answer of several pieces would wait for the client to acknowledge the first (Core
         // `NewSockAccepted`).
         if let Err(error) = stream.set_nodelay(true) {
             log::debug!("RPC connection from {peer}: TCP_NODELAY cannot be set: {error}");
         }
-        Self { peer, stream: Arc::new(stream), is_known: AtomicBool::new(false) }
+        Self { peer, stream: Arc::new(stream), is_known: AtomicBool::new(false), stopped }
+    }
+
+    /// Whether the client has sent what nobody has read.
+    fn has_unread(&self) -> bool {
+        let first = &mut [MaybeUninit::uninit()];
+        SockRef::from(&*self.stream).peek(first).is_ok_and(|count| count > 0)
     }
 }
 
@@ -378,9 +388,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::
         };
         shared.waiting.fetch_sub(1, Ordering::SeqCst);
         let Ok(place) = place else { return };
-        let (shared, stopped) = (Arc::clone(&shared), stopped.clone());
+        let connection = Connection::new(stream, peer, stopped.clone());
+        let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            serve(Arc::new(Connection::new(stream, peer)), shared, stopped).await;
+            serve(Arc::new(connection), shared).await;
             drop(place);
         });
     }
@@ -391,12 +402,9 @@ fn may_ask(allowed: &[Subnet], address: IpAddr) -> bool {
 }
 
 /// One connection, until it ends or the server does.
-async fn serve(
-    connection: Arc<Connection>,
-    shared: Arc<Shared>,
-    mut stopped: watch::Receiver<bool>,
-) {
+async fn serve(connection: Arc<Connection>, shared: Arc<Shared>) {
     let (limit, peer) = (shared.timeout(), connection.peer);
+    let mut stopped = connection.stopped.clone();
     let socket = Patient::new(Arc::clone(&connection.stream), limit);
     let asked = Arc::clone(&connection);
     let answer = service_fn(move |request| {
@@ -426,7 +434,11 @@ async fn serve(
             return;
         }
         () = told(&mut stopped) => {
-            served.as_mut().graceful_shutdown();
+            // hyper closes an idle connection without a look at the socket. A request that is there is answered,
+            // and that ends the connection: electrs 0.12 ends when one is lost.
+            if !connection.has_unread() {
+                served.as_mut().graceful_shutdown();
+            }
             served.await
         }
     };
@@ -437,14 +449,15 @@ async fn serve(
 
 type Answer = Response<Full<Bytes>>;
 
-/// Answers a request, and frees the place if others wait for one.
+/// Answers a request, and frees the place if others wait for one or the server is told to stop.
 async fn answer_and_perhaps_close(
     request: Request<Incoming>,
     connection: Arc<Connection>,
     shared: Arc<Shared>,
 ) -> Result<Answer, Hopeless> {
     let answer = answer(request, &connection, &shared).await?;
-    Ok(if shared.waiting.load(Ordering::SeqCst) > 0 { closing(answer) } else { answer })
+    let closes = shared.waiting.load(Ordering::SeqCst) > 0 || *connection.stopped.borrow();
+    Ok(if closes { closing(answer) } else { answer })
 }
 
 /// Answers a request. Who has not shown who he is costs no memory and no worker, unless REST is answered.

@@ -309,7 +309,8 @@ fn small_pieces_of_an_answer_do_not_wait_for_the_client() {
         let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (stream, peer) = accepted.expect("a connection");
         assert!(!stream.nodelay().expect("a socket"), "the system's default");
-        Connection::new(stream, peer).stream.nodelay()
+        let (_stop, stopped) = watch::channel(false);
+        Connection::new(stream, peer, stopped).stream.nodelay()
     });
     assert!(sent_at_once.expect("a socket"));
 }
@@ -321,6 +322,27 @@ fn a_client_that_has_said_all_gets_its_answer() {
     send(&mut stream, ECHO);
     stream.shutdown(std::net::Shutdown::Write).expect("a socket");
     assert!(read_answer(&mut stream).starts_with("HTTP/1.1 200"));
+}
+
+/// Of connections that stay open: electrs 0.12 ends when a request of its is lost.
+#[test]
+fn requests_that_are_there_when_the_server_ends_are_answered() {
+    for _ in 0..20 {
+        let server = start(options());
+        let mut clients: Vec<_> = (0..16).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            send(client, ECHO);
+            assert!(read_answer(client).starts_with("HTTP/1.1 200"));
+        }
+        clients.iter_mut().for_each(|client| send(client, ECHO));
+        drop(server);
+        for client in &mut clients {
+            let answer = read_answer(client);
+            let is_answered = ["HTTP/1.1 200", "HTTP/1.1 503"].map(|line| answer.starts_with(line));
+            assert!(is_answered.contains(&true), "{answer:?}");
+            assert_eq!(client.read(&mut [0]).expect("a socket"), 0, "and the connection ends");
+        }
+    }
 }
 
 fn get(server: &Running, target: &str, body: &str) -> String {

@@ -2,9 +2,10 @@
 //! Electrum protocol is compared with what godwit itself tells of its coins and blocks.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use godwit_primitives::sha256::{sha256, sha256d};
@@ -21,6 +22,9 @@ use crate::node::Node;
 
 /// Longer than electrs takes to answer on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What its own requests take behind a wallet's.
+const REQUESTS: Duration = Duration::from_millis(300);
 
 /// Blocks below everything else: the first coinbases can be spent, and heights have two bytes.
 const BLOCKS: u32 = 140;
@@ -79,6 +83,8 @@ impl Electrs {
         command.arg(format!("--electrum-rpc-addr=127.0.0.1:{}", place.rpc_port));
         command.arg(format!("--monitoring-addr=127.0.0.1:{monitoring}"));
         command.arg("--log-filters=INFO");
+        // Why it ended is to be among the last lines.
+        command.env("RUST_BACKTRACE", "0");
         command.args(options);
         let mut program = Program::start_saying(command, place.path("said"));
         let wallet = Wallet::connect(&mut program, place.rpc_port);
@@ -93,6 +99,20 @@ impl Electrs {
         }
         self.program.start_again();
         self.wallet = Wallet::connect(&mut self.program, self.port);
+    }
+
+    /// Goes on after the end of the node, which it survives unless a request of its meets the end of a
+    /// connection: with any node.
+    #[track_caller]
+    fn outlive_the_node(&mut self) {
+        if self.wallet.try_exchange("server.ping", &json!([])).is_some() {
+            return;
+        }
+        wait_until("electrs ends", || !self.program.is_alive());
+        let lost = ["Peer disconnected", "Connection reset by peer", "Broken pipe"];
+        let is_lost = lost.iter().any(|text| self.program.logged(text));
+        assert!(is_lost && self.program.logged("sync failed"), "electrs ended");
+        self.restart();
     }
 
     #[track_caller]
@@ -240,17 +260,28 @@ impl Wallet {
     /// The whole answer, with its result or its error.
     #[track_caller]
     fn exchange(&mut self, method: &str, params: &Value) -> Value {
+        self.try_exchange(method, params).expect("electrs answers")
+    }
+
+    /// The whole answer; `None` where the connection ends.
+    #[track_caller]
+    fn try_exchange(&mut self, method: &str, params: &Value) -> Option<Value> {
         self.asked += 1;
         let request =
             json!({ "jsonrpc": "2.0", "id": self.asked, "method": method, "params": params });
-        writeln!(self.lines.get_mut(), "{request}").expect("electrs reads");
+        writeln!(self.lines.get_mut(), "{request}").ok()?;
         loop {
             let mut line = String::new();
-            self.lines.read_line(&mut line).expect("electrs answers");
+            match self.lines.read_line(&mut line) {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("electrs does not answer: {error}"),
+            }
             let message: Value = serde_json::from_str(&line).expect("electrs speaks JSON");
             if message.get("id").is_some() {
                 assert_eq!(message["id"], self.asked, "{message}");
-                return message;
+                return Some(message);
             }
             self.notices.push(message);
         }
@@ -376,11 +407,15 @@ fn a_wallet_lives(
     let output = OutPoint { txid: first.txid(), vout: 0 };
     let second = payment(output, first.outputs[0].value, PAID);
     electrs.ask("blockchain.transaction.broadcast", &json!([hex_of(&second)]));
-    godwit.restart(&node, node_options);
-    if !electrs_survives {
-        electrs.restart();
-    }
     let mined = i64::from(mined) + 2;
+    electrs.wait_for_history(PAID, &[(mined, first.txid()), (0, second.txid())]);
+    // It asks the node right behind a wallet's request, and then once a second: hardly at the end.
+    thread::sleep(REQUESTS);
+    godwit.restart(&node, node_options);
+    match electrs_survives {
+        true => electrs.outlive_the_node(),
+        false => electrs.restart(),
+    }
     electrs.wait_for_history(PAID, &[(mined, first.txid()), (0, second.txid())]);
     mine_what_was_sent(&godwit, 1);
     electrs.wait_for_tip(&godwit);

@@ -587,9 +587,10 @@ impl Chain {
 
 /// A reader found the bytes of a stored block damaged: they are fetched again, if the driver fetches.
 /// One that was written again is not served, and nothing more: a reader's wish is no reason to end, nor
-/// to fetch it over and over.
+/// to fetch it over and over; nor to ask peers for one of a branch that was left, which they need not have.
 pub fn note_damaged(chain: &mut Chain, id: NodeId) {
-    if chain.goal.copies_come() && !chain.index.damaged.was_rewritten(id) {
+    let Chain { index, goal, .. } = &*chain;
+    if goal.copies_come() && index.is_on_the_way(id) && !index.damaged.was_rewritten(id) {
         chain.lose(id);
     }
 }

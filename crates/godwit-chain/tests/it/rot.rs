@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use godwit_chain::{Chain, ChainError, Event, Poll, UtxoStats, Verdict};
+use godwit_chain::{Chain, ChainError, Event, NodeId, Poll, UtxoStats, Verdict};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
 use godwit_sim::rng::Rng;
@@ -343,9 +343,17 @@ fn c5_a_place_that_rots_again_is_named() {
     );
 }
 
-/// The bytes that a peer gets.
+/// The bytes that a peer gets of a block of the active chain.
 fn read(chain: &mut Chain, height: u32, blocks: &[Vec<u8>]) -> (Option<Vec<u8>>, Vec<BlockHash>) {
     let id = chain.tree().ancestor(chain.tip(), height).unwrap();
+    read_node(chain, id, blocks)
+}
+
+fn read_node(
+    chain: &mut Chain,
+    id: NodeId,
+    blocks: &[Vec<u8>],
+) -> (Option<Vec<u8>>, Vec<BlockHash>) {
     chain.read_block(id, 9);
     let (mut found, mut lost) = (None, Vec::new());
     loop {
@@ -389,6 +397,29 @@ fn c5_a_rotted_block_that_a_peer_asks_for_is_sent_once_it_was_fetched_again() {
         assert_eq!(read(&mut chain, height, &blocks), (Some(block.clone()), vec![]));
     }
     assert_eq!(chain.utxo_stats().unwrap(), stats_of(&blocks));
+}
+
+/// Peers need not have it: they would be asked for it for ever, and send nothing.
+#[test]
+fn c5_a_rotted_block_of_a_branch_that_was_left_is_fetched_only_if_the_chain_goes_back_to_it() {
+    let blocks = small_chain();
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, FILE_SIZE);
+    chain.expect_copies();
+    submit_all(&mut chain, &blocks);
+    let (left, last) = (chain.tip(), blocks.last().unwrap());
+    let rival = branch(&blocks, blocks.len() as u32 - 1, 2);
+    assert_eq!(submit(&mut chain, &rival[0]), Verdict::Stored);
+    assert_eq!(submit(&mut chain, &rival[1]), Verdict::Connected);
+    chain.take_events();
+    rot(&disk, chain.tree().node(left).position.unwrap(), Rot::Bit, &mut Rng::new(5));
+    for _ in 0..2 {
+        assert_eq!(read_node(&mut chain, left, &blocks), (None, vec![]));
+    }
+    chain.invalidate_block(&hash(&rival[0])).unwrap();
+    assert_eq!(run(&mut chain, &blocks), [hash(last)]);
+    assert_eq!(chain.utxo_stats().unwrap(), stats_of(&blocks));
+    assert_eq!(read_node(&mut chain, left, &blocks), (Some(last.clone()), vec![]));
 }
 
 /// Its frame and its header can be read, and so all the others.

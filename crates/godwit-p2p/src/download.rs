@@ -126,8 +126,8 @@ pub(crate) struct Downloads {
     /// Expected bytes of a block.
     size: f64,
     size_known: bool,
-    /// Some blocks in flight belong to chains that are no longer wanted.
-    some_unwanted: bool,
+    /// Some blocks in flight are owed by nobody ([`Flight::is_owed`](peer::Flight::is_owed)).
+    some_unowed: bool,
 }
 
 /// Heights of the blocks that are in flight from the peer.
@@ -153,7 +153,7 @@ impl Downloads {
             chosen_for: None,
             size: FIRST_SIZE,
             size_known: false,
-            some_unwanted: false,
+            some_unowed: false,
         }
     }
 

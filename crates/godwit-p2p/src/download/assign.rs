@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use godwit_primitives::BlockHash;
 
-use super::peer::{LOST_SECONDS, Measured, Peer, Usual};
+use super::peer::{LOST_SECONDS, Measured, Peer, Purpose, Usual};
 use super::{Block, Downloads};
 use crate::index::{HeaderId, HeaderIndex};
 use crate::peer_id::PeerId;
@@ -175,7 +175,7 @@ impl Downloads {
                     candidates.retain(|one| self.peers[&one.peer].reach[branch] >= height);
                     if let Some(chosen) = self.choose(&candidates, branch, position, plan.now) {
                         let peer = candidates[chosen].peer;
-                        self.ask(peer, slot.id, slot.hash, height, plan.now);
+                        self.ask(peer, slot.id, slot.hash, height, Purpose::Window, plan.now);
                         requests.push((peer, slot.id, slot.hash));
                         self.used(&mut candidates, chosen, branch, plan);
                     }
@@ -326,7 +326,7 @@ impl Downloads {
             let copies = block.map_or(0, |block| block.copies.len()) + usize::from(missing > 1);
             let factor = HEDGE_FACTOR.powi(copies as i32);
             if expected > due + factor * seconds + HEDGE_PAUSE + self.link_busy_for(plan) {
-                self.ask(peer, slot.id, slot.hash, info.height, plan.now);
+                self.ask(peer, slot.id, slot.hash, info.height, Purpose::Window, plan.now);
                 requests.push((peer, slot.id, slot.hash));
             }
         }
@@ -409,10 +409,12 @@ impl Downloads {
         id: HeaderId,
         hash: BlockHash,
         height: u32,
+        purpose: Purpose,
         now: Duration,
     ) {
         let delivered = self.link.delivered;
-        self.peers.get_mut(&peer).expect("it was chosen").ask(hash, now, delivered);
+        self.peers.get_mut(&peer).expect("it was chosen").ask(hash, purpose, now, delivered);
+        self.some_unowed |= purpose == Purpose::Favour;
         self.blocks.entry(hash).or_insert_with(|| Block::new(id, height));
         self.update(hash, |block| {
             block.copies.push(peer);

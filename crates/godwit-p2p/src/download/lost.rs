@@ -9,7 +9,7 @@ use log::warn;
 
 use super::Downloads;
 use super::assign::LIMITED_REQUESTED;
-use super::peer::Peer;
+use super::peer::{Peer, Purpose};
 use crate::index::{HeaderId, HeaderIndex, is_ancestor};
 use crate::peer_id::PeerId;
 use crate::time::Now;
@@ -19,7 +19,7 @@ const LOST_IN_FLIGHT: usize = 4;
 
 /// Silence about a lost block after which another peer is asked as well. A full block takes this long at
 /// 35 kB a second.
-const LOST_DEADLINE: Duration = Duration::from_secs(120);
+pub(super) const LOST_DEADLINE: Duration = Duration::from_secs(120);
 
 /// How often it is said that a lost block has not come.
 const LOST_REMINDER: Duration = Duration::from_secs(600);
@@ -27,8 +27,7 @@ const LOST_REMINDER: Duration = Duration::from_secs(600);
 /// A peer that is to be asked.
 struct Chosen {
     peer: PeerId,
-    /// Whether it is known to have the block.
-    has_block: bool,
+    purpose: Purpose,
 }
 
 /// A block that is wanted again.
@@ -79,11 +78,8 @@ impl LostBlocks {
             }
             let Some(lost) = self.blocks.get_mut(&hash) else { continue };
             let chosen = choose(downloads, index, hash, id, lost.last, now);
-            let Some(Chosen { peer, has_block }) = chosen else { continue };
-            downloads.ask(peer, id, hash, index.get(id).height, now);
-            if !has_block {
-                expect_nothing(downloads, peer, &hash);
-            }
+            let Some(Chosen { peer, purpose }) = chosen else { continue };
+            downloads.ask(peer, id, hash, index.get(id).height, purpose, now);
             (lost.last, lost.asked) = (Some(peer), Some(now));
             flying += 1;
             requests.push((peer, hash));
@@ -139,8 +135,7 @@ pub(crate) fn ask_for(
     if !downloads.peers.contains_key(&peer) || downloads.is_requested(peer, &hash) {
         return false;
     }
-    downloads.ask(peer, id, hash, index.get(id).height, now);
-    expect_nothing(downloads, peer, &hash);
+    downloads.ask(peer, id, hash, index.get(id).height, Purpose::Favour, now);
     true
 }
 
@@ -177,16 +172,8 @@ fn choose(
     };
     let has = |peer: &Peer| has_block(index, peer, id);
     let may_have = |peer: &Peer| !peer.traits.limited && height <= best_height(index, peer);
-    let known = next(&has).map(|peer| Chosen { peer, has_block: true });
-    known.or_else(|| next(&may_have).map(|peer| Chosen { peer, has_block: false }))
-}
-
-/// Does not blame the peer if the block that it was just asked for does not come.
-fn expect_nothing(downloads: &mut Downloads, peer: PeerId, hash: &BlockHash) {
-    let state = downloads.peers.get_mut(&peer).expect("it was asked");
-    let position = state.position(hash).expect("it was asked for the block");
-    state.queue[position].wanted = false;
-    downloads.some_unwanted = true;
+    let known = next(&has).map(|peer| Chosen { peer, purpose: Purpose::Lost });
+    known.or_else(|| next(&may_have).map(|peer| Chosen { peer, purpose: Purpose::Favour }))
 }
 
 /// Whether the peer has the block, as far as it is known.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Downloads;
-use super::peer::Peer;
+use super::peer::{Flight, Peer};
 use crate::peer_id::PeerId;
 use crate::time::Now;
 
@@ -74,7 +74,7 @@ impl Downloads {
         }
         let mut overdue = Vec::new();
         for (id, peer) in &self.peers {
-            let waited_for = peer.queue.iter().any(|flight| flight.wanted);
+            let waited_for = peer.queue.iter().any(Flight::is_owed);
             if waited_for && !peer.reported {
                 let why = self.judge(peer, self.others(*id), now);
                 overdue.extend(why.map(|why| Overdue { peer: *id, why }));
@@ -106,7 +106,7 @@ impl Downloads {
             (Some(rate), Some(usual)) => rate * DRIBBLE < usual,
             _ => false,
         };
-        let stalled = peer.queue.iter().filter(|flight| flight.wanted).any(|flight| {
+        let stalled = peer.queue.iter().filter(|flight| flight.is_owed()).any(|flight| {
             let since = flight.overtaken.map(|then| now.saturating_sub(then).as_secs_f64());
             let silent = silence >= patience(STALL);
             since.is_some_and(|since| {

@@ -64,17 +64,36 @@ const MAX_UNREQUESTED: u32 = 8;
 /// Weight of the newest answer time in the moving average.
 const LATENCY_WEIGHT: f64 = 0.25;
 
+/// Why a block was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It is of a window.
+    Window,
+    /// It was lost, and the peer has it as far as it is known.
+    Lost,
+    /// It was lost, or the operator wants it, and the peer need not have it: Core sends nothing then.
+    Favour,
+}
+
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     pub(super) hash: BlockHash,
+    pub(super) purpose: Purpose,
     pub(super) asked: Duration,
     /// A block that was requested later arrived before it.
     pub(super) skipped: bool,
     /// When another peer delivered it.
     pub(super) overtaken: Option<Duration>,
-    /// It is on a chain that is still wanted. Otherwise the peer is not blamed for withholding it.
+    /// It is on a chain that is still wanted.
     pub(super) wanted: bool,
+}
+
+impl Flight {
+    /// Whether the peer is blamed for withholding it.
+    pub(super) fn is_owed(&self) -> bool {
+        self.wanted && self.purpose != Purpose::Favour
+    }
 }
 
 /// Our link to the network, which all peers share.
@@ -190,16 +209,23 @@ impl Peer {
         self.rate.advance(now, !self.queue.is_empty());
     }
 
-    pub(super) fn ask(&mut self, hash: BlockHash, now: Duration, delivered: u64) {
+    pub(super) fn ask(&mut self, hash: BlockHash, purpose: Purpose, now: Duration, delivered: u64) {
         self.advance(now);
+        let does_favours = self.queue.iter().all(|flight| flight.purpose == Purpose::Favour);
         if self.queue.is_empty() {
             self.probe = Some(now);
             self.last_bytes = now;
             self.end(now, delivered);
             self.partial = 0;
+        } else if does_favours && purpose != Purpose::Favour {
+            // Its silence about those is none about this one. What comes first need not be an answer to this
+            // one, and is no measure of how soon it answers.
+            self.probe = None;
+            self.last_bytes = now;
+            self.end(now, delivered);
         }
         let (skipped, overtaken, wanted) = (false, None, true);
-        self.queue.push_back(Flight { hash, asked: now, skipped, overtaken, wanted });
+        self.queue.push_back(Flight { hash, purpose, asked: now, skipped, overtaken, wanted });
     }
 
     /// A request has ended, or the first one was sent: the wait for the next answer begins.
@@ -284,6 +310,12 @@ impl Peer {
 
     pub(super) fn position(&self, hash: &BlockHash) -> Option<usize> {
         self.queue.iter().position(|flight| flight.hash == *hash)
+    }
+
+    /// When bytes last arrived that may be of this block, or when it was asked for. All known software answers
+    /// in order; what was skipped is not on its way.
+    pub(super) fn last_sign(&self, flight: &Flight) -> Duration {
+        if flight.skipped { flight.asked } else { flight.asked.max(self.last_bytes) }
     }
 
     /// Seconds since bytes of a requested block arrived.

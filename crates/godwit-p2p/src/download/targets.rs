@@ -5,6 +5,8 @@ use std::time::Duration;
 use godwit_primitives::Work;
 
 use super::branch::Branch;
+use super::lost::LOST_DEADLINE;
+use super::peer::{Flight, Peer, Purpose};
 use super::{Downloads, assign};
 use crate::index::{HeaderId, HeaderIndex, is_ancestor, last_common_ancestor};
 
@@ -13,7 +15,7 @@ use crate::index::{HeaderId, HeaderIndex, is_ancestor, last_common_ancestor};
 /// keep others from being downloaded.
 const SIDE_WINDOW: usize = 128;
 
-/// How long a request for a block of an abandoned chain counts as in flight.
+/// How long a request for a block of a window counts as in flight once its chain is abandoned.
 const UNWANTED_EXPIRY: Duration = Duration::from_secs(60);
 
 impl Downloads {
@@ -42,7 +44,7 @@ impl Downloads {
             let targets: Vec<HeaderId> = self.branches.iter().map(|branch| branch.target).collect();
             self.follow(index, &targets);
         }
-        if self.some_unwanted {
+        if self.some_unowed {
             self.expire(now);
         }
     }
@@ -110,17 +112,18 @@ impl Downloads {
             let on_target = || targets.iter().any(|target| is_ancestor(index, id, *target));
             !info.failed && (info.stored || on_target())
         };
-        self.some_unwanted = false;
+        self.some_unowed = false;
         for (hash, block) in &self.blocks {
             if block.copies.is_empty() {
                 continue;
             }
             let wanted = wanted(block.id);
-            self.some_unwanted |= !wanted;
             for peer in &block.copies {
                 let peer = self.peers.get_mut(peer).expect("copies are of present peers");
                 let position = peer.position(hash).expect("a copy is in its peer's queue");
-                peer.queue[position].wanted = wanted;
+                let flight = &mut peer.queue[position];
+                flight.wanted = wanted;
+                self.some_unowed |= !flight.is_owed();
             }
         }
         let is_history =
@@ -133,11 +136,18 @@ impl Downloads {
         self.blocks.retain(|_, block| !block.is_missing() || !passed(block.id, block.height));
     }
 
+    /// Withdraws requests from which nothing has come for long, and nothing is expected.
     fn expire(&mut self, now: Duration) {
         let mut expired = Vec::new();
+        let is_over = |peer: &Peer, flight: &Flight| match flight.purpose {
+            Purpose::Window => now.saturating_sub(flight.asked) >= UNWANTED_EXPIRY,
+            // It may be arriving.
+            Purpose::Lost | Purpose::Favour => {
+                now.saturating_sub(peer.last_sign(flight)) >= LOST_DEADLINE
+            }
+        };
         for (id, peer) in &self.peers {
-            let old = |asked| now.saturating_sub(asked) >= UNWANTED_EXPIRY;
-            let gone = peer.queue.iter().filter(|flight| !flight.wanted && old(flight.asked));
+            let gone = peer.queue.iter().filter(|one| !one.is_owed() && is_over(peer, one));
             expired.extend(gone.map(|flight| (*id, flight.hash)));
         }
         for (peer, hash) in expired {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{BlockHash, Work};
 
-use super::super::lost::LostBlocks;
+use super::super::lost::{LostBlocks, ask_for};
+use super::super::overdue::{Overdue, OverdueReason};
 use super::super::{Downloads, PeerTraits, Receipt};
 use super::simulation::HONEST;
 use super::tree::{GENESIS, Tree, hash_of};
@@ -15,6 +16,9 @@ const A: PeerId = PeerId(1);
 const B: PeerId = PeerId(2);
 const LIMITED: PeerId = PeerId(3);
 const BEHIND: PeerId = PeerId(4);
+const NEW: PeerId = PeerId(5);
+
+const ROOM: u64 = 100_000_000;
 
 fn at(milliseconds: u64) -> Now {
     Now { monotonic: Duration::from_millis(milliseconds), unix: 0 }
@@ -49,7 +53,7 @@ fn lost_blocks(numbers: &[u32]) -> LostBlocks {
 #[test]
 fn c5_lost_blocks_are_asked_of_peers_that_have_them_and_few_at_once() {
     let (tree, mut downloads) = tree_and_downloads();
-    assert_eq!(downloads.schedule(at(0), &tree, 100_000_000), [], "the chain is complete");
+    assert_eq!(downloads.schedule(at(0), &tree, ROOM), [], "the chain is complete");
     let numbers = [10, 20, 30, 40, 500, 600];
     let mut lost = lost_blocks(&numbers);
     let mut asked = Vec::new();
@@ -184,4 +188,81 @@ fn c5_a_peer_that_keeps_a_lost_block_waiting_is_not_the_only_one_asked() {
     }
     downloads.judged(block(700), true);
     assert_eq!(downloads.received(A, block(700), 1_000, at(900_000)), Receipt::Duplicate);
+}
+
+/// Who is overdue when B delivers a block at 61 s, and nothing has come from anybody before.
+fn overdue_at_61_s(tree: &Tree, mut downloads: Downloads) -> Vec<Overdue> {
+    // Everything is sorted out again.
+    downloads.add_peer(NEW, HONEST, at(1_000));
+    for second in 1..=60 {
+        downloads.schedule(at(second * 1_000), tree, ROOM);
+        assert_eq!(downloads.overdue(at(second * 1_000)), [], "at {second} s");
+    }
+    assert!(ask_for(&mut downloads, B, HeaderId(5), block(5), tree, at(60_500)));
+    downloads.bytes_received(B, at(61_000), 1_000_000);
+    assert_eq!(downloads.received(B, block(5), 1_000_000, at(61_000)), Receipt::Requested);
+    downloads.judged(block(5), true);
+    downloads.overdue(at(61_000))
+}
+
+#[test]
+fn c5_a_peer_that_need_not_have_a_lost_block_is_not_blamed_for_silence_about_it() {
+    let (mut tree, mut downloads) = tree_and_downloads();
+    let side = tree.grow(HeaderId(995), 2, 998);
+    tree.nodes.iter_mut().for_each(|node| node.stored = true);
+    let mut lost = LostBlocks::default();
+    lost.add(hash_of(side));
+    assert_eq!(lost.schedule(&mut downloads, at(0), &tree), [(A, hash_of(side))]);
+    assert_eq!(overdue_at_61_s(&tree, downloads), []);
+    // The operator's wish is no other reason.
+    let (_, mut downloads) = tree_and_downloads();
+    assert!(ask_for(&mut downloads, A, HeaderId(7), block(7), &tree, at(0)));
+    assert_eq!(overdue_at_61_s(&tree, downloads), []);
+    // Of its own chain it has all.
+    let (_, mut downloads) = tree_and_downloads();
+    assert_eq!(lost_blocks(&[7]).schedule(&mut downloads, at(0), &tree), [(A, block(7))]);
+    let silent = Overdue { peer: A, why: OverdueReason::Silent };
+    assert_eq!(overdue_at_61_s(&tree, downloads), [silent]);
+}
+
+/// Nor for as long about the next block, which it is asked for in the 60th second.
+#[test]
+fn silence_about_what_the_operator_wants_does_not_count_for_the_next_block() {
+    let (mut tree, mut downloads) = tree_and_downloads();
+    assert!(ask_for(&mut downloads, A, HeaderId(7), block(7), &tree, at(0)));
+    for second in 1..60 {
+        assert_eq!(downloads.schedule(at(second * 1_000), &tree, ROOM), []);
+    }
+    let next = tree.grow(HeaderId(1_000), 1, 1_000);
+    downloads.set_best_known(A, next);
+    let requests = downloads.schedule(at(59_500), &tree, ROOM);
+    assert_eq!(requests, [(A, next, hash_of(next))]);
+    assert!(ask_for(&mut downloads, B, HeaderId(5), block(5), &tree, at(60_000)));
+    downloads.bytes_received(B, at(61_000), 1_000_000);
+    assert_eq!(downloads.received(B, block(5), 1_000_000, at(61_000)), Receipt::Requested);
+    assert_eq!(downloads.overdue(at(61_000)), []);
+}
+
+/// A full block over Tor.
+#[test]
+fn what_the_operator_wants_is_taken_as_long_as_it_arrives() {
+    let (mut tree, mut downloads) = tree_and_downloads();
+    // They were pruned.
+    tree.nodes[7..9].iter_mut().for_each(|node| node.stored = false);
+    assert!(ask_for(&mut downloads, A, HeaderId(7), block(7), &tree, at(0)));
+    for second in 1..=100 {
+        downloads.bytes_received(A, at(second * 1_000), 40_000);
+        downloads.schedule(at(second * 1_000), &tree, ROOM);
+        assert_eq!(downloads.overdue(at(second * 1_000)), []);
+    }
+    assert_eq!(downloads.received(A, block(7), 4_000_000, at(100_000)), Receipt::Requested);
+    // One of which nothing comes is given up.
+    downloads.judged(block(7), true);
+    assert!(ask_for(&mut downloads, A, HeaderId(8), block(8), &tree, at(100_000)));
+    for second in 101..220 {
+        downloads.schedule(at(second * 1_000), &tree, ROOM);
+        assert_eq!(downloads.in_flight(A), 1, "{second}");
+    }
+    downloads.schedule(at(220_000), &tree, ROOM);
+    assert_eq!(downloads.in_flight(A), 0);
 }

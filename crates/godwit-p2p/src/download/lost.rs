@@ -2,6 +2,7 @@
 //! are asked for by their hashes, wherever in the chain they are, beside the windows.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use godwit_primitives::BlockHash;
@@ -17,11 +18,14 @@ use crate::time::Now;
 /// Lost blocks in flight at once: a damaged disk is no reason to keep a sync waiting.
 const LOST_IN_FLIGHT: usize = 4;
 
+/// Lost blocks that are looked at in a turn: where block files are gone, there are some 100,000.
+const LOST_LOOKED_AT: usize = 64;
+
 /// Silence about a lost block after which another peer is asked as well. A full block takes this long at
 /// 35 kB a second.
 pub(super) const LOST_DEADLINE: Duration = Duration::from_secs(120);
 
-/// How often it is said that a lost block has not come.
+/// How often it is said that lost blocks have not come.
 const LOST_REMINDER: Duration = Duration::from_secs(600);
 
 /// A peer that is to be asked.
@@ -33,31 +37,49 @@ struct Chosen {
 /// A block that is wanted again.
 #[derive(Debug, Default)]
 struct LostBlock {
+    /// Its place among the turns.
+    turn: u64,
     /// The peer that was asked last, and when.
     last: Option<PeerId>,
     asked: Option<Duration>,
-    /// When it was lost, or was last said to be.
-    said: Option<Duration>,
+    /// It was lost already when the time to the next reminder began.
+    is_old: bool,
 }
 
 /// The lost blocks.
 #[derive(Debug, Default)]
 pub(crate) struct LostBlocks {
     blocks: BTreeMap<BlockHash, LostBlock>,
+    /// The blocks in the order in which they are looked at.
+    turns: BTreeMap<u64, BlockHash>,
+    next_turn: u64,
+    /// Those that were asked for a short time ago: at most [`LOST_IN_FLIGHT`].
+    flying: Vec<BlockHash>,
+    /// When it is said next of what has not come that it has not.
+    reminder: Option<Duration>,
 }
 
 impl LostBlocks {
     pub(crate) fn add(&mut self, hash: BlockHash) {
-        self.blocks.entry(hash).or_default();
+        if let Entry::Vacant(entry) = self.blocks.entry(hash) {
+            entry.insert(LostBlock { turn: self.next_turn, ..LostBlock::default() });
+            self.turns.insert(self.next_turn, hash);
+            self.next_turn += 1;
+        }
     }
 
     pub(crate) fn remove(&mut self, hash: &BlockHash) {
-        self.blocks.remove(hash);
+        if let Some(lost) = self.blocks.remove(hash) {
+            self.turns.remove(&lost.turn);
+        }
+        if self.blocks.is_empty() {
+            self.reminder = None;
+        }
     }
 
     /// New requests. Each block is asked of one peer after the other, those of the active chain first, and
     /// then the one first that was not asked for the longest: blocks that nobody sends keep no other
-    /// waiting.
+    /// waiting. Of very many blocks that holds among those that are looked at together.
     pub(crate) fn schedule(
         &mut self,
         downloads: &mut Downloads,
@@ -68,12 +90,17 @@ impl LostBlocks {
             return Vec::new();
         }
         let now = downloads.clock.advance(now);
-        self.remind(index, now);
-        let in_flight = |hash: &&BlockHash| is_in_flight(downloads, hash, now);
-        let mut flying = self.blocks.keys().filter(in_flight).count();
+        if let Some(reminder) = self.remind(index, now) {
+            warn!("{reminder}");
+        }
+        let is_lost = |hash: &BlockHash| self.blocks.contains_key(hash);
+        self.flying.retain(|hash| is_lost(hash) && is_in_flight(downloads, hash, now));
         let mut requests = Vec::new();
+        if self.flying.len() >= LOST_IN_FLIGHT {
+            return requests;
+        }
         for (hash, id) in self.in_turn(downloads, index, now) {
-            if flying >= LOST_IN_FLIGHT {
+            if self.flying.len() >= LOST_IN_FLIGHT {
                 break;
             }
             let Some(lost) = self.blocks.get_mut(&hash) else { continue };
@@ -81,43 +108,60 @@ impl LostBlocks {
             let Some(Chosen { peer, purpose }) = chosen else { continue };
             downloads.ask(peer, id, hash, index.get(id).height, purpose, now);
             (lost.last, lost.asked) = (Some(peer), Some(now));
-            flying += 1;
+            self.flying.push(hash);
             requests.push((peer, hash));
         }
         requests
     }
 
-    /// Says of what has not come for long that it has not.
-    fn remind(&mut self, index: &dyn HeaderIndex, now: Duration) {
-        for (hash, lost) in &mut self.blocks {
-            let Some(id) = index.find(hash) else { continue };
-            if now.saturating_sub(*lost.said.get_or_insert(now)) >= LOST_REMINDER {
-                lost.said = Some(now);
-                let height = index.get(id).height;
-                warn!(
-                    "No peer has sent block {hash} at height {height}, which is damaged or missing here: \
-                     what needs it waits."
-                );
-            }
+    /// What to say, from time to time, of blocks that have not come for long: in one line, however many they
+    /// are.
+    pub(super) fn remind(&mut self, index: &dyn HeaderIndex, now: Duration) -> Option<String> {
+        if self.reminder.is_some_and(|due| now < due) {
+            return None;
         }
+        self.reminder = Some(now + LOST_REMINDER);
+        let old = || self.blocks.iter().filter(|(_, lost)| lost.is_old).map(|(hash, _)| hash);
+        let count = old().count();
+        let named = old().find_map(|hash| Some((hash, index.get(index.find(hash)?).height)));
+        let reminder = named.map(|(hash, height)| match count {
+            1 => format!(
+                "No peer has sent block {hash} at height {height}, which is damaged or missing here: what \
+                 needs it waits."
+            ),
+            _ => format!(
+                "No peer has sent {count} blocks that are damaged or missing here, such as {hash} at height \
+                 {height}: what needs them waits."
+            ),
+        });
+        self.blocks.values_mut().for_each(|lost| lost.is_old = true);
+        reminder
     }
 
-    /// The blocks that are not in flight, in the order in which they are to be asked for.
+    /// The next blocks that are not in flight, in the order in which they are to be asked for. It is the turn
+    /// of others then.
     fn in_turn(
-        &self,
+        &mut self,
         downloads: &Downloads,
         index: &dyn HeaderIndex,
         now: Duration,
     ) -> Vec<(BlockHash, HeaderId)> {
         let ends = [index.tip(), index.best_header()];
         let is_active = |id| ends.iter().any(|end| is_ancestor(index, id, *end));
-        let mut waiting: Vec<_> = self
-            .blocks
-            .iter()
-            .filter(|(hash, _)| !is_in_flight(downloads, hash, now))
-            .filter_map(|(hash, lost)| Some((*hash, index.find(hash)?, lost.asked)))
-            .collect();
-        waiting.sort_by_cached_key(|(_, id, asked)| (!is_active(*id), *asked));
+        let mut waiting = Vec::new();
+        for _ in 0..self.turns.len().min(LOST_LOOKED_AT) {
+            let Some((_, hash)) = self.turns.pop_first() else { break };
+            let lost = self.blocks.get_mut(&hash).expect("each turn is of a lost block");
+            lost.turn = self.next_turn;
+            self.turns.insert(self.next_turn, hash);
+            self.next_turn += 1;
+            if let Some(id) = index.find(&hash)
+                && !is_in_flight(downloads, &hash, now)
+            {
+                waiting.push((hash, id, lost.asked));
+            }
+        }
+        waiting.sort_by_cached_key(|(hash, id, asked)| (!is_active(*id), *asked, *hash));
         waiting.into_iter().map(|(hash, id, _)| (hash, id)).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! Blocks that the chain had and has lost.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use godwit_primitives::network::{Network, Params};
@@ -9,8 +10,8 @@ use super::super::lost::{LostBlocks, ask_for};
 use super::super::overdue::{Overdue, OverdueReason};
 use super::super::{Downloads, PeerTraits, Receipt};
 use super::simulation::HONEST;
-use super::tree::{GENESIS, Tree, hash_of};
-use crate::{HeaderId, Now, PeerId};
+use super::tree::{Counting, GENESIS, Tree, hash_of};
+use crate::{HeaderId, HeaderIndex, Now, PeerId};
 
 const A: PeerId = PeerId(1);
 const B: PeerId = PeerId(2);
@@ -265,4 +266,41 @@ fn what_the_operator_wants_is_taken_as_long_as_it_arrives() {
     }
     downloads.schedule(at(220_000), &tree, ROOM);
     assert_eq!(downloads.in_flight(A), 0);
+}
+
+/// As where the block files are gone, and the index was made again.
+#[test]
+fn c5_a_turn_costs_no_more_for_very_many_lost_blocks_and_one_line_is_said_of_them() {
+    const BLOCKS: u32 = 100_000;
+    let mut tree = Tree::new();
+    tree.tip = tree.grow(GENESIS, BLOCKS, 1_000);
+    let mut downloads = Downloads::new(&Params::new(Network::Regtest), Work::ZERO);
+    let mut lost = lost_blocks(&(1..=BLOCKS).collect::<Vec<u32>>());
+    let index = Counting { tree, calls: Cell::new(0) };
+    let ask = |lost: &mut LostBlocks, downloads: &mut Downloads, time| {
+        let requests = lost.schedule(downloads, at(time), &index);
+        let calls = index.calls.take();
+        assert!(calls < 1_000, "{calls} at {time}");
+        requests
+    };
+    // While there are no peers.
+    for second in 0..1_200 {
+        assert_eq!(ask(&mut lost, &mut downloads, second * 1_000), []);
+    }
+    let mut same = lost_blocks(&(1..=BLOCKS).collect::<Vec<u32>>());
+    let seconds = (0..1_200).map(Duration::from_secs);
+    let said: Vec<String> = seconds.filter_map(|now| same.remind(&index, now)).collect();
+    assert!(matches!(&said[..], [line] if line.contains("100000 blocks")), "{said:?}");
+    // Each of those that come is asked for once.
+    downloads.add_peer(A, HONEST, at(1_200_000));
+    downloads.set_best_known(A, index.tip());
+    for time in 1_200_000..1_201_000 {
+        let requests = ask(&mut lost, &mut downloads, time);
+        assert_eq!(requests.len(), 4);
+        for (peer, hash) in requests {
+            assert_eq!(downloads.received(peer, hash, 1_000, at(time)), Receipt::Requested);
+            downloads.judged(hash, true);
+            lost.remove(&hash);
+        }
+    }
 }

@@ -9,8 +9,8 @@ use godwit_primitives::{BlockHash, Work};
 use super::super::overdue::OverdueReason;
 use super::super::{Downloads, PeerTraits, Receipt};
 use super::simulation::HONEST;
-use super::tree::{GENESIS, Tree, hash_of};
-use crate::{HeaderId, HeaderIndex, HeaderInfo, Now, PeerId};
+use super::tree::{Counting, GENESIS, Tree, hash_of};
+use crate::{HeaderId, HeaderIndex, Now, PeerId};
 
 const ROOM: u64 = 100_000_000;
 const A: PeerId = PeerId(1);
@@ -299,42 +299,6 @@ fn zero_room_asks_for_nothing_and_a_byte_for_the_first_block() {
     let requests = downloads.schedule(at(1), &tree, 1);
     assert_eq!(requests, [(A, HeaderId(1), block(1))]);
     assert!(downloads.schedule(at(2), &tree, 1).is_empty());
-}
-
-/// Counts what is asked of the index.
-struct Counting {
-    tree: Tree,
-    calls: Cell<usize>,
-}
-
-impl HeaderIndex for Counting {
-    fn find(&self, hash: &BlockHash) -> Option<HeaderId> {
-        self.tree.find(hash)
-    }
-    fn get(&self, id: HeaderId) -> HeaderInfo {
-        self.calls.set(self.calls.get() + 1);
-        self.tree.get(id)
-    }
-    fn median_time_past(&self, id: HeaderId) -> u32 {
-        self.tree.median_time_past(id)
-    }
-    fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId> {
-        self.calls.set(self.calls.get() + 1);
-        self.tree.ancestor(id, height)
-    }
-    fn parent(&self, id: HeaderId) -> Option<HeaderId> {
-        self.calls.set(self.calls.get() + 1);
-        self.tree.parent(id)
-    }
-    fn tip(&self) -> HeaderId {
-        self.tree.tip()
-    }
-    fn best_header(&self) -> HeaderId {
-        self.tree.best_header()
-    }
-    fn prune_height(&self) -> u32 {
-        0
-    }
 }
 
 /// A call costs what changed, at worst the window, and nothing that depends on the tree.

@@ -1,5 +1,7 @@
 //! A header tree whose hashes are its ids.
 
+use std::cell::Cell;
+
 use godwit_primitives::{BlockHash, BlockHeader, MerkleRoot, Work};
 
 use crate::index::last_common_ancestor;
@@ -172,6 +174,43 @@ impl HeaderIndex for Tree {
         self.best
     }
 
+    fn prune_height(&self) -> u32 {
+        0
+    }
+}
+
+/// Counts what is asked of the index.
+pub(super) struct Counting {
+    pub(super) tree: Tree,
+    pub(super) calls: Cell<usize>,
+}
+
+impl HeaderIndex for Counting {
+    fn find(&self, hash: &BlockHash) -> Option<HeaderId> {
+        self.calls.set(self.calls.get() + 1);
+        self.tree.find(hash)
+    }
+    fn get(&self, id: HeaderId) -> HeaderInfo {
+        self.calls.set(self.calls.get() + 1);
+        self.tree.get(id)
+    }
+    fn median_time_past(&self, id: HeaderId) -> u32 {
+        self.tree.median_time_past(id)
+    }
+    fn ancestor(&self, id: HeaderId, height: u32) -> Option<HeaderId> {
+        self.calls.set(self.calls.get() + 1);
+        self.tree.ancestor(id, height)
+    }
+    fn parent(&self, id: HeaderId) -> Option<HeaderId> {
+        self.calls.set(self.calls.get() + 1);
+        self.tree.parent(id)
+    }
+    fn tip(&self) -> HeaderId {
+        self.tree.tip()
+    }
+    fn best_header(&self) -> HeaderId {
+        self.tree.best_header()
+    }
     fn prune_height(&self) -> u32 {
         0
     }

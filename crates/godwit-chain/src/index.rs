@@ -13,7 +13,7 @@ mod load;
 pub(crate) mod operator;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use godwit_consensus::{
@@ -96,8 +96,8 @@ pub(crate) struct BlockIndex {
     unlinked: BTreeMap<NodeId, Vec<NodeId>>,
     next_sequence: u64,
     pub(crate) damaged: Damaged,
-    /// Pruned blocks that the operator has asked a peer for.
-    wanted_again: BTreeSet<NodeId>,
+    /// Pruned blocks that the operator wants stored, the last one that was asked for last.
+    wanted_again: VecDeque<NodeId>,
     /// The snapshot that the coins below its block were loaded from.
     assumed: Option<AssumedSnapshot>,
     /// What is not validated of the chain below its block.
@@ -122,7 +122,7 @@ impl BlockIndex {
             unlinked: BTreeMap::new(),
             next_sequence: 1,
             damaged: Damaged::default(),
-            wanted_again: BTreeSet::new(),
+            wanted_again: VecDeque::new(),
             assumed: None,
             history: None,
             doubted: false,
@@ -338,7 +338,7 @@ impl BlockIndex {
         checksum: BlockChecksum,
     ) -> Stored {
         let Accepted { id, block } = accepted;
-        self.wanted_again.remove(&id);
+        operator::want_no_longer(self, id);
         self.tree.update(id, |node| {
             node.tx_count = block.view().tx_count() as u32;
             (node.position, node.checksum) = (Some(position), Some(checksum));

@@ -37,6 +37,7 @@ use godwit_stream::{DataStream, SerializeData};
 
 use crate::apply::CoinReads;
 use crate::coins_view::Viewers;
+pub(crate) use crate::durability::history_change::Closed;
 use crate::durability::history_change::HistoryChange;
 use crate::durability::pace::Pace;
 use crate::durability::pruning::Pruning;

@@ -8,6 +8,7 @@ use godwit_store::{HistoryCommit, Refutation};
 
 use super::{Chain, rests};
 use crate::coins_view::CoinsView;
+use crate::durability::Closed;
 use crate::error::ChainError;
 use crate::history::{Answer, Shared, Turn, share};
 use crate::index::{HistoryProgress, assumed};
@@ -25,7 +26,6 @@ pub(super) fn validate(chain: &mut Chain) -> Result<bool, ChainError> {
         Ok(Turn::Moved(any)) => return Ok(any),
         Ok(Turn::Validated) => {
             log::info!("The coins of the history are those of the snapshot.");
-            // Closed on the thread that commits: that may wait for a merge.
             end(chain, HistoryCommit::Validated);
         }
         Ok(Turn::Ended) => hash(chain),
@@ -56,14 +56,14 @@ fn hash(chain: &mut Chain) {
     });
 }
 
-/// Nothing more of the history is validated in this process. Its coins are closed on the thread that commits:
-/// that may wait for a merge.
+/// Nothing more of the history is validated in this process. It is closed on the thread that commits: that may
+/// wait for a merge of its coins, and for the job that hashes them.
 fn end(chain: &mut Chain, commit: HistoryCommit) {
-    let coins = chain.history.take().map(|history| {
+    let history = chain.history.take();
+    if let Some(history) = &history {
         history.given_up.store(true, Ordering::Relaxed);
-        history.coins
-    });
-    chain.durability.commit_history(commit, coins);
+    }
+    chain.durability.commit_history(commit, history.map(|history| history as Closed));
 }
 
 /// Ends: the snapshot is wrong, or the memory of this machine. Only the second time is it the snapshot, and

@@ -1,18 +1,20 @@
 //! What has become known of the history below a snapshot, on its way into a commit.
 
 use godwit_store::HistoryCommit;
-use godwit_store::utxo::UtxoStore;
 
 use super::Durability;
 use crate::durability::pruning::Pruning;
+
+/// What of the history is closed before a commit: its files are removed behind it.
+pub(crate) type Closed = Box<dyn Send>;
 
 /// One at a time: the history waits for each.
 #[derive(Default)]
 pub(super) enum HistoryChange {
     #[default]
     None,
-    /// The next commit takes it along, and closes these coins before.
-    Waiting(HistoryCommit, Option<Box<UtxoStore>>),
+    /// The next commit takes it along, and closes this before.
+    Waiting(HistoryCommit, Option<Closed>),
     /// A commit is under way with it.
     Committing(CommittedHistory),
     Committed(CommittedHistory),
@@ -26,13 +28,13 @@ pub(crate) struct CommittedHistory {
 }
 
 impl HistoryChange {
-    /// What the commit that is put together has to say, and coins to be closed before it.
+    /// What the commit that is put together has to say, and what is to be closed before it.
     pub(super) fn begin(
         &mut self,
         pruning: &mut Pruning,
-    ) -> Option<(HistoryCommit, Option<Box<UtxoStore>>)> {
+    ) -> Option<(HistoryCommit, Option<Closed>)> {
         match std::mem::take(self) {
-            Self::Waiting(commit, coins) => {
+            Self::Waiting(commit, closed) => {
                 let is_validated = matches!(commit, HistoryCommit::Validated);
                 *self = Self::Committing(CommittedHistory { is_validated });
                 match &commit {
@@ -40,7 +42,7 @@ impl HistoryChange {
                     HistoryCommit::Forgotten | HistoryCommit::Doubted(_) => pruning.note_history(0),
                     HistoryCommit::Validated | HistoryCommit::Refuted(_) => {}
                 }
-                Some((commit, coins))
+                Some((commit, closed))
             }
             other => {
                 *self = other;
@@ -58,9 +60,9 @@ impl HistoryChange {
 }
 
 impl Durability {
-    /// Has something said of the history in the next commit, which closes `coins` first.
-    pub(crate) fn commit_history(&mut self, commit: HistoryCommit, coins: Option<UtxoStore>) {
-        self.history = HistoryChange::Waiting(commit, coins.map(Box::new));
+    /// Has something said of the history in the next commit, whose job drops `closed` first.
+    pub(crate) fn commit_history(&mut self, commit: HistoryCommit, closed: Option<Closed>) {
+        self.history = HistoryChange::Waiting(commit, closed);
         self.want_commit();
     }
 

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use godwit_primitives::OutPoint;
+
 use super::sealed_windows::OFTEN;
 use super::*;
 
@@ -85,6 +87,43 @@ fn c19_damage_that_a_commit_of_the_history_finds_is_no_fault_of_the_chain() {
     assert!(chain.history.is_none(), "the chain goes on without");
     executor.disarm();
     chain.settle(NOW).expect("no fault");
+    chain.close().expect("no fault");
+    let left = disk.paths().into_iter().filter(|path| path.to_string_lossy().contains("history"));
+    assert_eq!(left.count(), 0, "the next start begins again");
+}
+
+/// The connector does not wait for the job, which looks now and then whether it is still wanted.
+#[test]
+fn c19_damage_that_is_found_while_the_history_is_hashed_holds_up_no_turn() {
+    let blocks = &blocks()[..BASE];
+    // Hashing takes long, because it reads; everything else takes no time.
+    let executor = InlineExecutor::new(1, Pace::Instant);
+    let [none, long] = [0, 10].map(Duration::from_secs).map(|took| took..=took);
+    let latency = Latency::Drawn { read: long, write: none.clone(), sync: none };
+    let disk = FaultDisk::timed(&executor, latency);
+    load_snapshot(&disk, blocks);
+    let clock = Arc::new(executor.clone());
+    let mut options = options(CacheMinima::PRODUCT, clock, CoinWriting::PRODUCT);
+    options.start.validates_history = true;
+    let mut chain = open(&disk, options);
+    executor.arm();
+    let mut blocks = blocks.iter();
+    while executor.running("hash").is_none() {
+        let is_progress = chain.poll(NOW).expect("no fault") == Poll::Progress;
+        if is_progress || executor.run_until(executor.now()) || executor.running("hash").is_some() {
+            continue;
+        }
+        if !executor.finish_one() {
+            give(&mut chain, blocks.next().expect("its end"), 0);
+        }
+    }
+    let merge = ChainError::DamagedCoin(OutPoint::NULL);
+    history::failed(&mut chain, merge).expect("no fault of the chain");
+    assert!(chain.history.is_none(), "the chain goes on without");
+    assert!(executor.running("hash").is_some(), "the connector has waited for the job");
+    executor.disarm();
+    chain.settle(NOW).expect("no fault");
+    assert!(executor.running("hash").is_none(), "it ends before its files go");
     chain.close().expect("no fault");
     let left = disk.paths().into_iter().filter(|path| path.to_string_lossy().contains("history"));
     assert_eq!(left.count(), 0, "the next start begins again");

@@ -38,7 +38,7 @@ mod waiting;
 pub(crate) use difficulty::difficulty;
 pub(crate) use network::{PROTOCOL_VERSION, VERSION};
 
-use godwit_chain::{BlockUnreadable, Chain, NodeId, StoredBlock, StoredData};
+use godwit_chain::{Chain, NodeId, StoredBlock, StoredData};
 use godwit_primitives::{BlockHash, Network};
 use godwit_rpc::{Json, RpcError, code};
 
@@ -98,9 +98,7 @@ impl Call<'_> {
         match reader.block(stored) {
             Ok(bytes) => Ok(Some(bytes.as_slice().to_vec())),
             Err(unreadable) => {
-                if let BlockUnreadable::Damaged(id) = unreadable {
-                    self.node.ask(move |node| node.note_damaged(id))?;
-                }
+                self.node.ask(move |node| node.note_unreadable(&unreadable))?;
                 Ok(None)
             }
         }

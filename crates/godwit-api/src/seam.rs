@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use godwit_chain::{Chain, CoinsView, NodeId};
+use godwit_chain::{BlockUnreadable, Chain, CoinsView, NodeId};
 use godwit_consensus::Reject;
 use godwit_index::Indexes;
 use godwit_p2p::{FilterData, NodeCommand, Now, OutboxTx, PeerId, Peers, ReadId};
@@ -39,8 +39,8 @@ pub trait NodeState {
     ///
     /// It breaks a rule.
     fn accept_header(&mut self, header: &BlockHeader) -> Result<(), Reject>;
-    /// A stored block was read, and its bytes are damaged.
-    fn note_damaged(&mut self, id: NodeId);
+    /// A stored block could not be read.
+    fn note_unreadable(&mut self, unreadable: &BlockUnreadable);
     /// Has the engine do something.
     fn command(&mut self, command: NodeCommand);
     /// Whether the chain has nothing to do.

@@ -11,7 +11,7 @@
 //! back when one of them fails; only the tip is reported to callers or written to disk.
 
 pub(crate) mod assembly;
-mod deliver;
+pub(crate) mod deliver;
 mod history;
 
 use std::sync::atomic::Ordering;
@@ -588,7 +588,7 @@ impl Chain {
 /// A reader found the bytes of a stored block damaged: they are fetched again, if the driver fetches.
 /// One that was written again is not served, and nothing more: a reader's wish is no reason to end, nor
 /// to fetch it over and over; nor to ask peers for one of a branch that was left, which they need not have.
-pub fn note_damaged(chain: &mut Chain, id: NodeId) {
+pub(crate) fn note_damaged(chain: &mut Chain, id: NodeId) {
     let Chain { index, goal, .. } = &*chain;
     if goal.copies_come() && index.is_on_the_way(id) && !index.damaged.was_rewritten(id) {
         chain.lose(id);

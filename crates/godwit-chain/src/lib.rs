@@ -66,7 +66,8 @@ mod view;
 mod waiting;
 mod window;
 
-pub use chain::{Chain, Poll, note_damaged};
+pub use chain::deliver::note_unreadable;
+pub use chain::{Chain, Poll};
 pub use coin_at_tip::{CoinAtTip, CoinBelow};
 pub use coins_view::CoinsView;
 pub use contradiction::Contradiction;

@@ -6,6 +6,7 @@
 //! checked as one from a peer is, at the cost of hashing it, and has one from then on.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 
 use godwit_primitives::BlockHash;
@@ -28,17 +29,14 @@ use crate::tree::{Node, NodeId};
 /// A block that was read.
 pub(crate) struct Answer {
     ticket: u64,
-    id: NodeId,
+    block: StoredBlock,
     read: Result<Intact, ReadError>,
 }
 
 /// What came of a read.
 pub(crate) struct Read {
     pub(crate) ticket: u64,
-    /// The block; `None` where it is not served.
-    pub(crate) bytes: Option<PooledStream>,
-    /// The block, if its bytes are damaged.
-    pub(crate) damaged: Option<NodeId>,
+    pub(crate) bytes: Result<PooledStream, BlockUnreadable>,
 }
 
 /// The bytes of a block as they were written.
@@ -118,13 +116,44 @@ pub struct BlockReader {
     hasher: UtxoHasher,
 }
 
-/// Why a stored block cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockUnreadable {
-    /// It was pruned meanwhile, or the disk fails; the log says it.
-    Gone,
-    /// Its bytes are not what was written: [`note_damaged`](crate::note_damaged) is to be told.
-    Damaged(NodeId),
+/// A stored block that could not be read, and why. [`note_unreadable`](crate::note_unreadable) is to be told: the
+/// chain knows whether the block was pruned meanwhile, and says what is wrong otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockUnreadable {
+    pub(crate) id: NodeId,
+    /// Where it was to be read.
+    pub(crate) position: BlockPosition,
+    is_lost: bool,
+    why: String,
+}
+
+impl BlockUnreadable {
+    fn new(store: &Store, block: &StoredBlock, error: &ReadError) -> Self {
+        let (is_lost, why) = match error {
+            ReadError::Store(error) => (error.is_rotten(), error.to_string()),
+            ReadError::Damaged(at) => {
+                let (path, offset) = (store.block_file(at.file), at.offset);
+                (true, format!("{} at byte {offset} is damaged", path.display()))
+            }
+        };
+        Self { id: block.id, position: block.position, is_lost, why }
+    }
+
+    /// The block.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Whether what was written is not there any more; otherwise another attempt may read it.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+}
+
+impl fmt::Display for BlockUnreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
 }
 
 impl BlockReader {
@@ -138,13 +167,9 @@ impl BlockReader {
     ///
     /// They are not, or there are none.
     pub fn block(&self, stored: &StoredBlock) -> Result<PooledStream, BlockUnreadable> {
-        match stored.read(&self.store, &self.hasher) {
-            Ok(Intact { bytes, .. }) => Ok(bytes),
-            Err(error) => Err(match log_unreadable(&self.store, error) {
-                true => BlockUnreadable::Damaged(stored.id),
-                false => BlockUnreadable::Gone,
-            }),
-        }
+        let read = stored.read(&self.store, &self.hasher);
+        read.map(|intact| intact.bytes)
+            .map_err(|error| BlockUnreadable::new(&self.store, stored, &error))
     }
 
     /// The coins that a block spent; `None` where no record is stored.
@@ -161,26 +186,6 @@ impl BlockReader {
     pub fn undo_remedy(&self, error: Option<&StoreError>) -> Option<Remedy> {
         let is_lost = error.is_none_or(StoreError::is_rotten);
         is_lost.then(|| undo_remedy(&self.store))
-    }
-}
-
-/// Logs why a block is not served; whether it is damaged.
-fn log_unreadable(store: &Store, error: ReadError) -> bool {
-    match error {
-        ReadError::Store(error) if error.is_not_found() => {
-            log::debug!("A block was pruned before it was read: {error}");
-            false
-        }
-        ReadError::Store(error) => {
-            log::error!("A stored block is not served: {error}");
-            error.is_rotten()
-        }
-        ReadError::Damaged(at) => {
-            let path = store.block_file(at.file);
-            let (path, offset) = (path.display(), at.offset);
-            log::error!("A stored block is not served: {path} at byte {offset} is damaged");
-            true
-        }
     }
 }
 
@@ -217,13 +222,12 @@ impl Reads {
             let (store, hasher) = (Arc::clone(&env.store), env.hasher);
             self.job_sender.run(Priority::Urgent, "read", move || {
                 let Wanted { ticket, block } = wanted;
-                Answer { ticket, id: block.id, read: block.read(&store, &hasher) }
+                Answer { ticket, block, read: block.read(&store, &hasher) }
             });
         }
     }
 
-    /// A worker has answered. A block that cannot be read, or is not what was written, is only not
-    /// served; if the chain needs it, its own read will fail.
+    /// A worker has answered. A block that cannot be read, or is not what was written, is not served.
     pub(crate) fn answered(
         &mut self,
         env: &Environment,
@@ -232,19 +236,17 @@ impl Reads {
     ) -> Read {
         self.jobs -= 1;
         self.start(env);
-        let Answer { ticket, id, read } = answer;
-        match read {
+        let Answer { ticket, block, read } = answer;
+        let bytes = match read {
             Ok(Intact { bytes, checksum }) => {
-                if index.node(id).checksum.is_none() {
-                    index.set_checksum(id, checksum);
+                if index.node(block.id).checksum.is_none() {
+                    index.set_checksum(block.id, checksum);
                 }
-                Read { ticket, bytes: Some(bytes), damaged: None }
+                Ok(bytes)
             }
-            Err(error) => {
-                let damaged = log_unreadable(&env.store, error).then_some(id);
-                Read { ticket, bytes: None, damaged }
-            }
-        }
+            Err(error) => Err(BlockUnreadable::new(&env.store, &block, &error)),
+        };
+        Read { ticket, bytes }
     }
 
     pub(crate) fn is_idle(&self) -> bool {

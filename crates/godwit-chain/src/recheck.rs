@@ -339,7 +339,7 @@ impl From<Unknown> for RecheckFault {
 impl fmt::Display for RecheckFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable(_) => f.write_str("it cannot be read"),
+            Self::Unreadable(unreadable) => write!(f, "it cannot be read: {unreadable}"),
             Self::OtherBlock => f.write_str("its bytes are not those of the block"),
             Self::Rule(reject) => write!(f, "it breaks a rule: {reject}"),
             Self::NoUndo => f.write_str("there is no undo record of it"),

@@ -209,22 +209,26 @@ pub trait Index {
 }
 
 /// What came of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The next step may be due already.
     GoesOn,
     /// There is nothing to do until the chain moves.
     Waits,
-    /// A block cannot be read at present; if its bytes are damaged, the chain is to be told.
-    Unreadable(Option<NodeId>),
+    /// A block cannot be read: the chain is to be told.
+    Unreadable(BlockUnreadable),
+    /// A block still cannot be read, although the chain was told: a copy is not expected.
+    StaysUnreadable,
     /// What a block spent cannot be read. Unlike a block, that is not fetched again.
     LacksUndo,
 }
 
-/// What an index has waited for, and the log has said so.
+/// What an index has waited for, and the log or the chain has been told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lacked {
     Block(u32),
+    /// A block that is stored, and whether what was written is lost.
+    Bytes(NodeId, bool),
     Undo(u32),
     History,
 }
@@ -381,6 +385,16 @@ impl<I: Index> Follower<I> {
         );
     }
 
+    /// The chain is told once, and says it: if it has a copy fetched, it gives no place for the block until that
+    /// is there.
+    fn note_unreadable(&mut self, unreadable: BlockUnreadable) -> Outcome {
+        let lacked = Lacked::Bytes(unreadable.id(), unreadable.is_lost());
+        match self.said.replace(lacked) == Some(lacked) {
+            true => Outcome::StaysUnreadable,
+            false => Outcome::Unreadable(unreadable),
+        }
+    }
+
     fn go(&mut self, next: &NextBlocks, ends: &dyn Fn() -> bool) -> Result<Outcome, IndexError> {
         if !next.are_last {
             self.index.status().go_on(false);
@@ -402,8 +416,16 @@ impl<I: Index> Follower<I> {
                     self.index.status().set_seen(next.seen.map(|seen| seen + 1));
                     break;
                 }
-                Err(Unread::Block(damaged)) => {
-                    outcome = Outcome::Unreadable(damaged);
+                Err(Unread::Block(unreadable)) => {
+                    outcome = self.note_unreadable(unreadable);
+                    break;
+                }
+                Err(Unread::NoBlock) => {
+                    self.say_once(
+                        Lacked::Block(point.height),
+                        format_args!("what is stored as block {} is none", point.height),
+                    );
+                    outcome = Outcome::StaysUnreadable;
                     break;
                 }
                 Err(Unread::Undo(error)) => {
@@ -442,8 +464,10 @@ impl<I: Index> Follower<I> {
 
 /// What of a block cannot be read.
 enum Unread {
-    /// The block itself; if its bytes are damaged, this one.
-    Block(Option<NodeId>),
+    /// The block itself.
+    Block(BlockUnreadable),
+    /// Its bytes, which are those that were written.
+    NoBlock,
     /// What it spent: there is no record, or the record fails.
     Undo(Option<StoreError>),
 }
@@ -458,11 +482,8 @@ fn read(
         let genesis = Block::from_bytes(&next.params.genesis_block());
         return Ok((genesis.expect("it is compiled in"), BlockUndo::default()));
     };
-    let bytes = next.reader.block(stored).map_err(|unreadable| match unreadable {
-        BlockUnreadable::Damaged(id) => Unread::Block(Some(id)),
-        BlockUnreadable::Gone => Unread::Block(None),
-    })?;
-    let block = Block::decode(bytes).map_err(|_| Unread::Block(None))?;
+    let bytes = next.reader.block(stored).map_err(Unread::Block)?;
+    let block = Block::decode(bytes).map_err(|_| Unread::NoBlock)?;
     if !wants_spent {
         return Ok((block, BlockUndo::default()));
     }

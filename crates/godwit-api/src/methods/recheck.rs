@@ -1,8 +1,7 @@
 //! The last blocks and their coins, looked at again.
 
 use godwit_chain::{
-    BlockInPlace, BlockUnreadable, CheckLevel, NodeId, Recheck, RecheckFault, block_in_place,
-    median_times,
+    BlockInPlace, CheckLevel, Recheck, RecheckFault, block_in_place, median_times,
 };
 use godwit_primitives::BlockHash;
 use godwit_rpc::{Json, RpcError};
@@ -61,14 +60,10 @@ fn is_intact(
     let Err(fault) = checked else { return Ok(true) };
     let point = block.point();
     log::error!("Verification: block {} at height {}: {fault}", point.hash, point.height);
-    if let RecheckFault::Unreadable(BlockUnreadable::Damaged(id)) = fault {
-        note_damaged(call, id)?;
+    if let RecheckFault::Unreadable(unreadable) = fault {
+        call.node.ask(move |node| node.note_unreadable(&unreadable))?;
     }
     Ok(false)
-}
-
-fn note_damaged(call: &Call<'_>, id: NodeId) -> Result<(), RpcError> {
-    call.node.ask(move |node| node.note_damaged(id))
 }
 
 /// Whether the coins that are given back have room; where not, they are forgotten.

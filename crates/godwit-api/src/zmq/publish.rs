@@ -124,13 +124,13 @@ impl Publisher {
 
     fn read(&self, block: &NoticedBlock) -> Option<Vec<u8>> {
         let read = block.stored.map(|stored| self.reader.block(&stored));
-        match read {
-            Some(Ok(bytes)) => Some(bytes.as_slice().to_vec()),
-            Some(Err(_)) | None => {
-                log::warn!("ZMQ: block {} cannot be read, and is not published", block.hash);
-                None
-            }
-        }
+        let why = match read {
+            Some(Ok(bytes)) => return Some(bytes.as_slice().to_vec()),
+            Some(Err(unreadable)) => format!(": {unreadable}"),
+            None => String::new(),
+        };
+        log::warn!("ZMQ: block {} cannot be read, and is not published{why}", block.hash);
+        None
     }
 
     /// Counts messages that are not made.

@@ -6,7 +6,7 @@ use crate::error::ChainError;
 use crate::event::Event;
 use crate::lookahead::LookaheadError;
 use crate::message::Message;
-use crate::reads::Read;
+use crate::reads::{BlockUnreadable, Read};
 
 impl Chain {
     /// Delivers every message to its station, and lets the coins store handle what its own jobs
@@ -63,10 +63,14 @@ impl Chain {
             }
             Message::Recovery(answer) => self.recovery.answered(answer)?,
             Message::Reads(answer) => {
-                let Read { ticket, bytes, damaged } = self.reads.answered(env, index, answer);
+                let Read { ticket, bytes } = self.reads.answered(env, index, answer);
+                let (bytes, unreadable) = match bytes {
+                    Ok(bytes) => (Some(bytes), None),
+                    Err(unreadable) => (None, Some(unreadable)),
+                };
                 self.events.push_back(Event::Read { ticket, bytes });
-                if let Some(id) = damaged {
-                    note_damaged(self, id);
+                if let Some(unreadable) = unreadable {
+                    note_unreadable(self, &unreadable);
                 }
             }
             Message::Scrub(answer) => {
@@ -87,5 +91,19 @@ impl Chain {
             }
         }
         Ok(())
+    }
+}
+
+/// A reader could not read a stored block. What is not there any more as it was written is fetched again: bytes
+/// that were damaged, and a file that is missing. Where the block's place is another one by now, or none, it was
+/// pruned meanwhile.
+pub fn note_unreadable(chain: &mut Chain, unreadable: &BlockUnreadable) {
+    if chain.index.node(unreadable.id).position != Some(unreadable.position) {
+        log::debug!("A block was pruned before it was read: {unreadable}");
+        return;
+    }
+    log::error!("A stored block is not served: {unreadable}");
+    if unreadable.is_lost() {
+        note_damaged(chain, unreadable.id);
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crossbeam_channel::never;
 use godwit_chain::{
-    Chain, ChainError, NodeId, PRUNE_ON_REQUEST, Verdict, is_below_lowest, is_pruning, keep_above,
-    may_return, prune_to, want_again, want_no_longer,
+    Chain, ChainError, Event, NodeId, PRUNE_ON_REQUEST, StoredData, Verdict, is_below_lowest,
+    is_pruning, keep_above, may_return, note_unreadable, prune_to, want_again, want_no_longer,
 };
 use godwit_fault_disk::FaultDisk;
 
@@ -112,6 +112,31 @@ fn a_pruned_block_may_return_when_it_is_handed_in_unless_it_is_next_to_those_tha
     assert!(want_again(&mut chain, id));
     assert_eq!(submit(&mut chain, &BLOCKS[6]), Verdict::Stored);
     assert!(chain.tree().node(id).position.is_some() && !may_return(&chain, id));
+    chain.close().expect("no fault");
+}
+
+/// Its file is missing, too, but the chain has no place for it any more, or another one.
+#[test]
+fn a_block_that_is_pruned_before_it_is_read_is_not_lost() {
+    let disk = FaultDisk::new();
+    let mut chain = synced(&disk);
+    chain.expect_copies();
+    let id = chain.tree().ancestor(chain.tip(), 7).expect("not above the tip");
+    let stored = StoredData::of(&chain).block(id).expect("it is stored");
+    let reader = StoredData::of(&chain).reader();
+    prune(&mut chain, u32::MAX).unwrap();
+    let unreadable = reader.block(&stored).expect_err("its file is gone");
+    for is_stored in [false, true] {
+        if is_stored {
+            want_again(&mut chain, id);
+            assert_eq!(submit(&mut chain, &BLOCKS[6]), Verdict::Stored);
+            settle(&mut chain);
+        }
+        note_unreadable(&mut chain, &unreadable);
+        let events = chain.take_events();
+        assert!(!events.iter().any(|event| matches!(event, Event::Lost { .. })));
+        assert_eq!(StoredData::of(&chain).block(id).is_some(), is_stored);
+    }
     chain.close().expect("no fault");
 }
 

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use godwit_chain::{Chain, ChainError, Event, NodeId, Poll, UtxoStats, Verdict};
+use godwit_chain::{
+    Chain, ChainError, Event, NodeId, Poll, StoredData, UtxoStats, Verdict, note_unreadable,
+};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::BlockHash;
 use godwit_sim::rng::Rng;
@@ -420,6 +422,35 @@ fn c5_a_rotted_block_of_a_branch_that_was_left_is_fetched_only_if_the_chain_goes
     assert_eq!(run(&mut chain, &blocks), [hash(last)]);
     assert_eq!(chain.utxo_stats().unwrap(), stats_of(&blocks));
     assert_eq!(read_node(&mut chain, left, &blocks), (Some(last.clone()), vec![]));
+}
+
+/// As one whose bytes are damaged.
+#[test]
+fn c5_a_block_whose_file_is_missing_is_fetched_again_whoever_reads_it() {
+    let blocks = small_chain();
+    let disk = FaultDisk::new();
+    let mut chain = open(&disk, None, FILE_SIZE);
+    submit_all(&mut chain, &blocks);
+    chain.close().unwrap();
+    let mut chain = open(&disk, None, FILE_SIZE);
+    chain.expect_copies();
+    chain.settle(clock()).unwrap();
+    for (number, is_peer) in [(1, true), (2, false)] {
+        let mut heights = 1..=blocks.len() as u32;
+        let height = heights.find(|height| position(&chain, *height).file == number).unwrap();
+        let block = &blocks[height as usize - 1];
+        disk.remove(&file(position(&chain, height))).unwrap();
+        if is_peer {
+            assert_eq!(read(&mut chain, height, &blocks), (None, vec![hash(block)]));
+        } else {
+            let id = chain.tree().ancestor(chain.tip(), height).unwrap();
+            let stored = StoredData::of(&chain).block(id).unwrap();
+            let unreadable = StoredData::of(&chain).reader().block(&stored).err().unwrap();
+            note_unreadable(&mut chain, &unreadable);
+            assert_eq!(run(&mut chain, &blocks), [hash(block)]);
+        }
+        assert_eq!(read(&mut chain, height, &blocks), (Some(block.clone()), vec![]));
+    }
 }
 
 /// Its frame and its header can be read, and so all the others.

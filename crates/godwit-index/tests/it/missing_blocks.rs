@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use godwit_chain::{Chain, ChainOptions, PRUNE_ON_REQUEST, is_pruning, prune_to};
+use godwit_chain::{
+    Chain, ChainOptions, Event, PRUNE_ON_REQUEST, is_pruning, note_unreadable, prune_to,
+};
 use godwit_fault_disk::FaultDisk;
 use godwit_index::{Follower, Index, IndexError, Outcome, Step, next};
 use godwit_primitives::Network;
-use godwit_store::{ChainPoint, MAX_BLOCK_FILE_SIZE};
+use godwit_store::disk::Disk;
+use godwit_store::{BlockPosition, ChainPoint, MAX_BLOCK_FILE_SIZE};
 
 use crate::beside::{
     BLOCKS, DIR, NOW, branch, chain_of, flip_in_each_file, follow, hash, header, open_with,
@@ -209,6 +212,66 @@ fn damage_in_the_way_of_an_index_of_a_pruned_node_stops_it() {
         let now = disk.contents(&path).expect("it is there");
         assert!(now.starts_with(&bytes), "{}", path.display());
     }
+    chain.close().expect("no fault");
+}
+
+/// A stored block that has a file of its own, and its place.
+fn alone(chain: &Chain) -> (u32, BlockPosition) {
+    let at = |height| {
+        let id = chain.tree().ancestor(chain.tip(), height).expect("not above the tip");
+        chain.tree().node(id).position.expect("it is stored")
+    };
+    let is_alone = |height: &u32| {
+        [height - 1, height + 1].iter().all(|other| at(*other).file != at(*height).file)
+    };
+    let height = (20..100).find(is_alone).expect("nearly every block is");
+    (height, at(height))
+}
+
+#[test]
+fn an_index_has_a_missing_block_fetched_and_tells_once_of_a_place_that_rots_again() {
+    let disk = FaultDisk::new();
+    let open = || open_with(&disk, options(Network::Regtest), ONE_BLOCK);
+    let mut chain = open();
+    BLOCKS.iter().for_each(|block| _ = submit(&mut chain, block));
+    chain.close().expect("no fault");
+    let mut chain = open();
+    chain.expect_copies();
+    settle(&mut chain);
+    let (height, at) = alone(&chain);
+    let path = Path::new(DIR).join(format!("blocks/blk{:05}.dat", at.file));
+    disk.remove(&path).expect("it is there");
+    let (mut follower, reader) = filters::follower(&FaultDisk::new(), &chain);
+    let mut take = |chain: &Chain| loop {
+        let outcome = follower.take(next(chain, &follower.state()), &|| false).expect("no fault");
+        if outcome != Outcome::GoesOn {
+            return outcome;
+        }
+    };
+    let tell = |chain: &mut Chain, outcome: Outcome| {
+        let Outcome::Unreadable(unreadable) = outcome else { panic!("{outcome:?}") };
+        note_unreadable(chain, &unreadable);
+        let events = chain.take_events();
+        events.iter().filter(|event| matches!(event, Event::Lost { .. })).count()
+    };
+    let outcome = take(&chain);
+    assert_eq!(tell(&mut chain, outcome), 1, "its file is missing");
+    assert_eq!(take(&chain), Outcome::Waits);
+    submit(&mut chain, &BLOCKS[height as usize - 1]);
+    settle(&mut chain);
+    let sound = disk.contents(&path).expect("it is there again");
+    let mut rotten = sound.clone();
+    rotten[(at.offset + at.len) as usize - 1] ^= 1;
+    disk.overwrite(&path, rotten);
+    let outcome = take(&chain);
+    assert_eq!(tell(&mut chain, outcome), 0, "nobody fetches it a second time");
+    for _ in 0..3 {
+        assert_eq!(take(&chain), Outcome::StaysUnreadable);
+    }
+    assert_eq!(reader.status().best().map(|best| best.height), Some(height - 1));
+    disk.overwrite(&path, sound);
+    assert_eq!(take(&chain), Outcome::Waits);
+    assert_eq!(filters::filters(&reader, 1, &BLOCKS), filters::expected(&BLOCKS));
     chain.close().expect("no fault");
 }
 

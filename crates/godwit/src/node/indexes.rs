@@ -23,8 +23,8 @@ use crate::process::random_bytes;
 /// Before a block that cannot be read is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// So many times longer before what a block spent is: nothing fetches that again.
-const UNDO_RETRIES: u32 = 60;
+/// So many times longer before what nothing fetches again is.
+const LONG_RETRIES: u32 = 60;
 
 /// The indexes that were opened.
 pub(super) struct Opened {
@@ -280,23 +280,26 @@ fn follow<I: Index>(follower: &mut Follower<I>, seam: &Seam) -> Result<(), Index
         match outcome {
             Outcome::GoesOn => {}
             Outcome::Waits => seam.wait_for_move(tip.hash, left),
-            Outcome::Unreadable(damaged) => {
-                if let Some(id) = damaged
-                    && seam.post(move |node| node.note_damaged(id)).is_err()
-                {
+            Outcome::Unreadable(unreadable) => {
+                if seam.post(move |node| node.note_unreadable(&unreadable)).is_err() {
                     return Ok(());
                 }
                 // It is fetched again, beside everything else.
                 thread::sleep(RETRY_AFTER);
             }
+            Outcome::StaysUnreadable => wait_long(seam),
             Outcome::LacksUndo => {
                 if std::mem::replace(&mut lacked_undo, true) {
                     give_up::<I>(seam);
                 }
-                for _ in (0..UNDO_RETRIES).take_while(|_| !seam.is_ending()) {
-                    thread::sleep(RETRY_AFTER);
-                }
+                wait_long(seam);
             }
         }
+    }
+}
+
+fn wait_long(seam: &Seam) {
+    for _ in (0..LONG_RETRIES).take_while(|_| !seam.is_ending()) {
+        thread::sleep(RETRY_AFTER);
     }
 }

@@ -8,8 +8,8 @@ use godwit_api::{
     SendRefusal, SnapshotLoad,
 };
 use godwit_chain::{
-    Chain, CoinsView, NodeId, OverruleError, keep_above, may_return, note_damaged, prune_to,
-    view_coins, want_again,
+    BlockUnreadable, Chain, CoinsView, NodeId, OverruleError, keep_above, may_return,
+    note_unreadable, prune_to, view_coins, want_again,
 };
 use godwit_p2p::{
     ChainEvent, Event as PeersEvent, FilterData, NodeCommand, Now, OutboxFull, PeerId, Peers,
@@ -31,8 +31,8 @@ impl NodeState for NodeCore {
         self.chain.accept_header(header, header.block_hash(), now).map(drop)
     }
 
-    fn note_damaged(&mut self, id: NodeId) {
-        note_damaged(&mut self.chain, id);
+    fn note_unreadable(&mut self, unreadable: &BlockUnreadable) {
+        note_unreadable(&mut self.chain, unreadable);
     }
 
     fn peers(&self) -> &Peers {

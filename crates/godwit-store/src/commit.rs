@@ -37,12 +37,12 @@
 //! longer names is deleted. So at every instant the database on disk names only complete, durable
 //! files, whichever step a crash interrupts:
 //!
-//! 1. *Block and undo files, and their directory, are synced.* A crash before or during this step
-//!    leaves bytes behind the committed ends. Nothing refers to them; complete block records among
-//!    them are handed back at open, the rest is cut off or overwritten.
-//! 2. *Run files and their directory were synced by the UTXO store before it handed over its
+//! 1. *Run files and their directory were synced by the UTXO store before it handed over its
 //!    manifest.* One that is written and not yet synced is read, and no manifest names it. A crash here
 //!    leaves runs that the manifest in force does not name; the UTXO store removes them at open.
+//! 2. *Block and undo files, and their directory, are synced.* A crash before or during this step
+//!    leaves bytes behind the committed ends. Nothing refers to them; complete block records among
+//!    them are handed back at open, the rest is cut off or overwritten.
 //! 3. *What the index has of blocks whose files are to be pruned is appended to a file of its own, and
 //!    synced* ([`crate::store::pruned_blocks`]). It is true whether or not the transaction follows.
 //! 4. *The database transaction.* It is atomic (two-phase, each phase an fsync): a crash leaves the
@@ -50,14 +50,12 @@
 //!    have made durable.
 //! 5. *The control file* ([`crate::control`]) says once more what the transaction has left of the coins. A
 //!    crash before it leaves the one of the commit before; the next open writes it again.
-//!
-//! 6. *The UTXO store removes the files that the new manifest no longer names*, once it is told that
-//!    the commit has returned: until the transaction is durable a restart may still need them. A
-//!    crash leaves some of them; they go at open, as in 2.
-//!
-//! 7. *Pruned block and undo files are removed*, and the coins of a history that is validated or begun
+//! 6. *Pruned block and undo files are removed*, and the coins of a history that is validated or begun
 //!    again. The transaction has taken their ends and the positions of their blocks out of the index. A
 //!    crash leaves some of them; they go at open.
+//! 7. *The UTXO store removes the files that the new manifest no longer names*, once it is told that
+//!    the commit has returned: until the transaction is durable a restart may still need them. A
+//!    crash leaves some of them; they go at open, as in 1.
 //!
 //! There are two kinds. A commit with a UTXO state follows a flush or a merge of the memtable. One
 //! without is cheap and comes often: it bounds what is re-downloaded (block index) and

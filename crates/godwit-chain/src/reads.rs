@@ -116,8 +116,8 @@ pub struct BlockReader {
     hasher: UtxoHasher,
 }
 
-/// A stored block that could not be read, and why. [`note_unreadable`](crate::note_unreadable) is to be told: the
-/// chain knows whether the block was pruned meanwhile, and says what is wrong otherwise.
+/// A stored block that could not be read, and why. [`note_unreadable`](crate::note_unreadable) is to be
+/// told: the chain knows whether the block was pruned meanwhile, and says what is wrong otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockUnreadable {
     pub(crate) id: NodeId,

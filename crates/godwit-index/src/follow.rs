@@ -385,8 +385,8 @@ impl<I: Index> Follower<I> {
         );
     }
 
-    /// The chain is told once, and says it: if it has a copy fetched, it gives no place for the block until that
-    /// is there.
+    /// The chain is told once, and says it: if it has a copy fetched, it gives no place for the block until
+    /// that is there.
     fn note_unreadable(&mut self, unreadable: BlockUnreadable) -> Outcome {
         let lacked = Lacked::Bytes(unreadable.id(), unreadable.is_lost());
         match self.said.replace(lacked) == Some(lacked) {

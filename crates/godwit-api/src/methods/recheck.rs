@@ -1,8 +1,6 @@
 //! The last blocks and their coins, looked at again.
 
-use godwit_chain::{
-    BlockInPlace, CheckLevel, Recheck, RecheckFault, block_in_place, median_times,
-};
+use godwit_chain::{BlockInPlace, CheckLevel, Recheck, RecheckFault, block_in_place, median_times};
 use godwit_primitives::BlockHash;
 use godwit_rpc::{Json, RpcError};
 

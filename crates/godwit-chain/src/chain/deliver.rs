@@ -94,9 +94,9 @@ impl Chain {
     }
 }
 
-/// A reader could not read a stored block. What is not there any more as it was written is fetched again: bytes
-/// that were damaged, and a file that is missing. Where the block's place is another one by now, or none, it was
-/// pruned meanwhile.
+/// A reader could not read a stored block. What is not there any more as it was written is fetched again,
+/// whether its bytes are damaged or its file is missing. Where the block's place is another one by now, or
+/// none, it was pruned meanwhile.
 pub fn note_unreadable(chain: &mut Chain, unreadable: &BlockUnreadable) {
     if chain.index.node(unreadable.id).position != Some(unreadable.position) {
         log::debug!("A block was pruned before it was read: {unreadable}");

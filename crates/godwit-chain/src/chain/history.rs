@@ -56,8 +56,8 @@ fn hash(chain: &mut Chain) {
     });
 }
 
-/// Nothing more of the history is validated in this process. It is closed on the thread that commits: that may
-/// wait for a merge of its coins, and for the job that hashes them.
+/// Nothing more of the history is validated in this process. It is closed on the thread that commits: that
+/// may wait for a merge of its coins, and for the job that hashes them.
 fn end(chain: &mut Chain, commit: HistoryCommit) {
     let history = chain.history.take();
     if let Some(history) = &history {

@@ -1,6 +1,7 @@
 //! What the chain shows, and what is given to it and asked of it from outside.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::sync::{Arc, Weak};
 
 use crossbeam_channel::Sender;
@@ -79,6 +80,22 @@ pub fn lowest_for_indexes(chain: &Chain) -> u32 {
     }
 }
 
+/// Whether no block above `height` was deleted, and an index lacks some there only because they belong to the
+/// history below a snapshot, which is still to be validated. Walks the chain down to there.
+pub fn lacks_history_alone(chain: &Chain, height: u32) -> bool {
+    let index = &chain.index;
+    let parent = |id: &NodeId| index.node(*id).parent();
+    let mut above = iter::successors(Some(index.tip()), parent)
+        .take_while(|id| index.height(*id) > height);
+    index.history().is_some() && !above.any(|id| was_deleted(index, id))
+}
+
+/// Whether a block was stored and is not any more: the number of its transactions is kept.
+fn was_deleted(index: &BlockIndex, id: NodeId) -> bool {
+    let node = index.node(id);
+    node.position.is_none() && node.tx_count > 0 && node.parent().is_some()
+}
+
 /// The height above the history below a snapshot that is not validated; 0 without one.
 fn end_of_history(chain: &Chain) -> u32 {
     chain.index.history().map_or(0, |span| chain.index.height(span.base) + 1)
@@ -110,9 +127,8 @@ pub fn left_blocks(chain: &Chain) -> &LeftBlocks {
 /// Whether a block was pruned that may be stored again when somebody hands it in. None of a snapshot's
 /// history is before all of that is validated: it could lie right below the lowest one that is stored then.
 pub fn may_return(chain: &Chain, id: NodeId) -> bool {
-    let (index, node) = (&chain.index, chain.index.node(id));
-    let was_pruned = node.position.is_none() && node.tx_count > 0 && node.parent().is_some();
-    was_pruned
+    let index = &chain.index;
+    was_deleted(index, id)
         && index.tree().is_ancestor(id, index.tip())
         && !index.is_history(id)
         && !is_below_lowest(chain, id)

@@ -7,7 +7,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use godwit_api::Seam;
-use godwit_chain::{Chain, deletes_blocks, keep_above, left_blocks, lowest_for_indexes};
+use godwit_chain::{
+    Chain, deletes_blocks, keep_above, lacks_history_alone, left_blocks, lowest_for_indexes,
+};
 use godwit_index::{
     CoinStatsIndexWriter, FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes,
     Outcome, TxIndexWriter, next,
@@ -41,17 +43,59 @@ enum Contents {
     Cleared,
 }
 
+/// Why an index cannot read the blocks below a height.
+#[derive(Clone, Copy, Debug)]
+enum Absence {
+    Deleted(u32),
+    /// They belong to the history below a snapshot, which is not validated. With `-prune` no index waits for
+    /// it, but none of them needs to be deleted.
+    Unvalidated(u32),
+}
+
+impl Absence {
+    /// Of blocks that an index at `height` has not read.
+    fn above(chain: &Chain, height: u32) -> Self {
+        let lowest = lowest_for_indexes(chain);
+        match lacks_history_alone(chain, height) {
+            true => Self::Unvalidated(lowest),
+            false => Self::Deleted(lowest),
+        }
+    }
+
+    fn below(self) -> u32 {
+        let (Self::Deleted(height) | Self::Unvalidated(height)) = self;
+        height
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::Deleted(_) => "leave it out, or download the chain again (-reindex)",
+            Self::Unvalidated(_) => "leave out -prune until it is, or the index",
+        }
+    }
+}
+
+impl fmt::Display for Absence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deleted(_) => f.write_str("are deleted"),
+            Self::Unvalidated(_) => {
+                f.write_str("are of a snapshot's history, which is not validated yet")
+            }
+        }
+    }
+}
+
 /// An index that cannot be opened is left out: the node runs without it. Fails where it is damaged and cannot
-/// be built again, since blocks below `lowest` are deleted, and where the node `deletes` blocks that it has
-/// not read.
+/// be built again, since blocks are `absent`, and where the node `deletes` blocks that it has not read.
 fn opened<I: Index>(
     contents: Contents,
-    lowest: u32,
+    absent: Absence,
     deletes: bool,
     open: impl FnOnce(u32) -> Result<I, IndexError>,
 ) -> Result<Option<I>, Failure> {
     let lowest = match contents {
-        Contents::Kept => lowest,
+        Contents::Kept => absent.below(),
         Contents::Cleared => 0,
     };
     let cleared = |mut index: I| {
@@ -64,7 +108,7 @@ fn opened<I: Index>(
     match open(lowest).and_then(cleared) {
         Ok(index) => Ok(Some(index)),
         Err(error) if error.is_damage() && lowest > 0 => {
-            Err(BeyondRebuild { name: I::NAME, error, lowest }.into())
+            Err(BeyondRebuild { name: I::NAME, error, absent }.into())
         }
         Err(error) if deletes => Err(LeftOut { name: I::NAME, error }.into()),
         Err(error) => {
@@ -74,21 +118,23 @@ fn opened<I: Index>(
     }
 }
 
-/// An index that is damaged, while blocks are deleted that it would be built again from.
+/// An index that is damaged, while blocks are absent that it would be built again from.
 #[derive(Debug)]
 struct BeyondRebuild {
     name: &'static str,
     error: IndexError,
-    lowest: u32,
+    absent: Absence,
 }
 
 impl fmt::Display for BeyondRebuild {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, error, lowest } = self;
+        let Self { name, error, absent } = self;
         write!(
             f,
-            "the {name} is damaged ({error}), and blocks below height {lowest}, which it would be built again from, \
-             are deleted: leave it out, or download the chain again (-reindex)"
+            "the {name} is damaged ({error}), and blocks below height {}, which it would be built again from, \
+             {absent}: {}",
+            absent.below(),
+            absent.remedy()
         )
     }
 }
@@ -99,12 +145,12 @@ impl Fatal for BeyondRebuild {
     }
 }
 
-/// An index that cannot go on: blocks are deleted that it has not read.
+/// An index that cannot go on: blocks are absent that it has not read.
 #[derive(Debug)]
-struct BehindPruned {
+struct BehindAbsent {
     name: &'static str,
     height: u32,
-    lowest: u32,
+    absent: Absence,
 }
 
 /// An index that cannot be opened, while blocks that it has not read might be deleted.
@@ -138,29 +184,31 @@ impl Fatal for LeftOut {
     }
 }
 
-impl fmt::Display for BehindPruned {
+impl fmt::Display for BehindAbsent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, height, lowest } = self;
+        let Self { name, height, absent } = self;
         write!(
             f,
-            "the {name} has come to height {height}, and blocks below height {lowest} are deleted: leave it out, or \
-             download the chain again (-reindex)"
+            "the {name} has come to height {height}, and blocks below height {} {absent}: {}",
+            absent.below(),
+            absent.remedy()
         )
     }
 }
 
-impl Fatal for BehindPruned {
+impl Fatal for BehindAbsent {
     fn exit(&self) -> Exit {
         Exit::Configuration
     }
 }
 
-/// Has the blocks kept that an index has not read. Fails where they are deleted.
+/// Has the blocks kept that an index has not read. Fails where it cannot read them.
 fn keep<I: Index>(chain: &mut Chain, index: Option<&I>) -> Result<(), Failure> {
     let Some(height) = index.map(Index::durable_height) else { return Ok(()) };
     let lowest = lowest_for_indexes(chain);
     if deletes_blocks(chain) && height + 1 < lowest {
-        return Err(BehindPruned { name: I::NAME, height, lowest }.into());
+        let absent = Absence::above(chain, height);
+        return Err(BehindAbsent { name: I::NAME, height, absent }.into());
     }
     keep_above(chain, I::NAME, Some(height));
     Ok(())
@@ -193,15 +241,16 @@ impl Opened {
             Rebuild::Index => Contents::Cleared,
             _ => Contents::Kept,
         };
-        let (params, lowest, deletes) =
-            (chain.params(), lowest_for_indexes(chain), deletes_blocks(chain));
+        let (params, absent, deletes) =
+            (chain.params(), Absence::above(chain, 0), deletes_blocks(chain));
         // Not with -prune.
+        let none = Absence::Deleted(0);
         let transactions =
-            || opened(contents, 0, false, |_| TxIndexWriter::open(&disk, &dir, genesis, secret));
+            || opened(contents, none, false, |_| TxIndexWriter::open(&disk, &dir, genesis, secret));
         let open_filters = |low| FilterIndexWriter::open(&disk, &dir, genesis, low);
-        let filters = || opened(contents, lowest, deletes, open_filters);
+        let filters = || opened(contents, absent, deletes, open_filters);
         let open_coin_stats = |low| CoinStatsIndexWriter::open(&disk, &dir, params, low);
-        let coin_stats = || opened(contents, lowest, deletes, open_coin_stats);
+        let coin_stats = || opened(contents, absent, deletes, open_coin_stats);
         let opened = Self {
             transactions: wanted.transactions.then(transactions).transpose()?.flatten(),
             filters: wanted.filters.then(filters).transpose()?.flatten(),

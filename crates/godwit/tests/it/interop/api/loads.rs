@@ -366,3 +366,41 @@ fn a_pruned_node_loads_unless_an_index_would_miss_blocks() {
     wait_until("the history is validated", || states(&godwit) == [(CHAIN.len() as u64, true)]);
     assert!(godwit.running.terminate().1.success());
 }
+
+/// Nothing is deleted: what the index lacks is still to be validated.
+#[test]
+fn an_index_that_is_behind_waits_for_the_history_before_pruning_is_turned_on() {
+    const FILTERS: &str = "-blockfilterindex=basic";
+    let node = Node::new("regtest");
+    with_headers(&node, BASE as usize);
+    let mut godwit = Answering::start(&node, &[FILTERS.to_owned()]);
+    let wait_for_index = |godwit: &Answering<'_>, height: u64| {
+        wait_until("the index is there", || {
+            let info = godwit.call("getindexinfo", &json!([]));
+            info["basic block filter index"]["best_block_height"] == height
+        });
+    };
+    wait_for_index(&godwit, BEFORE);
+    load(&godwit, "snapshot.dat").expect("a good snapshot");
+    assert!(godwit.running.terminate().1.success());
+    let options: [&dyn AsRef<std::ffi::OsStr>; 4] =
+        [&"-prune=550", &FILTERS, &"-connect=0", &"-listen=0"];
+    let why = "the basic block filter index has come to height 10, and blocks below height 201 are of a snapshot's \
+               history, which is not validated yet: leave out -prune until it is, or the index";
+    let ended = node.run(&options).expect(Exit::Configuration);
+    assert!(ended.stderr.contains(why), "{ended:?}");
+    // The same of an index that is new.
+    fs::remove_dir_all(node.network_dir().join("indexes")).expect("a directory");
+    let ended = node.run(&options).expect(Exit::Configuration);
+    assert!(ended.stderr.contains(&why.replace("height 10", "height 0")), "{ended:?}");
+
+    let mut godwit = Answering::start(&node, &[FILTERS.to_owned()]);
+    let (donor, port) = (donor(), free_port());
+    let _serving = serve(&donor, port);
+    godwit.call("addnode", &json!([format!("127.0.0.1:{port}"), "add"]));
+    wait_until("the history is validated", || states(&godwit) == [(CHAIN.len() as u64, true)]);
+    wait_for_index(&godwit, CHAIN.len() as u64);
+    godwit.restart(&node, &["-prune=550".to_owned(), FILTERS.to_owned()]);
+    wait_for_index(&godwit, CHAIN.len() as u64);
+    assert!(godwit.running.terminate().1.success());
+}

@@ -15,6 +15,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use godwit_primitives::coin::is_unspendable;
 use godwit_primitives::{BlockHash, Coin, OutPoint, Txid, money_range};
 use godwit_store::disk::{OpenMode, StoreDisk, StoreFile};
 use godwit_store::utxo::{HashedOutPoint, Layers, OutPointOrder};
@@ -189,6 +190,9 @@ impl Chain {
                 }
                 if !money_range(coin.value) {
                     return Err(reader.malformed(SnapshotFlaw::Amount));
+                }
+                if is_unspendable(&coin.script_pubkey) {
+                    return Err(reader.malformed(SnapshotFlaw::Unspendable));
                 }
                 let vout = u32::try_from(vout).expect("a compact size is at most 32 MiB");
                 let hashed: HashedOutPoint = hasher.hash(OutPoint { txid, vout });

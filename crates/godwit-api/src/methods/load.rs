@@ -205,7 +205,10 @@ fn words(error: &SnapshotError) -> String {
             SnapshotFlaw::Count => {
                 "Mismatch in coins count in snapshot metadata and actual snapshot data".to_owned()
             }
-            SnapshotFlaw::Coin => format!("Bad snapshot data after deserializing {coins} coins"),
+            // Of one that cannot be spent, Core says at the end that the hash is another one.
+            SnapshotFlaw::Coin | SnapshotFlaw::Unspendable => {
+                format!("Bad snapshot data after deserializing {coins} coins")
+            }
             SnapshotFlaw::Amount => {
                 format!("Bad snapshot data after deserializing {coins} coins - bad tx out value")
             }
@@ -273,7 +276,9 @@ mod tests {
             malformed(SnapshotFlaw::Count),
             "Mismatch in coins count in snapshot metadata and actual snapshot data"
         );
-        assert_eq!(malformed(SnapshotFlaw::Coin), "Bad snapshot data after deserializing 7 coins");
+        for flaw in [SnapshotFlaw::Coin, SnapshotFlaw::Unspendable] {
+            assert_eq!(malformed(flaw), "Bad snapshot data after deserializing 7 coins");
+        }
         assert_eq!(
             malformed(SnapshotFlaw::Amount),
             "Bad snapshot data after deserializing 7 coins - bad tx out value"

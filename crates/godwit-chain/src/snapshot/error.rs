@@ -78,6 +78,8 @@ pub enum SnapshotFlaw {
     Coin,
     /// A coin's amount is out of range.
     Amount,
+    /// A coin cannot be spent. No dump has one, and the store would drop it without a word.
+    Unspendable,
 }
 
 impl SnapshotError {

@@ -135,6 +135,18 @@ fn a_snapshot_loads_into_headers_whose_blocks_never_came() {
     assert_eq!(node.stats(), expected);
 }
 
+/// A snapshot with one more coin, which cannot be spent (OP_RETURN) and so leaves the hash as it is.
+fn with_unspendable(good: &[u8]) -> Vec<u8> {
+    let mut bytes = good.to_vec();
+    // The number of coins.
+    let count = u64::from_le_bytes(bytes[43..51].try_into().expect("eight bytes"));
+    bytes[43..51].copy_from_slice(&(count + 1).to_le_bytes());
+    bytes.extend([0x33; 32]);
+    // One coin, output 0, height 100, value 0, a script of one byte.
+    bytes.extend([1, 0, 0x80, 0x48, 0, 7, 0x6a]);
+    bytes
+}
+
 #[test]
 fn a_refused_snapshot_changes_nothing() {
     let (node, chain) = node_with_headers();
@@ -170,6 +182,7 @@ fn a_refused_snapshot_changes_nothing() {
     refuses(&changed(11, !good[11]), Some(&hash), "is not known; run the node until");
     // A coin's last byte: the bytes are a snapshot, of another set.
     refuses(&changed(good.len() - 1, !good[good.len() - 1]), Some(&hash), "hash to");
+    refuses(&with_unspendable(&good), Some(&hash), "is damaged or cut off at offset");
     node.import(&chain);
     assert_eq!(node.stats(), small_chain_stats());
 }

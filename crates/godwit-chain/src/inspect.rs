@@ -42,7 +42,10 @@ use godwit_store::error::{Damage, Remedy};
 use godwit_store::exec::Executor;
 use godwit_store::inspect::{Found, Inspection, NamedFile, Stage, Watch};
 use godwit_store::utxo::{CoinsInspection, UtxoHasher};
-use godwit_store::{BlockChecksum, BlockPosition, ChainPoint, NetworkId, StoreError, UndoPosition};
+use godwit_store::{
+    AssumedSnapshot, BlockChecksum, BlockPosition, ChainPoint, NetworkId, Refutation, StoreError,
+    UndoPosition,
+};
 
 use crate::error::ChainError;
 use crate::options::{CoinsMemory, StartOptions};
@@ -98,6 +101,10 @@ pub struct Inspected {
     pub audit: Option<Audited>,
     /// Blocks below this height were pruned; 0 where none was, `None` where the block index does not tell.
     pub pruned_below: Option<u32>,
+    /// The snapshot that the coins grew from, until its history is validated.
+    pub assumed: Option<AssumedSnapshot>,
+    /// What has refuted it: no start takes such a directory.
+    pub refuted: Option<Refutation>,
 }
 
 /// The coins of the last commit.
@@ -147,6 +154,8 @@ pub fn inspect(
     let watch = &mut CountingWatch::new(watch);
     let inspection = open_for(disk, dir, &mut options, watch)?;
     let (mut inspected, mut without_undo) = (Inspected::default(), BTreeSet::new());
+    let state = inspection.state();
+    (inspected.assumed, inspected.refuted) = (state.assumed, state.refuted);
     if inspection.has_index() {
         let tree = check_tree(&inspection, &options.params, watch)?;
         (inspected.pruned_below, without_undo) = (tree.pruned_below, tree.without_undo);

@@ -8,10 +8,10 @@ use godwit_chain::{
     Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, SCRUB_BYTES_PER_SECOND, StartOptions,
     replay_ahead, settle_until,
 };
-use godwit_store::Rebuild;
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
+use godwit_store::{AssumedSnapshot, Rebuild};
 use indicatif::MultiProgress;
 
 use crate::descriptors;
@@ -143,10 +143,7 @@ fn open_for(
     let now = seconds_since_1970();
     let chain = Chain::open(Arc::new(RealDisk), config.network_dir(), options, key, now)?;
     if let Some(assumed) = chain.assumed() {
-        log::warn!(
-            "The coins up to height {} were loaded from a snapshot and are assumed, not validated.",
-            assumed.base.height
-        );
+        log::warn!("{}", tell_assumed(assumed));
         if let Some(history) = godwit_chain::history(&chain) {
             log::info!(
                 "The history below is validated in the background, from height {} on.",
@@ -155,6 +152,14 @@ fn open_for(
         }
     }
     Ok(chain)
+}
+
+/// What the coins of a snapshot are until its history is validated.
+pub(crate) fn tell_assumed(assumed: &AssumedSnapshot) -> String {
+    let height = assumed.base.height;
+    format!(
+        "The coins up to height {height} were loaded from a snapshot and are assumed, not validated."
+    )
 }
 
 /// Opens the chain for its coins. Nothing is connected that was not verified before; what was, and has no

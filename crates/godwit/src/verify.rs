@@ -23,7 +23,7 @@ use crate::descriptors;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
 use crate::memory::{self, MemoryPlan};
-use crate::open::{holds_chain, start_options};
+use crate::open::{holds_chain, start_options, tell_assumed};
 use crate::options::{Config, VerifyOptions};
 use crate::process::{self, StopFlag};
 use crate::progress::{self, AtRisk, Position, Progress};
@@ -104,7 +104,7 @@ pub(crate) fn run(
         Err(error) => return Err(error.into()),
     }
     Ok(match inspected.audit {
-        _ if left > 0 => Exit::Damaged,
+        _ if left > 0 || inspected.refuted.is_some() => Exit::Damaged,
         None | Some(Audited::Proven(_)) => Exit::Success,
         Some(Audited::Refuted { .. }) => Exit::Damaged,
         Some(Audited::Unproven(_)) => Exit::Failure,
@@ -159,10 +159,24 @@ fn summary(inspected: &Inspected, indexes: usize, left: u64, repaired: u64) -> S
         }
         (None, None) => "Not all coins can be read: there is no MuHash.".to_owned(),
     };
+    let snapshot = of_snapshot(inspected);
     format!(
         "Read {blocks} blocks{before}, {undo_records} undo records and {runs} runs of coins{indexes}. \
-         Damage: {damage_count}{told}.\n{coins}"
+         Damage: {damage_count}{told}.\n{snapshot}{coins}"
     )
+}
+
+/// A line, if the coins are those of a snapshot that is not validated: what is read as it was written may still
+/// be wrong.
+fn of_snapshot(inspected: &Inspected) -> String {
+    match (inspected.assumed, inspected.refuted) {
+        (None, _) => String::new(),
+        (Some(assumed), None) => format!("{}\n", tell_assumed(&assumed)),
+        (Some(assumed), Some(refutation)) => {
+            let error = ChainError::SnapshotRefuted { assumed, refutation };
+            format!("Refuted: {error}.\n")
+        }
+    }
 }
 
 /// What an audit of a directory with so many blocks says.

@@ -323,6 +323,9 @@ fn a_snapshot_with_another_coin_is_refuted_for_good() {
     for part in ["height 140 is wrong", "-reindex", "empty data directory"] {
         assert!(said.contains(part), "{part} in {said}");
     }
+    let (inspected, found) = verify(&disk, false);
+    assert_eq!((inspected.assumed, inspected.refuted), (Some(assumed), Some(refutation)));
+    assert_eq!(found, [], "what was written is what is read");
     is_final(&disk, &said, &BLOCKS[..TOP]);
 }
 
@@ -504,6 +507,8 @@ fn verify_reads_the_coins_of_a_history_and_repairs_what_parity_repairs() {
     let good = coins_of_history(&disk);
     let (inspected, found) = verify(&disk, false);
     assert_eq!((found, inspected.runs), (Vec::new(), 1 + good.len() as u64 / 2));
+    let base = inspected.assumed.map(|assumed| assumed.base.height as usize);
+    assert_eq!((base, inspected.refuted), (Some(BASE), None));
     let muhash = inspected.coins.expect("those of the snapshot").muhash;
     for (path, bytes) in &good {
         for at in [9, bytes.len() / 2, bytes.len() - 9] {

@@ -19,6 +19,7 @@ use crate::import::{real_chain, small_chain_stats};
 use crate::node::Node;
 use crate::running::{Moment, Running};
 use crate::sync::{free_port, serve, wait_until, with_small_chain};
+use crate::verify::coins_line;
 
 /// Dumps at a height and compares with the file that Core wrote there.
 fn dumps_as_core(chain: &'static str, blocks: &str, height: u32, snapshot: &str) {
@@ -135,15 +136,15 @@ fn a_snapshot_loads_into_headers_whose_blocks_never_came() {
     assert_eq!(node.stats(), expected);
 }
 
-/// A snapshot with one more coin, which cannot be spent (OP_RETURN) and so leaves the hash as it is.
-fn with_unspendable(good: &[u8]) -> Vec<u8> {
+/// A snapshot with one more coin, whose script is this opcode.
+fn with_coin(good: &[u8], opcode: u8) -> Vec<u8> {
     let mut bytes = good.to_vec();
     // The number of coins.
     let count = u64::from_le_bytes(bytes[43..51].try_into().expect("eight bytes"));
     bytes[43..51].copy_from_slice(&(count + 1).to_le_bytes());
     bytes.extend([0x33; 32]);
     // One coin, output 0, height 100, value 0, a script of one byte.
-    bytes.extend([1, 0, 0x80, 0x48, 0, 7, 0x6a]);
+    bytes.extend([1, 0, 0x80, 0x48, 0, 7, opcode]);
     bytes
 }
 
@@ -182,9 +183,45 @@ fn a_refused_snapshot_changes_nothing() {
     refuses(&changed(11, !good[11]), Some(&hash), "is not known; run the node until");
     // A coin's last byte: the bytes are a snapshot, of another set.
     refuses(&changed(good.len() - 1, !good[good.len() - 1]), Some(&hash), "hash to");
-    refuses(&with_unspendable(&good), Some(&hash), "is damaged or cut off at offset");
+    // OP_RETURN: nobody can spend it, so that it would leave the hash as it is.
+    refuses(&with_coin(&good, 0x6a), Some(&hash), "is damaged or cut off at offset");
     node.import(&chain);
     assert_eq!(node.stats(), small_chain_stats());
+}
+
+/// It reads what was written, which may be wrong all the same: what every start says, it says too.
+#[test]
+fn verify_says_that_a_snapshot_is_assumed_and_that_it_is_refuted() {
+    let (node, _) = node_with_headers();
+    let (snapshot, _) = small_snapshot(&node);
+    let good = fs::read(&snapshot).expect("the snapshot");
+    // OP_TRUE: no block spends it.
+    fs::write(&snapshot, with_coin(&good, 0x51)).expect("the same file");
+    let refused = load(&node, &snapshot, &"0".repeat(64)).expect(Exit::InputRefused);
+    let (_, hash) = refused.stderr.split_once("hash to ").expect("the hash that it has");
+    load(&node, &snapshot, &hash[..64]).expect(Exit::Success);
+    let coins = coins_line(&node.stats());
+    let ended = node.run(&[&"verify"]).expect(Exit::Success);
+    let assumed = format!(
+        " Damage: none.\nThe coins up to height {BASE} were loaded from a snapshot and are assumed, not \
+         validated.\n{coins}\n"
+    );
+    assert!(ended.stdout.ends_with(&assumed), "{ended:?}");
+
+    let (donor, port) = (with_small_chain(), free_port());
+    let _serving = serve(&donor, port);
+    let peer = format!("-connect=127.0.0.1:{port}");
+    let words: [&dyn AsRef<OsStr>; 2] = [&"-listen=0", &peer];
+    node.run(&words).expect(Exit::Failure);
+    node.run(&words).expect(Exit::Damaged);
+    let ended = node.run(&[&"verify"]).expect(Exit::Damaged);
+    let refuted = "\nRefuted: the loaded snapshot of block ";
+    let remedy = "Nothing of this data directory's coins can be believed; start with -reindex, which validates \
+                  all blocks from genesis, or into an empty data directory.\n";
+    let is_there = [" Damage: none.\n", refuted, remedy].map(|part| ended.stdout.contains(part));
+    assert_eq!(is_there, [true; 3], "{ended:?}");
+    // Nothing is there to repair it from.
+    node.run(&[&"verify", &"-repair"]).expect(Exit::Damaged);
 }
 
 /// A dump of what `donor` makes of these blocks, with its hash.

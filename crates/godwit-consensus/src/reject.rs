@@ -167,6 +167,11 @@ impl Reject {
         Self { reason, class: reason.class(), script_rule: None }
     }
 
+    /// Whether the block was invalid before, so that nothing new is known of it.
+    pub fn was_known(&self) -> bool {
+        self.class == ResultClass::CachedInvalid
+    }
+
     /// A block of which a script breaks a rule.
     pub const fn by_script(rule: Option<&'static str>) -> Self {
         let reject = Self::new(RejectReason::BlockScriptVerifyFlagFailed);

@@ -429,7 +429,9 @@ impl NodeCore {
 
     fn judged(&mut self, now: Now, source: Source, hash: Option<BlockHash>, verdict: Verdict) {
         let Source::Peer { ticket } = source else { unreachable!("blocks come from peers alone") };
-        if let (Verdict::Rejected(_), Some(hash)) = (verdict, hash) {
+        if let (Verdict::Rejected(reject), Some(hash)) = (verdict, hash)
+            && !reject.was_known()
+        {
             self.note_refused(&hash);
         }
         match self.submissions.take(ticket) {

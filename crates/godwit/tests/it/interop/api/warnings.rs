@@ -125,6 +125,26 @@ fn a_block_far_ahead_that_is_refused_at_once_is_warned_of_as_by_bitcoind() {
     assert_same(godwit.port, theirs, &of_warnings());
 }
 
+/// Nobody has found it invalid: only the operator left it.
+#[test]
+fn a_block_far_ahead_that_was_set_aside_is_not_warned_of_when_it_comes_again_as_by_bitcoind() {
+    let chain = chain::recent();
+    let Some(bitcoind) = bitcoind::with_chain(chain, &[]) else { return };
+    let node = Node::new("regtest");
+    let godwit = Answering::with_chain(&node, chain, &[]);
+    let theirs = bitcoind.rpc.port();
+    let deep = &chain.blocks[chain.blocks.len() - 10];
+    let params = json!([chain::hash(deep)]);
+    assert_same(godwit.port, theirs, &[("invalidateblock", params)]);
+    for block in [chain.tip(), deep] {
+        let params = json!([hex::encode(block)]);
+        assert_eq!(godwit.call("submitblock", &params), "duplicate-invalid");
+        assert_same(godwit.port, theirs, &[("submitblock", params)]);
+        assert!(!is_warned(&godwit, "Warning: Found invalid chain"));
+        assert_same(godwit.port, theirs, &of_warnings());
+    }
+}
+
 #[test]
 fn rules_that_are_not_known_are_warned_of_as_by_bitcoind() {
     // A period of regtest, and the first of the bits that its blocks have. Of the others none can ask.

@@ -67,8 +67,8 @@ impl FromStr for Subnet {
         let bits = match mask {
             None => most,
             Some(mask) => match mask.parse::<u8>() {
-                Ok(bits) => bits,
-                Err(_) => mask_bits(address, mask)?,
+                Ok(bits) if !mask.starts_with('+') => bits,
+                _ => mask_bits(address, mask)?,
             },
         };
         if bits > most { Err(SubnetError) } else { Ok(Self { address, bits }) }
@@ -121,6 +121,7 @@ mod tests {
             "a",
             "1.2.3",
             "1.2.3.4/33",
+            "1.2.3.4/+24",
             "1.2.3.4/",
             "::/129",
             "::ffff:10.0.0.1/33",

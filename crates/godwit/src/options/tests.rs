@@ -308,6 +308,7 @@ fn options_of_the_rpc_server_are_read() {
         "-rpcauth=a",
         "-rpcallowip=a",
         "-rpcport=0",
+        "-rpcport=+1",
         "-rpccookieperms=x",
         "-rpcthreads=257",
         "-rpcthreads=x",

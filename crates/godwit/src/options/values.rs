@@ -10,6 +10,7 @@ use godwit_chain::{BackendKind, ScriptEngine};
 use godwit_p2p::AddressNetwork;
 use godwit_primitives::network::Deployment;
 use godwit_primitives::{BlockHash, ReversedHex, Work};
+use godwit_program::options::values as plain;
 
 /// Core keeps activation heights in an `int` and reserves its largest value.
 const MAX_ACTIVATION_HEIGHT: u32 = i32::MAX as u32 - 1;
@@ -92,7 +93,7 @@ pub(super) fn utxo_hash(text: &OsStr) -> Option<UtxoHash> {
 /// `NAME@HEIGHT`.
 pub(super) fn activation(text: &OsStr) -> Option<(Deployment, u32)> {
     let (name, height) = text.to_str()?.split_once('@')?;
-    let height = height.parse().ok().filter(|height| *height <= MAX_ACTIVATION_HEIGHT)?;
+    let height = plain::digits(height).filter(|height| *height <= MAX_ACTIVATION_HEIGHT)?;
     Some((name.parse().ok()?, height))
 }
 
@@ -139,7 +140,7 @@ pub(super) fn host_port(text: &OsStr) -> Option<HostPort> {
         return None;
     }
     let port = match port {
-        Some(port) => Some(port.parse().ok().filter(|port| *port != 0)?),
+        Some(port) => Some(plain::port(OsStr::new(port))?),
         None => None,
     };
     Some(HostPort { host: host.to_owned(), port })
@@ -178,7 +179,7 @@ pub(super) fn bytes(text: &OsStr, default: u64) -> Option<u64> {
         _ => None,
     };
     let digits = if unit.is_some() { &text[..text.len() - 1] } else { text };
-    digits.parse::<u64>().ok()?.checked_mul(unit.unwrap_or(default))
+    plain::digits::<u64>(digits)?.checked_mul(unit.unwrap_or(default))
 }
 
 /// An amount of chain work in up to 64 hexadecimal digits.
@@ -224,8 +225,8 @@ mod tests {
         }
         let long = "a".repeat(MAX_HOST_NAME + 1);
         for text in [
-            "", ":1", "a:", "a:0", "a:65536", "a:b", "[::1", "[::1]1", "[a]:1", "::g", "a b",
-            "a/b", &long,
+            "", ":1", "a:", "a:0", "a:65536", "a:+1", "[::1]:+1", "a:b", "[::1", "[::1]1", "[a]:1",
+            "::g", "a b", "a/b", &long,
         ] {
             assert_eq!(parsed(text), None, "{text}");
         }
@@ -256,7 +257,7 @@ mod tests {
             [parsed("1K"), parsed("1g"), parsed("1T")].map(Option::unwrap),
             [1 << 10, 1_000_000_000, 1 << 40]
         );
-        for text in ["", "k", "1kk", "-1", "1.5M", "1b", "16777216T", "é"] {
+        for text in ["", "k", "1kk", "-1", "+1", "+1M", "1.5M", "1b", "16777216T", "é"] {
             assert_eq!(parsed(text), None, "{text:?}");
         }
     }
@@ -293,7 +294,9 @@ mod tests {
     fn activations() {
         assert_eq!(activation(os("segwit@0")), Some((Deployment::Segwit, 0)));
         assert_eq!(activation(os("csv@2147483646")), Some((Deployment::Csv, 2_147_483_646)));
-        for text in ["csv@2147483647", "csv@-1", "csv@", "csv", "@1", "taproot@1", "csv@1@2"] {
+        for text in
+            ["csv@2147483647", "csv@-1", "csv@+5", "csv@", "csv", "@1", "taproot@1", "csv@1@2"]
+        {
             assert_eq!(activation(os(text)), None, "{text:?}");
         }
     }

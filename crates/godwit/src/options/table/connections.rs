@@ -58,8 +58,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "Listen on this port (default: 8333, test 18333, testnet4 48333, signet 38333, regtest \
              18444).",
             |draft, text| {
-                draft.connections.listening.port =
-                    Some(plain::number(text).filter(|port| *port != 0)?);
+                draft.connections.listening.port = Some(plain::port(text)?);
                 Some(())
             },
         )

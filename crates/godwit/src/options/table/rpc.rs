@@ -29,7 +29,7 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "Listen for JSON-RPC on this port (default: 8332, test 18332, testnet4 48332, signet 38332, \
              regtest 18443).",
             |draft, text| {
-                draft.rpc.port = Some(plain::number(text).filter(|port| *port != 0)?);
+                draft.rpc.port = Some(plain::port(text)?);
                 Some(())
             },
         )

@@ -111,6 +111,7 @@ fn values_out_of_range() {
     for (option, expected) in [
         ("-port=0", "expected a port from 1 to 65535"),
         ("-port=65536", "expected a port from 1 to 65535"),
+        ("-port=+8333", "expected a port from 1 to 65535"),
         ("-maxconnections=-1", "expected a number of connections"),
         ("-bind=a", bind),
         ("-torcontrol=localhost:9051", control),

@@ -133,7 +133,7 @@ fn a_block_far_ahead_that_was_set_aside_is_not_warned_of_when_it_comes_again_as_
     let node = Node::new("regtest");
     let godwit = Answering::with_chain(&node, chain, &[]);
     let theirs = bitcoind.rpc.port();
-    let deep = &chain.blocks[chain.blocks.len() - 10];
+    let deep = chain.blocks[chain.blocks.len() - 10].as_slice();
     let params = json!([chain::hash(deep)]);
     assert_same(godwit.port, theirs, &[("invalidateblock", params)]);
     for block in [chain.tip(), deep] {

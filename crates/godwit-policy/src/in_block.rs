@@ -11,8 +11,9 @@ use crate::judge::input_details;
 use crate::refusal::Refusal;
 
 /// Whether these transactions can be in a block at a height, in this order, behind its coinbase. `coins` are
-/// those of the block before that they may spend; afterwards those that there are behind them.
-/// `lock_time_cutoff` is what lock times are compared with. Relative lock times, numbers of signature
+/// those of the block before that they may spend; afterwards those that there are behind them. `overwrites`: one
+/// of their outputs is among the coins of the block before, where BIP30 forbids that. `lock_time_cutoff` is what
+/// lock times are compared with. Relative lock times, numbers of signature
 /// operations and scripts are not looked at.
 ///
 /// # Errors
@@ -21,6 +22,7 @@ use crate::refusal::Refusal;
 pub fn check_in_block(
     txs: &[TxView<'_>],
     coins: &mut HashMap<OutPoint, Coin>,
+    overwrites: bool,
     height: u32,
     lock_time_cutoff: u32,
 ) -> Result<(), Refusal> {
@@ -38,6 +40,11 @@ pub fn check_in_block(
     if !txs.iter().all(|tx| is_final(*tx, height, lock_time_cutoff)) {
         let details = "non-final transaction".to_owned();
         return Err(Refusal::Rule(RejectReason::TxnsNonfinal, details));
+    }
+    // Of all transactions, before the first of them spends anything.
+    if overwrites {
+        let details = "tried to overwrite transaction".to_owned();
+        return Err(Refusal::Rule(RejectReason::Bip30, details));
     }
     txs.iter().try_for_each(|tx| apply(*tx, coins, height))
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use godwit_chain::Chain;
-use godwit_consensus::{MAX_TIMEWARP, check_proof_of_work, connect};
+use godwit_consensus::{MAX_TIMEWARP, check_proof_of_work, connect, enforces_bip30};
 use godwit_policy::check_in_block;
 use godwit_primitives::merkle::merkle_root;
 use godwit_primitives::network::Deployment;
@@ -61,6 +61,8 @@ struct BlockTemplate {
     bits: u32,
     /// Blocks between two changes of the target.
     interval: u32,
+    /// Whether no transaction may have the outputs of one that still has some (BIP30).
+    no_overwrite: bool,
 }
 
 fn block_template(node: &dyn NodeState) -> BlockTemplate {
@@ -72,7 +74,13 @@ fn block_template(node: &dyn NodeState) -> BlockTemplate {
     let now = u32::try_from(node.now().unix).unwrap_or(u32::MAX);
     let interval = chain.params().difficulty_adjustment_interval();
     let (prev, height) = (tip.hash, tip.height + 1);
-    let mut template = BlockTemplate { prev, height, now, times, bits: 0, interval };
+    let ancestor = |height| {
+        let id = tree.ancestor(chain.tip(), height).expect("asked for heights below the block");
+        tree.node(id).hash
+    };
+    // The two blocks for which it is waived are there already.
+    let no_overwrite = enforces_bip30(height, &BlockHash::ZERO, &ancestor, chain.params());
+    let mut template = BlockTemplate { prev, height, now, times, bits: 0, interval, no_overwrite };
     template.bits = next_bits(chain, chain.tip(), template.time());
     template
 }
@@ -360,6 +368,32 @@ fn spent_coins(
     Ok(Some(found))
 }
 
+/// Whether one of the transactions' outputs is there already where the block is to be, and must not be; `None`
+/// where another block came meanwhile.
+fn overwrites(
+    call: &Call<'_>,
+    txs: &[TxView<'_>],
+    template: &BlockTemplate,
+) -> Result<Option<bool>, RpcError> {
+    let of_tx = |tx: &TxView<'_>| {
+        let txid = tx.txid();
+        let count = tx.outputs().count() as u32;
+        (0..count).map(move |vout| OutPoint { txid, vout })
+    };
+    let txs = if template.no_overwrite { txs } else { &[] };
+    let outpoints: Vec<OutPoint> = txs.iter().flat_map(of_tx).collect();
+    for part in outpoints.chunks(COINS_AT_ONCE) {
+        let (coin, tip) = output::first_coin(&call.node, part.to_vec())?;
+        if tip.hash != template.prev {
+            return Ok(None);
+        }
+        if coin.is_some() {
+            return Ok(Some(true));
+        }
+    }
+    Ok(Some(false))
+}
+
 pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let (output, network) = (call.arg(0).as_text()?, call.network());
     let script = match Descriptor::parse(output, network, false) {
@@ -373,12 +407,15 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let submit = parse::flag(call.arg(2), true)?;
     let _mining = mining();
     let template = next_block(call)?;
-    if let Some(mut coins) = spent_coins(call, &txs, &template)? {
+    if let Some(mut coins) = spent_coins(call, &txs, &template)?
+        && let Some(overwrites) = overwrites(call, &txs, &template)?
+    {
         let cutoff = match call.node.params().is_active(Deployment::Csv, template.height) {
             true => template.median_time(),
             false => template.time(),
         };
-        check_in_block(&txs, &mut coins, template.height, cutoff).map_err(invalid)?;
+        let checked = check_in_block(&txs, &mut coins, overwrites, template.height, cutoff);
+        checked.map_err(invalid)?;
     }
     let (mut header, body) = assemble(&template, call.node.params(), &script, &txs);
     let mut tries = MAX_TRIES;
@@ -432,8 +469,15 @@ mod tests {
         let mut times = vec![genesis];
         let prev = BlockHash::from_bytes([0; 32]);
         let (times_known, bits, interval) = (times.clone(), 0x207f_ffff, 10);
-        let mut template =
-            BlockTemplate { prev, height: 1, now, times: times_known, bits, interval };
+        let mut template = BlockTemplate {
+            prev,
+            height: 1,
+            now,
+            times: times_known,
+            bits,
+            interval,
+            no_overwrite: true,
+        };
         for height in 1..60u32 {
             let last = &times[times.len().saturating_sub(TIMES)..];
             let mut sorted = last.to_vec();

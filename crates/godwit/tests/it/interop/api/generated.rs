@@ -10,6 +10,18 @@ use super::methods::assert_same;
 use super::{Answering, RpcError};
 use crate::node::Node;
 
+/// The transaction of a block that created the coin.
+fn confirmed(chain: &RecentChain, coin: OutPoint) -> Transaction {
+    let mut blocks = chain.blocks.iter().map(|block| Block::from_bytes(block).expect("a block"));
+    let found = blocks.find_map(|block| {
+        let block = block.view();
+        let place = block.txids().iter().position(|txid| *txid == coin.txid)?;
+        assert!(place > 0, "it is no coinbase");
+        Some(block.tx(place).to_owned())
+    });
+    found.expect("it is in the chain")
+}
+
 /// Lists of transactions with a mistake, or with two of them.
 fn invalid(chain: &RecentChain) -> Vec<Vec<Transaction>> {
     let [(first, satoshi), (second, other_satoshi)] = chain.bare;
@@ -28,6 +40,8 @@ fn invalid(chain: &RecentChain) -> Vec<Vec<Transaction>> {
     let coinbase_of =
         |block: &[u8]| Block::from_bytes(block).expect("a block").view().tx(0).to_owned();
     let young = coinbase_of(&chain.blocks[chain.blocks.len() - 50]);
+    let repeated = confirmed(chain, first);
+    let late = with(&|tx| (tx.lock_time, tx.inputs[0].sequence) = (u32::MAX, 0));
     let no_coin = with(&|tx| tx.outputs[0].script_pubkey = vec![0x6a]);
     vec![
         vec![missing.clone()],
@@ -53,7 +67,12 @@ fn invalid(chain: &RecentChain) -> Vec<Vec<Transaction>> {
         vec![with(&|tx| (tx.lock_time, tx.inputs[0].sequence) = (499_999_999, 0))],
         // Not the first transaction, but the first rule.
         vec![missing.clone(), with(&|tx| tx.outputs.clear())],
-        vec![missing, with(&|tx| (tx.lock_time, tx.inputs[0].sequence) = (u32::MAX, 0))],
+        vec![missing.clone(), late.clone()],
+        // It is in a block, and has unspent outputs: in the block before, which is what counts (BIP30).
+        vec![repeated.clone()],
+        vec![missing, repeated.clone()],
+        vec![good.clone(), repeated.clone()],
+        vec![repeated, late],
     ]
 }
 

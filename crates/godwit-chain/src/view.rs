@@ -85,8 +85,8 @@ pub fn lowest_for_indexes(chain: &Chain) -> u32 {
 pub fn lacks_history_alone(chain: &Chain, height: u32) -> bool {
     let index = &chain.index;
     let parent = |id: &NodeId| index.node(*id).parent();
-    let mut above = iter::successors(Some(index.tip()), parent)
-        .take_while(|id| index.height(*id) > height);
+    let mut above =
+        iter::successors(Some(index.tip()), parent).take_while(|id| index.height(*id) > height);
     index.history().is_some() && !above.any(|id| was_deleted(index, id))
 }
 

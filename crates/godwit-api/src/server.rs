@@ -434,8 +434,8 @@ async fn serve(connection: Arc<Connection>, shared: Arc<Shared>) {
             return;
         }
         () = told(&mut stopped) => {
-            // hyper closes an idle connection without a look at the socket. A request that is there is answered,
-            // and that ends the connection: electrs 0.12 ends when one is lost.
+            // hyper closes an idle connection without a look at the socket. A request that is there is
+            // answered, and that ends the connection: electrs 0.12 ends when one is lost.
             if !connection.has_unread() {
                 served.as_mut().graceful_shutdown();
             }

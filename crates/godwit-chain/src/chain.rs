@@ -585,15 +585,5 @@ impl Chain {
     }
 }
 
-/// A reader found the bytes of a stored block damaged: they are fetched again, if the driver fetches.
-/// One that was written again is not served, and nothing more: a reader's wish is no reason to end, nor
-/// to fetch it over and over; nor to ask peers for one of a branch that was left, which they need not have.
-pub(crate) fn note_damaged(chain: &mut Chain, id: NodeId) {
-    let Chain { index, goal, .. } = &*chain;
-    if goal.copies_come() && index.is_on_the_way(id) && !index.damaged.was_rewritten(id) {
-        chain.lose(id);
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests;

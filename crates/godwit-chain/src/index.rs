@@ -450,12 +450,6 @@ impl BlockIndex {
         });
     }
 
-    /// Whether a block is connected, or on the way to the best candidate.
-    pub(crate) fn is_on_the_way(&self, id: NodeId) -> bool {
-        let leads_to = |end| self.tree.is_ancestor(id, end);
-        leads_to(self.tip) || self.best().is_some_and(leads_to)
-    }
-
     /// Whether the bytes of a stored block are known to be damaged.
     pub(crate) fn is_lost(&self, id: NodeId) -> bool {
         self.damaged.lost.contains(&id)

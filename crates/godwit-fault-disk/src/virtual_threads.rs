@@ -1,11 +1,11 @@
-//! What a run would take on more processors than there are: threads in virtual time, where each job takes what it
-//! really took.
+//! What a run would take on more processors than there are: threads in virtual time, where each job takes
+//! what it really took.
 //!
-//! All jobs run on one thread, the owner's, whose processor time is the clock ([`VirtualThreads::new`] is given it). A
-//! job starts at the instant at which a thread of its pool is free, its closure runs then, as a whole, and it ends,
-//! and is told, so much later as the closure took. The owner has a clock of its own, which its work moves, and its
-//! waits ([`Executor::run_one`]). So a run with sixteen workers follows from one processor, whatever else that is
-//! busy with:
+//! All jobs run on one thread, the owner's, whose processor time is the clock ([`VirtualThreads::new`] is
+//! given it). A job starts at the instant at which a thread of its pool is free, its closure runs then, as a
+//! whole, and it ends, and is told, so much later as the closure took. The owner has a clock of its own,
+//! which its work moves, and its waits ([`Executor::run_one`]). So a run with sixteen workers follows from
+//! one processor, whatever else that is busy with:
 //!
 //! ```text
 //! owner     ██████ push a ███ push b ████░░░░ waits ░░░░█████
@@ -13,8 +13,8 @@
 //! worker 2                     └─▶ bbbbbbbbbbbbbbbbbbbb┘
 //! ```
 //!
-//! What it leaves out: threads that hinder each other (caches, memory, two threads of one core, locks), and waits for
-//! the disk, which are no processor time.
+//! What it leaves out: threads that hinder each other (caches, memory, two threads of one core, locks), and
+//! waits for the disk, which are no processor time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -199,8 +199,8 @@ impl VirtualThreads {
         done
     }
 
-    /// Has all happen that comes before the owner's instant: to be called before the owner looks at what jobs have
-    /// told.
+    /// Has all happen that comes before the owner's instant: to be called before the owner looks at what jobs
+    /// have told.
     pub fn catch_up(&self) {
         let now = self.state().stop();
         while self.step(now).is_some() {}
@@ -218,7 +218,8 @@ impl VirtualThreads {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the next thing happen, if it is not behind `until`: its instant, and the job that was told, if one was.
+    /// Has the next thing happen, if it is not behind `until`: its instant, and the job that was told, if one
+    /// was.
     fn step(&self, until: Duration) -> Option<(Duration, Option<&'static str>)> {
         let (at, coming) = self.state().take_coming(until)?;
         let (pool, told) = match coming {

@@ -11,10 +11,10 @@ use crate::judge::input_details;
 use crate::refusal::Refusal;
 
 /// Whether these transactions can be in a block at a height, in this order, behind its coinbase. `coins` are
-/// those of the block before that they may spend; afterwards those that there are behind them. `overwrites`: one
-/// of their outputs is among the coins of the block before, where BIP30 forbids that. `lock_time_cutoff` is what
-/// lock times are compared with. Relative lock times, numbers of signature
-/// operations and scripts are not looked at.
+/// those of the block before that they may spend; afterwards those that there are behind them. `overwrites`:
+/// one of their outputs is among the coins of the block before, where BIP30 forbids that. `lock_time_cutoff`
+/// is what lock times are compared with. Relative lock times, numbers of signature operations and scripts are
+/// not looked at.
 ///
 /// # Errors
 ///

@@ -166,8 +166,8 @@ fn summary(inspected: &Inspected, indexes: usize, left: u64, repaired: u64) -> S
     )
 }
 
-/// A line, if the coins are those of a snapshot that is not validated: what is read as it was written may still
-/// be wrong.
+/// A line, if the coins are those of a snapshot that is not validated: what is read as it was written may
+/// still be wrong.
 fn of_snapshot(inspected: &Inspected) -> String {
     match (inspected.assumed, inspected.refuted) {
         (None, _) => String::new(),

@@ -368,8 +368,8 @@ fn spent_coins(
     Ok(Some(found))
 }
 
-/// Whether one of the transactions' outputs is there already where the block is to be, and must not be; `None`
-/// where another block came meanwhile.
+/// Whether one of the transactions' outputs is there already where the block is to be, and must not be;
+/// `None` where another block came meanwhile.
 fn overwrites(
     call: &Call<'_>,
     txs: &[TxView<'_>],

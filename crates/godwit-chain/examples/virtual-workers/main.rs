@@ -1,14 +1,16 @@
-//! What a chain would take on more processors than there are, and which threads wait for which: `make bench-workers` runs it.
+//! What a chain would take on more processors than there are, and which threads wait for which: `make
+//! bench-workers` runs it.
 //!
-//! `virtual-workers CHAIN [WORKERS…]`: CHAIN is a generated chain with its summary beside it, WORKERS are numbers of worker
-//! threads, 1, 2, 4, 8, 16 and 32 otherwise. The blocks of the file are handed in like those of peers that are never too
-//! slow, and everything that the chain does is done, one job after the other on one thread, whose processor
-//! time is the clock ([`VirtualThreads`]). Reading the file, opening the directory and checking the headers take no
-//! time; what the threads of the sockets do is left out. The worker threads come beside the connector and the
-//! single threads that append, commit, flush and merge, as in a node with `-par`.
+//! `virtual-workers CHAIN [WORKERS…]`: CHAIN is a generated chain with its summary beside it, WORKERS are
+//! numbers of worker threads, 1, 2, 4, 8, 16 and 32 otherwise. The blocks of the file are handed in like
+//! those of peers that are never too slow, and everything that the chain does is done, one job after the
+//! other on one thread, whose processor time is the clock ([`VirtualThreads`]). Reading the file, opening the
+//! directory and checking the headers take no time; what the threads of the sockets do is left out. The
+//! worker threads come beside the connector and the single threads that append, commit, flush and merge, as
+//! in a node with `-par`.
 //!
-//! So few blocks are on their way that none is read back from its file. Peers that are faster than the chain have it
-//! decode most blocks twice.
+//! So few blocks are on their way that none is read back from its file. Peers that are faster than the chain
+//! have it decode most blocks twice.
 //!
 //! As on main, no output is looked up for BIP30.
 
@@ -37,8 +39,8 @@ const WORKERS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// After every block of the chain, by so much that nothing is recent.
 const NOW: i64 = 2_000_000_000;
 
-/// Bytes of blocks between the file and the tip: so few that the chain keeps all of them, with their keys and coins, in
-/// memory.
+/// Bytes of blocks between the file and the tip: so few that the chain keeps all of them, with their keys and
+/// coins, in memory.
 const ON_THE_WAY: u64 = NEAR_BLOCKS_BYTES as u64 / 3;
 
 /// What is run with each number of workers.

@@ -1,12 +1,14 @@
 //! Delivers what jobs and threads report to the station that asked for it.
 
-use super::{Chain, history, note_damaged};
+use super::{Chain, history};
 use crate::ending::Ending;
 use crate::error::ChainError;
 use crate::event::Event;
+use crate::index::BlockIndex;
 use crate::lookahead::LookaheadError;
 use crate::message::Message;
 use crate::reads::{BlockUnreadable, Read};
+use crate::tree::NodeId;
 
 impl Chain {
     /// Delivers every message to its station, and lets the coins store handle what its own jobs
@@ -103,7 +105,21 @@ pub fn note_unreadable(chain: &mut Chain, unreadable: &BlockUnreadable) {
         return;
     }
     log::error!("A stored block is not served: {unreadable}");
-    if unreadable.is_lost() {
-        note_damaged(chain, unreadable.id);
+    if unreadable.is_lost() && is_worth_fetching(chain, unreadable.id) {
+        chain.lose(unreadable.id);
     }
+}
+
+/// Whether peers are to be asked for a block that a reader cannot have. One that was written again is not
+/// served, and nothing more: a reader's wish is no reason to end, nor to fetch it over and over; nor to ask
+/// peers for one of a branch that was left, which they need not have.
+fn is_worth_fetching(chain: &Chain, id: NodeId) -> bool {
+    let Chain { index, goal, .. } = chain;
+    goal.copies_come() && is_on_the_way(index, id) && !index.damaged.was_rewritten(id)
+}
+
+/// Whether a block is connected, or on the way to the best candidate.
+fn is_on_the_way(index: &BlockIndex, id: NodeId) -> bool {
+    let leads_to = |end| index.tree().is_ancestor(id, end);
+    leads_to(index.tip()) || index.best().is_some_and(leads_to)
 }

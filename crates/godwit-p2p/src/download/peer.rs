@@ -312,8 +312,8 @@ impl Peer {
         self.queue.iter().position(|flight| flight.hash == *hash)
     }
 
-    /// When bytes last arrived that may be of this block, or when it was asked for. All known software answers
-    /// in order; what was skipped is not on its way.
+    /// When bytes last arrived that may be of this block, or when it was asked for. All known software
+    /// answers in order; what was skipped is not on its way.
     pub(super) fn last_sign(&self, flight: &Flight) -> Duration {
         if flight.skipped { flight.asked } else { flight.asked.max(self.last_bytes) }
     }

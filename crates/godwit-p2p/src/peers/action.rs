@@ -30,7 +30,8 @@ pub struct FilterBlock {
     pub height: u32,
 }
 
-/// What is to be read of the index of filters. It is answered if the filter of `stop` is there.
+/// What is to be read of the index of filters. It is answered if the filter of `stop` is there; for
+/// checkpoints, if those of `blocks` are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterRead {
     pub query: FilterQuery,

@@ -3,15 +3,23 @@
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use godwit_api::Seam;
-use godwit_index::{FilterHashes, FilterIndex, IndexError};
+use godwit_index::{FilterHashes, FilterIndex, IndexError, Status, has_followed};
 use godwit_p2p::{FILTER_BYTES, FilterBlock, FilterData, FilterQuery, FilterRead, ReadId};
+use godwit_rpc::RpcError;
 use godwit_store::ChainPoint;
 
 /// Reads that wait at most: the engine has fewer under way.
 const WAITING: usize = 16;
+
+/// How long a read waits for an index that is on its way to the tip. Others wait behind it.
+const FILTER_WAIT: Duration = Duration::from_secs(1);
+
+/// Between two looks whether the index is there.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// To the thread.
 pub(super) type FilterReads = Sender<(ReadId, FilterRead)>;
@@ -44,6 +52,12 @@ pub(super) fn start(
 
 fn run(index: &FilterIndex, seam: &Seam, reads: &Receiver<(ReadId, FilterRead)>) {
     for (request, wanted) in reads {
+        // What the index cannot tell, the read says.
+        let is_there = || has_last(index, &wanted).unwrap_or(true);
+        let followed = |best, seen| seam.ask(move |node| has_followed(node.chain(), best, seen));
+        if catch_up(index.status(), is_there, followed).is_err() {
+            return;
+        }
         let data = read(index, &wanted).unwrap_or_else(|error| {
             // The index has logged its damage itself.
             if !error.is_damage() {
@@ -61,12 +75,45 @@ fn point(block: &FilterBlock) -> ChainPoint {
     ChainPoint { hash: block.hash, height: block.height }
 }
 
+/// Waits, as long as what is wanted is not there, until the index has followed the chain: the tip is
+/// announced before the indexes are told of it, and peers ask for its filter at once. Who asks for a block
+/// that the index will not have keeps nobody waiting.
+///
+/// # Errors
+///
+/// The node ends.
+fn catch_up(
+    status: &Status,
+    is_there: impl Fn() -> bool,
+    has_followed: impl Fn(Option<ChainPoint>, Option<u64>) -> Result<bool, RpcError>,
+) -> Result<(), RpcError> {
+    let deadline = Instant::now() + FILTER_WAIT;
+    while !is_there() && status.is_synced() && Instant::now() < deadline {
+        let (best, seen) = status.place();
+        if has_followed(best, seen)? {
+            break;
+        }
+        status.wait_for_move(best, LOOK_INTERVAL);
+    }
+    Ok(())
+}
+
+/// Whether the index has the last block that an answer needs. Of checkpoints the stop block is none, as in
+/// Core, unless its height is a multiple of a thousand.
+fn has_last(index: &FilterIndex, wanted: &FilterRead) -> Result<bool, IndexError> {
+    let last = match wanted.query {
+        FilterQuery::Filters | FilterQuery::Headers => Some(&wanted.stop),
+        FilterQuery::Checkpoints => wanted.blocks.last(),
+    };
+    last.map_or(Ok(true), |block| Ok(index.hashes(point(block))?.is_some()))
+}
+
 /// What is asked for; `None` where the index has not come to the last block, or lacks another one.
 fn read(index: &FilterIndex, wanted: &FilterRead) -> Result<Option<FilterData>, IndexError> {
-    let hashes = |block: &FilterBlock| index.hashes(point(block));
-    if hashes(&wanted.stop)?.is_none() {
+    if !has_last(index, wanted)? {
         return Ok(None);
     }
+    let hashes = |block: &FilterBlock| index.hashes(point(block));
     let of_blocks = |part: fn(FilterHashes) -> [u8; 32]| {
         let found = wanted.blocks.iter().map(|block| Ok(hashes(block)?.map(part)));
         found.collect::<Result<Option<Vec<_>>, IndexError>>()
@@ -95,4 +142,85 @@ fn filters(index: &FilterIndex, blocks: &[FilterBlock]) -> Result<Option<FilterD
         }
     }
     Ok(Some(FilterData::Filters(found)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::path::Path;
+
+    use godwit_fault_disk::FaultDisk;
+    use godwit_index::{FilterIndexWriter, Follower, Index, Step};
+    use godwit_primitives::{Block, BlockHash, Network, Params};
+    use godwit_rpc::code;
+    use godwit_store::BlockUndo;
+    use godwit_store::disk::StoreDisk;
+
+    use super::*;
+
+    /// With the genesis block alone, and that block.
+    fn index() -> (FilterIndexWriter, FilterBlock) {
+        let params = Params::new(Network::Regtest);
+        let genesis = FilterBlock { hash: params.genesis_hash, height: 0 };
+        let disk = StoreDisk::new(Arc::new(FaultDisk::new()));
+        let opened = FilterIndexWriter::open(&disk, Path::new("/indexes"), genesis.hash, 0);
+        let mut index = opened.expect("it opens");
+        let block = Block::from_bytes(&params.genesis_block()).expect("it is compiled in");
+        index.connect(point(&genesis), &block, &BlockUndo::default()).expect("no fault");
+        (index, genesis)
+    }
+
+    #[test]
+    fn checkpoints_need_no_filter_of_the_block_that_they_are_asked_up_to() {
+        let (writer, there) = index();
+        let index = writer.reader();
+        let header = index.hashes(point(&there)).expect("no fault").expect("it is there").header;
+        let stop = FilterBlock { hash: BlockHash::from_bytes([7; 32]), height: 1_001 };
+        let read = |query, blocks: &[FilterBlock]| {
+            let wanted = FilterRead { query, stop, previous: None, blocks: blocks.to_vec() };
+            read(&index, &wanted).expect("no fault")
+        };
+        let checkpoints = |blocks: &[FilterBlock]| read(FilterQuery::Checkpoints, blocks);
+        assert_eq!(checkpoints(&[]), Some(FilterData::Checkpoints(Vec::new())));
+        assert_eq!(checkpoints(&[there]), Some(FilterData::Checkpoints(vec![header])));
+        assert_eq!(checkpoints(&[there, stop]), None);
+        assert_eq!(checkpoints(&[stop, there]), None);
+        for query in [FilterQuery::Filters, FilterQuery::Headers] {
+            assert_eq!(read(query, &[there]), None);
+        }
+    }
+
+    #[test]
+    fn a_read_waits_for_an_index_that_follows_until_it_has_the_block_or_the_chain() {
+        let (writer, _) = index();
+        let index = writer.reader();
+        let (is_there, looks) = (Cell::new(false), Cell::new(0));
+        let wait = |followed: &dyn Fn(u32) -> Result<bool, RpcError>| {
+            is_there.set(false);
+            looks.set(0);
+            let started = Instant::now();
+            let has_followed = |_, _| {
+                looks.set(looks.get() + 1);
+                followed(looks.get())
+            };
+            let waited = catch_up(index.status(), || is_there.get(), has_followed);
+            (waited, looks.get(), started.elapsed() >= FILTER_WAIT)
+        };
+        // It is still being built: that takes longer than anybody waits.
+        assert_eq!(wait(&|_| Ok(false)), (Ok(()), 0, false));
+        let mut follower = Follower::new(writer);
+        follower.take(Step::AtTip { left: 0 }, &|| false).expect("no fault");
+        let comes = |look: u32| {
+            is_there.set(look == 2);
+            Ok(false)
+        };
+        assert_eq!(wait(&comes), (Ok(()), 2, false));
+        // It has come to the tip without the block.
+        assert_eq!(wait(&|look| Ok(look == 3)), (Ok(()), 3, false));
+        let (waited, looks, is_over) = wait(&|_| Ok(false));
+        assert_eq!((waited, is_over), (Ok(()), true));
+        assert!(looks > 1, "{looks}");
+        let ends = || RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down");
+        assert_eq!(wait(&|_| Err(ends())), (Err(ends()), 1, false));
+    }
 }

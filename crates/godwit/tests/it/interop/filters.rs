@@ -1,6 +1,9 @@
 //! Compact block filters for peers (BIP157), beside bitcoind's.
 
+use std::thread;
+
 use godwit_primitives::sha256::sha256d;
+use godwit_primitives::{OutPoint, TxOut};
 use serde_json::json;
 
 use super::FILTERS;
@@ -13,6 +16,9 @@ use crate::node::Node;
 
 const SERVED: &str = "-peerblockfilters";
 const NAME: &str = "basic block filter index";
+/// Blocks whose filters take a while, and their scripts.
+const LONG_BLOCKS: u32 = 10;
+const SCRIPTS: u32 = 60_000;
 /// The service's bit.
 const COMPACT_FILTERS: u64 = 1 << 6;
 
@@ -179,5 +185,46 @@ fn a_node_that_serves_no_filters_ends_the_connection_as_bitcoind_does() {
     for port in [port, bitcoind.port] {
         let answers = ask(port, "getcfilters", &range(0, 1, &stop));
         assert_eq!(answers, Answers { messages: Vec::new(), ended: true });
+    }
+}
+
+/// Blocks on the chain that are nearly full, of scripts that are all different.
+fn long_blocks(chain: &RecentChain) -> Vec<Vec<u8>> {
+    let (mut coin, satoshi) = chain.bare[0];
+    let mut blocks: Vec<Vec<u8>> = Vec::new();
+    for n in 1..=LONG_BLOCKS {
+        let mut tx = block::spend(coin, satoshi, Vec::new());
+        tx.outputs.extend((0..SCRIPTS).map(|n| {
+            let [low, middle, high, _] = n.to_le_bytes();
+            TxOut { value: 0, script_pubkey: vec![3, low, middle, high] }
+        }));
+        coin = OutPoint { txid: tx.txid(), vout: 0 };
+        let parent = blocks.last().map_or(chain.tip(), Vec::as_slice);
+        blocks.push(block::on(parent, chain.summary.height + n, 1, &[tx]));
+    }
+    blocks
+}
+
+/// Wallets ask for the filter of a block as soon as they hear of the block, and bitcoind has it by then.
+#[test]
+fn the_filter_of_a_block_is_there_for_who_has_just_heard_of_the_block() {
+    let chain = chain::recent();
+    let (node, port) = (Node::new("regtest"), free_port());
+    let options =
+        [FILTERS.to_owned(), SERVED.to_owned(), format!("-port={port}"), "-listen=1".to_owned()];
+    let godwit = Answering::with_chain(&node, chain, &options);
+    wait_until("the index is there", || {
+        godwit.call("getindexinfo", &json!([]))[NAME]["synced"] == true
+    });
+    let mut peer = Peer::connect(port, chain.summary.height);
+    for (block, height) in long_blocks(chain).iter().zip(chain.summary.height + 1..) {
+        let (rpc, params) = (godwit.rpc, json!([hex::encode(block)]));
+        thread::scope(|scope| {
+            scope.spawn(move || rpc.call("submitblock", &params));
+            peer.until_announced(block);
+            let command = if height % 2 == 0 { "getcfilters" } else { "getcfheaders" };
+            let answers = peer.answers(command, &range(0, height, &sha256d(&block[..80])));
+            assert_eq!((answers.messages.len(), answers.ended), (1, false), "{command} {height}");
+        });
     }
 }

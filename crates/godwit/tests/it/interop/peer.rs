@@ -74,7 +74,7 @@ impl Peer {
                     headers.push(0);
                     self.send("headers", &headers);
                 }
-                "getdata" if asks_for(&payload, &hash) => {
+                "getdata" if names(&payload, &hash) => {
                     self.send("block", block);
                     return;
                 }
@@ -160,6 +160,20 @@ impl Peer {
         }
     }
 
+    /// Waits until the node announces this block.
+    #[track_caller]
+    pub(super) fn until_announced(&mut self, block: &[u8]) {
+        let hash = sha256d(&block[..80]);
+        loop {
+            let (command, payload) = self.receive().expect("the node keeps the connection");
+            match command.as_str() {
+                "ping" => self.send("pong", &payload),
+                "inv" if names(&payload, &hash) => return,
+                _ => {}
+            }
+        }
+    }
+
     /// Waits until the node closes the connection.
     #[track_caller]
     pub(super) fn expect_disconnect(mut self) {
@@ -212,8 +226,8 @@ impl Peer {
     }
 }
 
-/// Whether a `getdata` of less than 253 entries names the whole block.
-fn asks_for(payload: &[u8], hash: &[u8; 32]) -> bool {
+/// Whether a `getdata` or an `inv` of less than 253 entries names the whole block.
+fn names(payload: &[u8], hash: &[u8; 32]) -> bool {
     payload[1..].chunks_exact(36).any(|entry| {
         let kind = u32::from_le_bytes(entry[..4].try_into().expect("four bytes"));
         kind & !WITNESS == BLOCK && entry[4..] == hash[..]

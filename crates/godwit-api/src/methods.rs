@@ -18,7 +18,7 @@ mod generate;
 pub(crate) mod headers;
 pub(crate) mod indexes;
 mod load;
-mod mempool;
+pub(crate) mod mempool;
 mod named;
 mod network;
 pub(crate) mod output;

@@ -119,7 +119,7 @@ fn content(call: &mut Call<'_>, asked: Asked, format: Format) -> Result<Content,
         Asked::Block(named, detail) => block(call, &named, detail, format).and_then(known),
         Asked::SpentOutputs(named) => spent_outputs(call, &named, format).and_then(known),
         Asked::Headers(from, count) => headers(call, from, count, format).and_then(known),
-        Asked::Coins(outpoints) => unspent(call, outpoints, format),
+        Asked::Coins { outpoints, with_outbox } => unspent(call, outpoints, with_outbox, format),
         Asked::BlockHash(height) => block_hash(call, height, format).and_then(known),
         Asked::ChainInfo => method(call, "getblockchaininfo", &[]),
         Asked::MempoolInfo => method(call, "getmempoolinfo", &[]),
@@ -321,9 +321,10 @@ fn block_hash(call: &mut Call<'_>, height: u32, format: Format) -> Result<Conten
 fn unspent(
     call: &mut Call<'_>,
     outpoints: Vec<OutPoint>,
+    with_outbox: bool,
     format: Format,
 ) -> Result<Content, Refusal> {
-    let (coins, tip) = coins(&call.node, outpoints)?;
+    let (coins, tip) = coins(&call.node, outpoints, with_outbox)?;
     let found = || coins.iter().flatten();
     call.room.grow(LIST + found().map(cost::prevout).sum::<usize>())?;
     if format == Format::Json {

@@ -355,7 +355,7 @@ fn spent_coins(
     let mut found = HashMap::new();
     for part in outpoints.chunks(COINS_AT_ONCE) {
         call.room.grow(part.len() * COIN_MEMORY)?;
-        let (coins, tip) = output::coins(&call.node, part.to_vec())?;
+        let (coins, tip) = output::coins(&call.node, part.to_vec(), false)?;
         if tip.hash != template.prev {
             return Ok(None);
         }

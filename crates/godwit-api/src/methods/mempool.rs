@@ -168,7 +168,7 @@ pub(super) fn entry(call: &mut Call<'_>) -> Result<Json, RpcError> {
 }
 
 /// A transaction of the outbox.
-pub(super) fn transaction(call: &Call<'_>, txid: Txid) -> Result<Option<Arc<OutboxTx>>, RpcError> {
+pub(crate) fn transaction(call: &Call<'_>, txid: Txid) -> Result<Option<Arc<OutboxTx>>, RpcError> {
     call.node.ask(move |node| node.peers().outbox().get(&txid).cloned())
 }
 

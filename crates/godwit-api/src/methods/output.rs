@@ -1,19 +1,64 @@
-//! `gettxout`, and coins of the tip by their outpoints.
+//! `gettxout`, and coins by their outpoints: those of the tip, or what the outbox leaves of them and adds.
+
+use std::sync::Arc;
 
 use godwit_chain::{CoinAtTip, StoredData};
+use godwit_p2p::OutboxTx;
 use godwit_primitives::{Coin, OutPoint, Txid};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::ChainPoint;
 
 use super::{Call, parse};
 use crate::script::script_json;
-use crate::seam::Seam;
+use crate::seam::{NodeState, Seam};
 
-/// Where these coins are at the tip, and the tip.
-fn places(node: &Seam, outpoints: Vec<OutPoint>) -> Result<(Vec<CoinAtTip>, ChainPoint), RpcError> {
+/// The height of coins that are in no block (Core `MEMPOOL_HEIGHT`).
+const OUTBOX_HEIGHT: u32 = 0x7fff_ffff;
+
+/// Where a coin is.
+enum Place {
+    /// Nowhere: a transaction of the outbox spends it.
+    Spent,
+    /// An output of a transaction of the outbox, if that has so many.
+    Outbox(Arc<OutboxTx>, u32),
+    Chain(CoinAtTip),
+}
+
+impl Place {
+    fn of(node: &dyn NodeState, outpoint: &OutPoint, with_outbox: bool) -> Self {
+        let outbox = node.peers().outbox();
+        if with_outbox && outbox.is_spent(outpoint) {
+            return Self::Spent;
+        }
+        match outbox.get(&outpoint.txid).filter(|_| with_outbox) {
+            Some(tx) => Self::Outbox(Arc::clone(tx), outpoint.vout),
+            None => Self::Chain(StoredData::of(node.chain()).coin(outpoint)),
+        }
+    }
+
+    fn read(self) -> Result<Option<Coin>, RpcError> {
+        match self {
+            Self::Spent => Ok(None),
+            Self::Outbox(tx, vout) => Ok(tx.view().output(vout as usize).map(|output| Coin {
+                value: output.value,
+                script_pubkey: output.script_pubkey.into(),
+                height: OUTBOX_HEIGHT,
+                coinbase: false,
+            })),
+            Self::Chain(place) => read(place),
+        }
+    }
+}
+
+/// Where these coins are, and the tip.
+fn places(
+    node: &Seam,
+    outpoints: Vec<OutPoint>,
+    with_outbox: bool,
+) -> Result<(Vec<Place>, ChainPoint), RpcError> {
     node.ask(move |node| {
-        let (stored, tip) = (StoredData::of(node.chain()), node.chain().tip_point());
-        (outpoints.iter().map(|outpoint| stored.coin(outpoint)).collect(), tip)
+        let place = |outpoint| Place::of(node, outpoint, with_outbox);
+        (outpoints.iter().map(place).collect(), node.chain().tip_point())
     })
 }
 
@@ -27,13 +72,14 @@ pub(super) fn read(place: CoinAtTip) -> Result<Option<Coin>, RpcError> {
     }
 }
 
-/// Each of these coins that exists at the tip, and the tip.
+/// Each of these coins that exists at the tip, and the tip; with the outbox, as it makes them.
 pub(crate) fn coins(
     node: &Seam,
     outpoints: Vec<OutPoint>,
+    with_outbox: bool,
 ) -> Result<(Vec<Option<Coin>>, ChainPoint), RpcError> {
-    let (places, tip) = places(node, outpoints)?;
-    let coins = places.into_iter().map(read).collect::<Result<_, _>>()?;
+    let (places, tip) = places(node, outpoints, with_outbox)?;
+    let coins = places.into_iter().map(Place::read).collect::<Result<_, _>>()?;
     Ok((coins, tip))
 }
 
@@ -42,9 +88,9 @@ pub(super) fn first_coin(
     node: &Seam,
     outpoints: Vec<OutPoint>,
 ) -> Result<(Option<Coin>, ChainPoint), RpcError> {
-    let (places, tip) = places(node, outpoints)?;
+    let (places, tip) = places(node, outpoints, false)?;
     for place in places {
-        let coin = read(place)?;
+        let coin = place.read()?;
         if coin.is_some() {
             return Ok((coin, tip));
         }
@@ -56,29 +102,15 @@ pub(super) fn unspent(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let txid: Txid = parse::hash(call.arg(0), "txid")?;
     let vout: u32 = call.arg(1).as_integer()?;
     let with_outbox = parse::flag(call.arg(2), true)?;
-    let outpoint = OutPoint { txid, vout };
-    let (place, parent, tip) = call.node.ask(move |node| {
-        let outbox = node.peers().outbox();
-        let is_spent = with_outbox && outbox.is_spent(&outpoint);
-        let place = (!is_spent).then(|| StoredData::of(node.chain()).coin(&outpoint));
-        let parent = outbox.get(&outpoint.txid).filter(|_| with_outbox).cloned();
-        (place, parent, node.chain().tip_point())
-    })?;
-    let Some(place) = place else { return Ok(Json::Null) };
-    let unconfirmed = parent.as_ref().and_then(|parent| parent.view().output(vout as usize));
-    if let Some(output) = unconfirmed {
-        return Ok(Json::object([
-            ("bestblock", tip.hash.to_string().into()),
-            ("confirmations", 0.into()),
-            ("value", Json::amount(output.value)),
-            ("scriptPubKey", script_json(output.script_pubkey, call.network(), true)),
-            ("coinbase", false.into()),
-        ]));
-    }
-    let Some(coin) = read(place)? else { return Ok(Json::Null) };
+    let (coins, tip) = coins(&call.node, vec![OutPoint { txid, vout }], with_outbox)?;
+    let Some(coin) = coins.into_iter().flatten().next() else { return Ok(Json::Null) };
+    let confirmations = match coin.height {
+        OUTBOX_HEIGHT => 0,
+        height => i64::from(tip.height) - i64::from(height) + 1,
+    };
     Ok(Json::object([
         ("bestblock", tip.hash.to_string().into()),
-        ("confirmations", (i64::from(tip.height) - i64::from(coin.height) + 1).into()),
+        ("confirmations", confirmations.into()),
         ("value", Json::amount(coin.value)),
         ("scriptPubKey", script_json(&coin.script_pubkey, call.network(), true)),
         ("coinbase", coin.coinbase.into()),

@@ -56,10 +56,12 @@ pub(super) fn transaction(
     json
 }
 
-/// One of a block, as it is told without any coins (Core `TxToUniv` with a hash).
-pub(crate) fn in_block(tx: TxView<'_>, block: BlockHash, network: Network) -> Json {
+/// One of a block, or of none, as it is told without any coins (Core `TxToUniv` with a hash).
+pub(crate) fn in_block(tx: TxView<'_>, block: Option<BlockHash>, network: Network) -> Json {
     let mut json = transaction(tx, network, None, Detail::Fee, false);
-    json.push("blockhash", block.to_string());
+    if let Some(block) = block {
+        json.push("blockhash", block.to_string());
+    }
     json.push("hex", Json::hex(tx.bytes()));
     json
 }

@@ -1,6 +1,6 @@
-//! What the optional indexes have.
+//! What the optional indexes have; transactions are those of the outbox, too.
 
-use godwit_primitives::{BlockHash, ReversedHex};
+use godwit_primitives::{BlockHash, ReversedHex, TxView};
 use godwit_rpc::Json;
 use godwit_stream::DataStream;
 
@@ -9,26 +9,38 @@ use super::{Content, HEADER_HEX, unknown};
 use crate::methods::blocks::PLAIN;
 use crate::methods::headers::headers_from;
 use crate::methods::indexes::{NoFilter, catch_up, filter_headers, filter_of, find_transaction};
-use crate::methods::{Call, cost, transaction};
+use crate::methods::{Call, cost, mempool, transaction};
 
 /// The number of the basic type of filters (BIP158).
 const BASIC: u8 = 0;
 
-/// A transaction of any block; there is no mempool.
+/// A transaction of the outbox, or of any block. The outbox is asked first: one that leaves it for a block
+/// meanwhile is in the index when that has caught up.
 pub(super) fn transaction(
     call: &mut Call<'_>,
     NamedTransaction { txid, text }: &NamedTransaction,
     format: Format,
 ) -> Result<Content, Refusal> {
+    if let Some(sent) = mempool::transaction(call, *txid)? {
+        return told(call, sent.view(), None, format);
+    }
     if let Some(index) = call.node.indexes().transactions.clone() {
         catch_up(call, index.status())?;
     }
     let found = find_transaction(call, txid)?;
     let found = found.ok_or_else(|| Refusal::not_found(format!("{text} not found")))?;
-    let tx = found.tx();
+    told(call, found.tx(), Some(found.block_hash()), format)
+}
+
+fn told(
+    call: &mut Call<'_>,
+    tx: TxView<'_>,
+    block: Option<BlockHash>,
+    format: Format,
+) -> Result<Content, Refusal> {
     if format == Format::Json {
         call.room.grow(cost::transaction(tx, &[]))?;
-        let json = transaction::in_block(tx, found.block_hash(), call.network());
+        let json = transaction::in_block(tx, block, call.network());
         return Ok(Content::Json(json));
     }
     call.room.grow(tx.total_size() * PLAIN)?;

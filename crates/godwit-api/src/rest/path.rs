@@ -152,7 +152,11 @@ pub(super) enum Asked {
         verbose: bool,
         sequence: bool,
     },
-    Coins(Vec<OutPoint>),
+    Coins {
+        outpoints: Vec<OutPoint>,
+        /// As the outbox makes them, instead of the tip.
+        with_outbox: bool,
+    },
     /// The hash at a height.
     BlockHash(u32),
 }
@@ -222,7 +226,7 @@ impl Path<'_> {
             Resource::ChainInfo => self.json_alone().map(|()| Asked::ChainInfo)?,
             Resource::Deployments => self.deployments()?,
             Resource::Mempool => self.mempool()?,
-            Resource::Coins => Asked::Coins(self.outpoints(body)?),
+            Resource::Coins => self.coins(body)?,
             Resource::BlockHash => self.block_hash()?,
         };
         Ok((asked, self.format))
@@ -328,7 +332,7 @@ impl Path<'_> {
         Ok(Asked::BlockHash(height))
     }
 
-    fn outpoints(&self, body: &[u8]) -> Result<Vec<OutPoint>, Refusal> {
+    fn coins(&self, body: &[u8]) -> Result<Asked, Refusal> {
         let empty = || Refusal::bad("Error: empty request");
         let parse_error = || Refusal::bad("Parse error");
         // What stands before the first one is a slash, or counts as one.
@@ -336,14 +340,11 @@ impl Path<'_> {
         if of_path.is_none() && body.is_empty() {
             return Err(empty());
         }
-        let mut outpoints = Vec::new();
+        let (mut outpoints, mut with_outbox) = (Vec::new(), false);
         if let Some(pieces) = of_path {
-            let pieces =
-                pieces.strip_prefix("checkmempool").map_or(Some(pieces), |rest| match rest {
-                    "" => None,
-                    rest => Some(rest.strip_prefix('/').unwrap_or(pieces)),
-                });
-            for piece in pieces.into_iter().flat_map(|pieces| pieces.split('/')) {
+            let mut pieces = pieces.split('/').peekable();
+            with_outbox = pieces.next_if_eq(&"checkmempool").is_some();
+            for piece in pieces {
                 outpoints.push(outpoint(piece).ok_or_else(parse_error)?);
             }
             if outpoints.is_empty() {
@@ -366,6 +367,8 @@ impl Path<'_> {
                         ));
                     }
                     outpoints = decoded_outpoints(&bytes).map_err(|_| parse_error())?;
+                    // What Core takes for BIP64's first byte is never zero.
+                    with_outbox = true;
                 }
             }
         }
@@ -375,7 +378,7 @@ impl Path<'_> {
                 outpoints.len()
             )));
         }
-        Ok(outpoints)
+        Ok(Asked::Coins { outpoints, with_outbox })
     }
 
     fn pieces(&self) -> Vec<&str> {

@@ -125,12 +125,12 @@ fn outpoint_text(vout: usize) -> String {
 fn coins_are_named_in_the_path() {
     let of = |path: &str| ask(&format!("/rest/getutxos{path}"), b"");
     let count = |path: &str| match of(path) {
-        Ok((Asked::Coins(outpoints), _)) => outpoints.len(),
+        Ok((Asked::Coins { outpoints, with_outbox }, _)) => (outpoints.len(), with_outbox),
         other => panic!("{path}: {other:?}"),
     };
     let list = |n: usize| (0..n).map(outpoint_text).collect::<Vec<_>>().join("/");
-    assert_eq!(count(&format!("/{}.json", list(15))), 15);
-    assert_eq!(count(&format!("/checkmempool/{}.bin", list(1))), 1);
+    assert_eq!(count(&format!("/{}.json", list(15))), (15, false));
+    assert_eq!(count(&format!("/checkmempool/{}.bin", list(1))), (1, true));
     let text = |path: &str| of(path).expect_err("it is refused").1;
     let too_many = "Error: max outpoints exceeded (max: 15, tried: 16)";
     assert_eq!(text(&format!("/{}.json", list(16))), too_many);
@@ -157,7 +157,7 @@ fn coins_are_named_in_the_body() {
         out.as_slice().to_vec()
     };
     let of = |path: &str, body: &[u8]| match ask(&format!("/rest/getutxos{path}"), body) {
-        Ok((Asked::Coins(outpoints), _)) => Ok(outpoints.len()),
+        Ok((Asked::Coins { outpoints, .. }, _)) => Ok(outpoints.len()),
         Ok(other) => panic!("{other:?}"),
         Err((_, text)) => Err(text),
     };
@@ -177,6 +177,12 @@ fn coins_are_named_in_the_body() {
     for nothing in [&b"zz"[..], b"0", b"0 1", b"\n"] {
         assert_eq!(of(".hex", nothing), Ok(0));
     }
+    let with_outbox = |path: &str, body: &[u8]| match ask(&format!("/rest/getutxos{path}"), body) {
+        Ok((Asked::Coins { with_outbox, .. }, _)) => with_outbox,
+        other => panic!("{other:?}"),
+    };
+    assert!(with_outbox(".bin", &body(2)) && with_outbox(".hex", &hex(&body(2))));
+    assert!(!with_outbox(".hex", b"zz"), "it is no body");
     let cut = &body(2)[..49];
     assert_eq!(of(".bin", cut), Err("Parse error".to_owned()));
     assert_eq!(of(".bin", &[body(2), vec![1]].concat()), Ok(2), "what follows does not matter");

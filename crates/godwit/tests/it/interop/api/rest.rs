@@ -10,7 +10,7 @@ use super::http::{exchange, get};
 use crate::node::Node;
 
 /// A target, and what is sent with it.
-type Request = (String, Vec<u8>);
+pub(super) type Request = (String, Vec<u8>);
 
 /// The method that tells the same, where its differences are meant to be.
 fn method_of(target: &str) -> &'static str {
@@ -46,7 +46,7 @@ fn differences(ours: u16, theirs: u16, (target, body): &Request) -> Vec<String> 
 }
 
 #[track_caller]
-fn assert_same(ours: u16, theirs: u16, asked: &[Request]) {
+pub(super) fn assert_same(ours: u16, theirs: u16, asked: &[Request]) {
     let found: Vec<String> =
         asked.iter().flat_map(|request| differences(ours, theirs, request)).collect();
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));

@@ -5,7 +5,8 @@ mod cases;
 mod notified;
 mod transactions;
 
-use godwit_primitives::Transaction;
+use godwit_primitives::{OutPoint, Transaction};
+use godwit_stream::DataStream;
 use serde_json::{Value, json};
 
 use super::super::process::ForeignNode;
@@ -13,8 +14,9 @@ use super::super::{bitcoind, block, chain, wait_until};
 use super::Answering;
 use super::differ::differences;
 use super::http::{exchange, get};
+use super::rest::{Request, assert_same};
 use crate::node::Node;
-use transactions::{Coins, Tx};
+use transactions::{Coins, Tx, to_true};
 
 /// Blocks of the beginning: 100 of them make the first coins spendable.
 const BLOCKS: usize = 180;
@@ -152,6 +154,59 @@ fn what_bitcoind_has_removed_is_brought_back_as_by_it() {
         assert!(both.bitcoind.rpc.call(method, &json!([]))["warnings"].is_string());
     }
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn resources_show_what_waits_as_those_of_bitcoind_do() {
+    let node = Node::new("regtest");
+    let Some(mut both) = Both::start(&node, &["-rest=1".to_owned()]) else { return };
+    let coin = both.coins.take();
+    let parent = Tx::spending(coin).with_output(100_000, &to_true()).paying(1_000);
+    let child = Tx::spending(parent.output(0)).paying(1_000);
+    // What the parent spends, what the child spends of it, what is left, no output at all, and the child's.
+    let (of_parent, of_child) = (parent.0.txid(), child.0.txid());
+    let outpoints = [0, 1, 2].map(|vout| OutPoint { txid: of_parent, vout });
+    let outpoints = [&[coin.outpoint][..], &outpoints, &[child.output(0).outpoint]].concat();
+    let named: Vec<String> =
+        outpoints.iter().map(|OutPoint { txid, vout }| format!("{txid}-{vout}")).collect();
+    let named = named.join("/");
+    let mut body: DataStream = DataStream::new();
+    body.write_compact_size(outpoints.len() as u64);
+    outpoints.iter().for_each(|outpoint| body.put(outpoint));
+    let body = body.as_slice();
+    let mut asked: Vec<Request> = vec![
+        ("/rest/getutxos.bin".to_owned(), body.to_vec()),
+        ("/rest/getutxos.hex".to_owned(), hex::encode(body).into_bytes()),
+    ];
+    for format in ["bin", "hex", "json", "xml"] {
+        for name in [
+            format!("getutxos/{named}"),
+            format!("getutxos/checkmempool/{named}"),
+            format!("tx/{of_parent}"),
+            format!("tx/{of_child}"),
+        ] {
+            asked.push((format!("/rest/{name}.{format}"), Vec::new()));
+        }
+    }
+    let bitmap = |both: &Both<'_>, first: &str| {
+        let asked = get(&format!("/rest/getutxos/{first}{named}.json"), b"");
+        exchange(both.godwit.port, &asked).expect("an answer").json()["bitmap"].clone()
+    };
+    let bitmaps = |both: &Both<'_>| (bitmap(both, ""), bitmap(both, "checkmempool/"));
+    let [before, sent, mined] = [("10000", "10000"), ("10000", "00101"), ("00101", "00101")]
+        .map(|(plain, with_outbox)| (json!(plain), json!(with_outbox)));
+    let ports = (both.godwit.port, both.bitcoind.rpc.port());
+    assert_eq!(bitmaps(&both), before);
+    for tx in [&parent, &child] {
+        for rpc in [&both.godwit.rpc, &both.bitcoind.rpc] {
+            rpc.call("sendrawtransaction", &json!([tx.hex()]));
+        }
+    }
+    assert_eq!(bitmaps(&both), sent);
+    assert_same(ports.0, ports.1, &asked);
+    both.mine(1);
+    assert_eq!(bitmaps(&both), mined);
+    assert_same(ports.0, ports.1, &asked);
 }
 
 #[test]

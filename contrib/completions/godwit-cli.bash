@@ -14,6 +14,6 @@ _godwit_cli() {
             [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
             return ;;
     esac
-    COMPREPLY=($(compgen -W "" -- "$current") $(compgen -f -- "$current"))
+    COMPREPLY=($(compgen -f -- "$current"))
 }
 complete -o filenames -F _godwit_cli godwit-cli

@@ -14,6 +14,18 @@ _godwit() {
             [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
             return ;;
     esac
-    COMPREPLY=($(compgen -W "import utxo verify hand-over status" -- "$current") $(compgen -f -- "$current"))
+    local before="${COMP_LINE:0:COMP_POINT}" typed="" word words
+    read -ra words <<< "${before% *}"
+    for word in "${words[@]:1}"; do
+        [[ $word == -* ]] || typed+="$word "
+    done
+    case "$typed" in
+        "")
+            COMPREPLY=($(compgen -W "import utxo verify hand-over status" -- "$current")) ;;
+        "utxo ")
+            COMPREPLY=($(compgen -W "stats dump load" -- "$current")) ;;
+        *)
+            COMPREPLY=($(compgen -f -- "$current")) ;;
+    esac
 }
 complete -o filenames -F _godwit godwit

@@ -84,7 +84,7 @@ complete -c godwit -o verdicts -r -F -d 'Judge the records of all PATHs strictly
 complete -c godwit -o utxohash -x -d 'Load a UTXO set with this hash_serialized_3, which you know from a source you trust (default'
 complete -c godwit -o repair -d 'Repair what can be repaired from what is stored'
 complete -c godwit -o audit -d 'Prove that coins and undo records are what validation of the stored blocks leaves, instead of hashing the coins'
-complete -c godwit -o to -r -F -d 'Make Bitcoin Core\'s data directory here'
+complete -c godwit -o to -r -F -d 'Make Bitcoin Core\'s data directory here, on the file system of -datadir'
 complete -c godwit -o handedover -d 'Use the data directory although Bitcoin Core has files of it (default'
 complete -c godwit -o testactivationheight -x -d 'Activate a rule change (bip34, dersig, cltv, csv, segwit) at this height'
 complete -c godwit -o lanes -x -d 'Verify signatures with these instructions, or with none of the vector registers\' (default'
@@ -96,3 +96,4 @@ complete -c godwit -n __fish_use_subcommand -a utxo
 complete -c godwit -n __fish_use_subcommand -a verify
 complete -c godwit -n __fish_use_subcommand -a hand-over
 complete -c godwit -n __fish_use_subcommand -a status
+complete -c godwit -n '__fish_seen_subcommand_from utxo; and not __fish_seen_subcommand_from stats dump load' -f -a 'stats dump load'

@@ -92,7 +92,7 @@ impl Manual {
         self.groups.iter().flat_map(|(_, lines)| lines)
     }
 
-    /// First words of the commands that have some.
+    /// Words of the commands that have some.
     fn words(&self) -> Vec<&str> {
         let word = |(typed, _): &(String, _)| typed.find(" [options]");
         let mut words: Vec<&str> = Vec::new();
@@ -102,6 +102,31 @@ impl Manual {
             }
         }
         words
+    }
+
+    /// What a command may begin with, each word with a space behind it, and the words that may follow.
+    fn next_words(&self) -> Vec<(String, Vec<&str>)> {
+        let mut next: Vec<(String, Vec<&str>)> = Vec::new();
+        for words in self.words() {
+            let mut typed = String::new();
+            for word in words.split(' ') {
+                match next.iter_mut().find(|(before, _)| *before == typed) {
+                    Some((_, known)) if known.contains(&word) => {}
+                    Some((_, known)) => known.push(word),
+                    None => next.push((typed.clone(), vec![word])),
+                }
+                typed.push_str(word);
+                typed.push(' ');
+            }
+        }
+        next
+    }
+
+    /// The commands of two words: the first ones, and what may follow each.
+    fn second_words(&self) -> Vec<(String, String)> {
+        let next = self.next_words().into_iter();
+        let of_one = next.filter(|(before, _)| before.matches(' ').count() == 1);
+        of_one.map(|(before, words)| (before.trim_end().to_owned(), words.join(" "))).collect()
     }
 
     /// The files of `contrib/` that are made of the table, by their paths there.
@@ -173,20 +198,41 @@ impl Manual {
                 paths.join("|")
             ),
         };
-        let first_words: Vec<&str> =
-            self.words().into_iter().filter_map(|words| words.split(' ').next()).collect();
         format!(
             "# Completion of {name} for bash. Made of the table of options: cargo xtask contrib\n\
              {function}() {{\n    local current=\"${{COMP_LINE:0:COMP_POINT}}\"\n    current=\"${{current##* }}\"\n    \
              COMPREPLY=()\n    case \"$current\" in\n{path_case}        -*=*)\n            return ;;\n        -*)\n            \
              COMPREPLY=($(compgen -W \"{options}\" -- \"$current\"))\n            \
-             [[ ${{COMPREPLY[0]-}} == *= ]] && compopt -o nospace\n            return ;;\n    esac\n    \
-             COMPREPLY=($(compgen -W \"{words}\" -- \"$current\") $(compgen -f -- \"$current\"))\n}}\n\
-             complete -o filenames -F {function} {name}\n",
+             [[ ${{COMPREPLY[0]-}} == *= ]] && compopt -o nospace\n            return ;;\n    esac\n\
+             {operands}}}\ncomplete -o filenames -F {function} {name}\n",
             name = self.name,
             options = completed.join(" "),
-            words = unique(&first_words).join(" "),
+            operands = self.bash_operands(),
         )
+    }
+
+    /// Where no option is typed: the next word of a command, or a file behind it.
+    fn bash_operands(&self) -> String {
+        let files = "COMPREPLY=($(compgen -f -- \"$current\"))";
+        let next = self.next_words();
+        if next.is_empty() {
+            return format!("    {files}\n");
+        }
+        let mut text = String::from(
+            "    local before=\"${COMP_LINE:0:COMP_POINT}\" typed=\"\" word words\n    \
+             read -ra words <<< \"${before% *}\"\n    \
+             for word in \"${words[@]:1}\"; do\n        [[ $word == -* ]] || typed+=\"$word \"\n    done\n    \
+             case \"$typed\" in\n",
+        );
+        for (typed, words) in next {
+            let words = words.join(" ");
+            writeln!(
+                text,
+                "        \"{typed}\")\n            COMPREPLY=($(compgen -W \"{words}\" -- \"$current\")) ;;"
+            )
+            .expect("a string takes all");
+        }
+        text + &format!("        *)\n            {files} ;;\n    esac\n")
     }
 
     /// For zsh.
@@ -217,8 +263,17 @@ impl Manual {
         match first.is_empty() {
             true => text.push_str("  '*:argument:_files'\n"),
             false => {
-                writeln!(text, "  '1:command:({})' \\\n  '*:file:_files'", unique(&first).join(" "))
-                    .expect("a string takes all")
+                writeln!(text, "  '1:command:({})' \\", unique(&first).join(" "))
+                    .expect("a string takes all");
+                let second = self.second_words().into_iter();
+                let cases: String = second
+                    .map(|(first, words)| format!("({first}) compadd - {words};; "))
+                    .collect();
+                if !cases.is_empty() {
+                    let action = format!("{{ case $line[1] in {cases}(*) _files;; esac }}");
+                    writeln!(text, "  '2:argument:{action}' \\").expect("a string takes all");
+                }
+                text.push_str("  '*:file:_files'\n");
             }
         }
         text
@@ -246,6 +301,15 @@ impl Manual {
         for word in unique(&first) {
             writeln!(text, "complete -c {} -n __fish_use_subcommand -a {word}", self.name)
                 .expect("a string takes all");
+        }
+        for (first, words) in self.second_words() {
+            let seen = "__fish_seen_subcommand_from";
+            writeln!(
+                text,
+                "complete -c {} -n '{seen} {first}; and not {seen} {words}' -f -a '{words}'",
+                self.name
+            )
+            .expect("a string takes all");
         }
         text
     }
@@ -350,6 +414,7 @@ mod tests {
         let manual = manual();
         assert!(manual.bash().contains("-W \"-help -file= -web\""), "{}", manual.bash());
         assert!(manual.bash().contains("-W \"do\"") && manual.bash().contains("-file=*)"));
+        assert!(manual.bash().contains("\"do \")\n            COMPREPLY=($(compgen -W \"it\""));
         assert!(
             manual.zsh().contains("'-file=-[Read \\[it\\]]:FILE:_files' \\\n"),
             "{}",
@@ -362,6 +427,8 @@ mod tests {
         );
         assert!(manual.fish().contains("-o web -d 'Show it\\'s page'\n"), "{}", manual.fish());
         assert!(manual.fish().contains("-n __fish_use_subcommand -a do\n"));
+        assert!(manual.zsh().contains("in (do) compadd - it;; (*) _files;; esac"));
+        assert!(manual.fish().contains("subcommand_from do; and not"), "{}", manual.fish());
     }
 
     #[test]

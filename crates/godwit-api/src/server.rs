@@ -258,6 +258,8 @@ impl Server {
             full_queues: LogLimit::default(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
+            // Of the threads that gather figures; that of the connections is begun below.
+            .thread_name("godwit-metrics")
             .enable_io()
             .enable_time()
             .build()

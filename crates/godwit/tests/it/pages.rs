@@ -1,5 +1,6 @@
 //! What people look at: the status page, `godwit status`, figures for Prometheus.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -17,7 +18,7 @@ const PAGE: &str = include_str!("../../../godwit-api/src/server/pages/page.html"
 
 /// A node that shows page and figures.
 struct Shown<'a> {
-    _running: Running<'a>,
+    running: Running<'a>,
     rpc: u16,
     web: u16,
     metrics: u16,
@@ -35,12 +36,23 @@ impl<'a> Shown<'a> {
             node,
             &[&"-connect=0", &"-listen=0", &options[0], &options[1], &options[2]],
         );
-        let shown = Self { _running: running, rpc, web, metrics };
+        let shown = Self { running, rpc, web, metrics };
         wait_until("the node answers", || {
             let ready = TcpStream::connect(("127.0.0.1", web)).is_ok();
             ready && shown.status()["blocks"].is_u64()
         });
         shown
+    }
+
+    /// The names of its threads.
+    fn threads(&self) -> Vec<String> {
+        let tasks = format!("/proc/{}/task", self.running.pid().as_raw_nonzero());
+        let name = |task: io::Result<fs::DirEntry>| {
+            // A thread may end meanwhile.
+            fs::read_to_string(task.ok()?.path().join("comm")).ok()
+        };
+        let names = fs::read_dir(tasks).expect("the node runs").filter_map(name);
+        names.map(|name| name.trim_end().to_owned()).collect()
     }
 
     fn status(&self) -> Value {
@@ -183,6 +195,11 @@ fn prometheus_reads_the_figures_and_finds_the_exporters_names() {
     };
     let height = shown.status()["blocks"].as_f64().expect("a height");
     assert_eq!([value("bitcoin_blocks"), value("godwit_durable_height")], [height, height]);
+    // What a library would have called it says nothing in `top`.
+    let threads = shown.threads();
+    let of_metrics = |name: &String| name == "godwit-metrics";
+    assert!(threads.iter().any(of_metrics), "it waits for the next request: {threads:?}");
+    assert!(!threads.iter().any(|name| name.starts_with("tokio")), "{threads:?}");
     let Ok(mut promtool) = Command::new("promtool")
         .args(["check", "metrics"])
         .stdin(Stdio::piped())

@@ -53,7 +53,7 @@ fn how_far(report: &SyncReport) -> String {
         SyncStage::Headers => format!("Fetching headers: {best} so far."),
         SyncStage::Synced => {
             let ago = report.unix - i64::from(report.tip.time);
-            format!("In step with the network at block {tip}, of {} ago.", time(ago as f64))
+            format!("In step with the network at block {tip}, found {} ago.", time(ago as f64))
         }
         SyncStage::Blocks => {
             let from = report.verification.scripts_from;
@@ -127,6 +127,7 @@ impl SyncReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::facts::Tip;
 
     #[test]
     fn numbers_are_grouped() {
@@ -146,6 +147,15 @@ mod tests {
         );
         assert!(time(f64::INFINITY).ends_with(" h"), "it saturates");
         assert_eq!([bytes(1_250_000), bytes(2_000_000_000)], ["1.2 MB", "2.0 GB"]);
+    }
+
+    #[test]
+    fn a_node_in_step_says_when_the_last_block_was_found() {
+        let tip = Tip { height: 300, time: 1_000 };
+        let report =
+            SyncReport { stage: SyncStage::Synced, tip, unix: 1_040, ..SyncReport::default() };
+        let line = "In step with the network at block 300, found 40 s ago.";
+        assert_eq!(report.lines()[0], line);
     }
 
     #[test]

@@ -22,3 +22,5 @@ pub(crate) use report::PeerLine;
 pub(crate) use report::sync_json;
 pub use report::{SyncReport, SyncStage};
 pub use watch::SyncWatch;
+#[cfg(test)]
+pub(crate) use watch::report_of_all;

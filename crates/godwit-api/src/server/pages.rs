@@ -3,6 +3,8 @@
 //! Both say what the node has published. The page is one file, which the browser may connect to nothing
 //! but this server (`Content-Security-Policy`); who may ask for it is in [`hosts`].
 
+#[cfg(test)]
+mod documented;
 mod hosts;
 mod metrics;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use godwit_chain::ChainStatus;
+use godwit_chain::{ChainMemory, ChainStatus};
 
 use super::ahead::{Schedule, Stretch};
 use super::bottleneck::{Bottleneck, bottleneck};
@@ -114,7 +114,7 @@ impl SyncWatch {
                 blocks: facts.status.scrub.lost,
                 left: facts.status.scrub.left,
             },
-            memory: memory(&facts.status, facts.memory.peers),
+            memory: memory(&facts.status.memory, facts.memory.peers),
             other_memory: facts.memory,
             verification: facts.verification,
             scripts: facts.status.scripts,
@@ -229,8 +229,7 @@ fn risk(status: &ChainStatus) -> Risk {
     }
 }
 
-fn memory(status: &ChainStatus, peers: u64) -> Vec<(&'static str, u64)> {
-    let memory = &status.memory;
+fn memory(memory: &ChainMemory, peers: u64) -> Vec<(&'static str, u64)> {
     let blocks = memory.receiving
         + (memory.near + memory.lookahead + memory.window) as u64
         + memory.appending;
@@ -243,6 +242,29 @@ fn memory(status: &ChainStatus, peers: u64) -> Vec<(&'static str, u64)> {
         ("blocks", blocks),
         ("peers", peers),
     ]
+}
+
+/// Of a sync of which everything is known that can be.
+#[cfg(test)]
+pub(crate) fn report_of_all() -> SyncReport {
+    let peer = PeerFacts {
+        id: 7,
+        address: String::new(),
+        agent: String::new(),
+        inbound: false,
+        received: 0,
+        in_flight: 0,
+        lowest: None,
+    };
+    SyncReport {
+        share: Some(0.5),
+        estimate: Some(super::estimate::Estimate { left: 60.0, least: 30.0, most: 90.0 }),
+        bottleneck: Bottleneck::Peer(7),
+        memory: memory(&ChainMemory::default(), 0),
+        verification: super::facts::Verification { scripts_from: 1, snapshot: Some(1) },
+        peers: vec![PeerLine { peer, bytes_per_second: 0.0 }],
+        ..SyncReport::default()
+    }
 }
 
 #[cfg(test)]

@@ -293,7 +293,32 @@ fn ours(text: &mut Text, sync: &SyncReport) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::documented::rows;
     use super::*;
+
+    /// The metrics of a text, with the names of their labels, and their kinds.
+    fn families(text: &str) -> BTreeSet<(String, String)> {
+        let (mut found, mut kind) = (BTreeSet::new(), "");
+        for line in text.lines() {
+            if let Some(family) = line.strip_prefix("# TYPE ") {
+                (_, kind) = family.split_once(' ').expect("a name and a kind");
+            } else if !line.starts_with('#') {
+                let name = line.split(['=', ' ']).next().expect("a name");
+                let closed = if name.contains('{') { "}" } else { "" };
+                found.insert((format!("{name}{closed}"), kind.to_owned()));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_metric_of_ours_is_in_the_documentation() {
+        let mut text = Text::default();
+        ours(&mut text, &crate::sync::report_of_all());
+        assert_eq!(rows("metrics"), families(&text.0), "the table of metrics in docs/page.md");
+    }
 
     #[test]
     fn the_format_is_prometheus_s() {

@@ -12,7 +12,12 @@ pub(super) const ROWS: &[Method] = &[
         &[or("mode", Kind::Text, "stats", "stats; mallocinfo is not there.")],
     ),
     present(Control, "getrpcinfo", "The calls under way.", &[]),
-    present(Control, "getsyncstatus", "How far the sync is. Not in Bitcoin Core.", &[]),
+    present(
+        Control,
+        "getsyncstatus",
+        "How far the sync is; docs/page.md lists the fields. Not in Bitcoin Core.",
+        &[],
+    ),
     present(
         Control,
         "help",

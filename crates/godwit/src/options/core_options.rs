@@ -4,10 +4,10 @@
 /// file, in the order of the alphabet. (`bitcoind -help-debug` lists them, of the wallet only a bitcoind
 /// that has one.)
 ///
-/// Not among them, so that they are refused: what decides which chain is followed (`vbparams`), where data
-/// and options come from or go (`blocksdir`, `includeconf`, `loadblock`), and what would tell others more
-/// of this node than its user wants, had it been passed over (`privatebroadcast`, `dns`, `proxyrandomize`,
-/// `uacomment`).
+/// Not among them, so that they are refused: what decides which chain is followed (`vbparams`, `mocktime`),
+/// where data, options and calls come from or go (`blocksdir`, `includeconf`, `loadblock`, `ipcbind`), how
+/// large block files are in tests (`fastprune`), and what would tell others more of this node than its user
+/// wants, had it been passed over (`privatebroadcast`, `dns`, `proxyrandomize`, `uacomment`).
 pub(super) const ABSENT: &[&str] = &[
     "acceptnonstdtxn",
     "acceptstalefeeestimates",

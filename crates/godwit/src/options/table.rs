@@ -140,7 +140,8 @@ const COMMANDS: &[CommandSpec<Godwit>] = &[
         words: "utxo stats",
         operands: "",
         count: 0..=0,
-        help: "Print statistics of the UTXO set as JSON, as gettxoutsetinfo does.",
+        help: "Print the hashes, number and sum of the coins as JSON, as gettxoutsetinfo does (without transactions \
+               and disk_size).",
     },
     CommandSpec {
         command: CommandName::UtxoDump,
@@ -203,7 +204,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
         "MiB",
         "a number of MiB, up to 16777216",
         "Use this much memory in all (default: half of what the machine or the control group has, from \
-         448 to 4096; at least 448).",
+         448 to 4096; at least 448, and 16 more for each index).",
         |draft, text| {
             let mib = plain::number(text).filter(|mib| *mib <= MAX_MEMORY_MIB)?;
             draft.memory.total = Some(mib);

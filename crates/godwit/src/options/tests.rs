@@ -477,10 +477,33 @@ fn options_of_bitcoin_core_alone_are_passed_over_in_the_file_and_said() {
         format!("{}:{line}: godwit has no {name}: passed over", file.display())
     });
     assert_eq!(config.passed_over, said);
-    // On the command line nobody inherits them; what must not be passed over is refused in the file, too.
+    // On the command line nobody inherits them.
     assert_eq!(home.error(&["-daemon"]), "unknown option -daemon; -help lists what there is");
-    for refused in ["vbparams", "blocksdir", "includeconf", "loadblock", "privatebroadcast", "dns"]
-    {
+}
+
+/// The table of what ends a start, in the documentation, names them all.
+#[test]
+fn options_that_must_not_be_passed_over_are_refused_in_the_file_too() {
+    let page = fs::read_to_string("../../docs/troubleshooting.md").expect("the page is there");
+    let row = page.lines().find(|line| line.starts_with("| `includeconf`")).expect("a row");
+    let documented: Vec<&str> =
+        row.split('|').nth(1).expect("a cell").split('`').skip(1).step_by(2).collect();
+    let of_core = [
+        "includeconf",
+        "blocksdir",
+        "loadblock",
+        "vbparams",
+        "mocktime",
+        "fastprune",
+        "ipcbind",
+        "privatebroadcast",
+        "dns",
+        "proxyrandomize",
+        "uacomment",
+    ];
+    assert_eq!(documented, of_core);
+    // Core had these once.
+    for refused in of_core.into_iter().chain(["rpcssl", "gen"]) {
         let error = file_error(&format!("{refused}=1\n"));
         assert!(error.contains(&format!("unknown option {refused}")), "{error}");
     }

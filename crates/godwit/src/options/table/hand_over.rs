@@ -14,7 +14,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
             "to",
             "DIR",
             "the path of a directory",
-            "Make Bitcoin Core's data directory here: a new or empty directory on the file system of -datadir.",
+            "Make Bitcoin Core's data directory here, on the file system of -datadir. Its part of the network, such as \
+             DIR/signet, has to be new or empty.",
             |draft, text| {
                 draft.files.hand_over_to = Some(plain::path(text)?);
                 Some(())

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use godwit_stream::DataStream;
-use rustix::fs::{Advice, OFlags};
+use rustix::fs::{Advice, FlockOperation, OFlags, fcntl_lock};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Disk, DiskFile, DiskLock, OpenMode};
@@ -88,6 +88,24 @@ fn no_directory(path: &Path) -> io::Error {
 fn leads_nowhere(to: &Path, what: &str) -> String {
     let to = to.display();
     format!("it is a link to {to}, where there is no {what}: is its disk mounted?")
+}
+
+/// Takes the lock that Core takes (`util/fs.cpp`) of a file that is locked by `flock`: the two kinds do not see
+/// each other, and Core's does not keep a second lock of this process away. It is gone when the process closes
+/// any descriptor of the file, so that nothing but [`RealDisk::try_lock`] may open it; a process that has the
+/// lock calls that again only while it waits for its last readers, to open the directory anew.
+fn excludes_core(file: &File) -> io::Result<bool> {
+    let lock = || {
+        let locked = fcntl_lock(file, FlockOperation::NonBlockingLockExclusive);
+        // Other errors come from file systems that know no locks: there Core does not start.
+        !matches!(locked, Err(Errno::AGAIN | Errno::ACCESS))
+    };
+    if lock() {
+        return Ok(true);
+    }
+    // Network file systems make the other kind of `flock`, which then is in its own process's way.
+    file.unlock()?;
+    Ok(lock())
 }
 
 impl Disk for RealDisk {
@@ -178,8 +196,8 @@ impl Disk for RealDisk {
         options.read(true).write(true).create(true).truncate(false);
         let file = open_stored(options.mode(FILE_MODE), path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Box::new(RealLock(file)))),
-            Err(TryLockError::WouldBlock) => Ok(None),
+            Ok(()) if excludes_core(&file)? => Ok(Some(Box::new(RealLock(file)))),
+            Ok(()) | Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }

@@ -8,12 +8,13 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 use godwit::exit::Exit;
-use rustix::fs::{CWD, Mode, mkfifoat};
+use rustix::fs::{CWD, FlockOperation, Mode, fcntl_lock, mkfifoat};
+use rustix::io::Errno;
 
 use crate::blocks::{record, small_chain, write_dat};
 use crate::damaged_index::copy;
 use crate::node::{Ended, Node};
-use crate::sync::with_small_chain;
+use crate::sync::{free_port, serve, stops_in_time, with_small_chain};
 
 /// Expects the exit code and one line that contains every part.
 #[track_caller]
@@ -130,15 +131,39 @@ fn one_process_at_a_time_uses_a_data_directory() {
     let path = node.beside("chain.dat");
     write_dat(&path, &small_chain()[..5]);
     node.import(&path);
-    let lock = File::open(node.network_dir().join(".lock")).expect("the lock file");
-    lock.lock().expect("nobody holds the lock");
     let commands: [&[&dyn AsRef<OsStr>]; 2] = [&[&"import", &path], &[&"utxo", &"stats"]];
-    for command in commands {
-        let ended = node.run(command);
-        refuses(ended, Exit::DatadirUnusable, &[".lock is locked: another process"]);
+    for by_core in [false, true] {
+        let file = lock_file(&node);
+        match by_core {
+            false => file.lock().expect("nobody holds the lock"),
+            true => fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)
+                .expect("nobody holds the lock"),
+        }
+        for command in commands {
+            let ended = node.run(command);
+            refuses(ended, Exit::DatadirUnusable, &[".lock is locked: another process"]);
+        }
+        drop(file);
+        assert_eq!(node.stats()["height"], 5);
     }
-    drop(lock);
-    assert_eq!(node.stats()["height"], 5);
+}
+
+fn lock_file(node: &Node) -> File {
+    let path = node.network_dir().join(".lock");
+    File::options().read(true).write(true).open(path).expect("the lock file")
+}
+
+/// Core asks for a lock that does not see the one that other godwits ask for, and would write over the first
+/// block file.
+#[test]
+fn a_running_node_holds_the_lock_that_bitcoind_asks_for() {
+    let node = with_small_chain();
+    let running = serve(&node, free_port());
+    let file = lock_file(&node);
+    let asks = || fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(asks(), Err(Errno::AGAIN));
+    stops_in_time(running);
+    assert_eq!(asks(), Ok(()));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::chain::{self, RecentChain};
 use super::follower::{self, Follower};
 use super::peer::Peer;
-use super::process::{ForeignNode, Place, cached};
+use super::process::{ForeignNode, Place, Program, cached};
 use super::rpc::{PASSWORD, USER};
 use super::{block, free_port, long, say, wait_until};
 use crate::bad_input::claiming;
@@ -120,6 +120,25 @@ fn godwit_serves_every_script_type_to_bitcoind() {
     let Some(bitcoind) = start(&Start { connect: Some(port), ..Start::default() }) else { return };
     wait_until("bitcoind has the chain", || bitcoind.tip() == chain.summary.tip);
     assert_same_coins(&godwit.stop(), &bitcoind);
+}
+
+/// It would write its genesis block over the first block.
+#[test]
+fn bitcoind_does_not_start_on_the_directory_of_a_running_godwit() {
+    let Some(program) = cached("bitcoind", "bitcoind/build/bin/bitcoind") else { return };
+    let (node, chain) = (Node::new("regtest"), chain::recent());
+    let (godwit, _) = Follower::serving(&node, chain);
+    let blocks = node.network_dir().join("blocks/blk00000.dat");
+    let before = std::fs::read(&blocks).expect("the blocks");
+    let mut command = Command::new(program);
+    command.args(["-chain=regtest", "-server=0", "-listen=0", "-connect=0"]);
+    command.arg(format!("-datadir={}", node.datadir().display()));
+    let mut bitcoind = Program::start_saying(command, node.beside("bitcoind.txt"));
+    assert!(!bitcoind.succeeds());
+    assert!(bitcoind.logged("Cannot obtain a lock on directory"));
+    assert!(std::fs::read(&blocks).expect("the blocks") == before);
+    assert!(!node.network_dir().join("chainstate").exists());
+    assert_eq!(godwit.stop()["muhash"], chain.muhash);
 }
 
 #[test]

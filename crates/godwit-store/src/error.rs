@@ -342,6 +342,13 @@ pub enum StoreError {
         /// What only Core's data directory contains.
         path: PathBuf,
     },
+    /// Bitcoin Core was started on godwit's directory, and may be running.
+    CoreStarted {
+        /// What only Core's data directory contains.
+        path: PathBuf,
+        /// The network's directory.
+        dir: PathBuf,
+    },
     /// Nothing tells that the directory is godwit's, and one of its block or undo files cannot be: godwit
     /// would cut it off as torn.
     ForeignFile {
@@ -468,6 +475,14 @@ impl fmt::Display for StoreError {
                 f,
                 "{} belongs to Bitcoin Core; godwit needs a data directory of its own",
                 path.display()
+            ),
+            StoreError::CoreStarted { path, dir } => write!(
+                f,
+                "{} was made by a bitcoind that was started on godwit's directory: make sure that none runs, delete \
+                 chainstate, blocks/index and blocks/.lock in {}, and start again; blocks that it has overwritten are \
+                 fetched again",
+                path.display(),
+                dir.display()
             ),
             StoreError::ForeignFile { path } => write!(
                 f,

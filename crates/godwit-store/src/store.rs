@@ -149,10 +149,11 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Locked`], [`StoreError::CoreDirectory`], [`StoreError::ForeignFile`],
-    /// [`StoreError::OtherNetwork`], [`StoreError::NewerSchema`], [`StoreError::Damaged`] for a damaged
-    /// database or files shorter than committed, [`StoreError::IncompleteHistory`] and
-    /// [`StoreError::Stopped`] as the options have it, else [`StoreError::Io`].
+    /// [`StoreError::Locked`], [`StoreError::CoreDirectory`], [`StoreError::CoreStarted`],
+    /// [`StoreError::ForeignFile`], [`StoreError::OtherNetwork`], [`StoreError::NewerSchema`],
+    /// [`StoreError::Damaged`] for a damaged database or files shorter than committed,
+    /// [`StoreError::IncompleteHistory`] and [`StoreError::Stopped`] as the options have it, else
+    /// [`StoreError::Io`].
     pub fn open(
         disk: Arc<dyn Disk>,
         options: StoreOptions,

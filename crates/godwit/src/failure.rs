@@ -153,6 +153,7 @@ impl Fatal for StoreError {
             | StoreError::NewerSchema { .. }
             | StoreError::UnsuitableFileSystem { .. }
             | StoreError::CoreDirectory { .. }
+            | StoreError::CoreStarted { .. }
             | StoreError::ForeignFile { .. } => Exit::DatadirUnusable,
             StoreError::Damaged { .. } => Exit::Damaged,
             StoreError::Panicked { .. } => Exit::Bug,

@@ -16,11 +16,17 @@ use crate::undo::has_undo_record;
 /// Core keeps `blocks/blk*.dat` under the same names and may be writing to them. Its databases are elsewhere
 /// where its option `-blocksdir` names the directory: then a lock file of its own is beside the files
 /// (`init.cpp`, `LockDirectories`).
+///
+/// # Errors
+///
+/// [`StoreError::CoreDirectory`], or [`StoreError::CoreStarted`] where godwit's own files are there too: Core
+/// may be running all the same.
 pub(crate) fn refuse_core_directory(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     for database in ["chainstate", "blocks/index"] {
         let path = dir.join(database);
         match disk.list(&path) {
-            Ok(_) => return Err(StoreError::CoreDirectory { path }),
+            Ok(_) if is_unknown(disk, dir)? => return Err(StoreError::CoreDirectory { path }),
+            Ok(_) => return Err(StoreError::CoreStarted { path, dir: dir.to_owned() }),
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }

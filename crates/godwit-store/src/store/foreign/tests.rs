@@ -156,6 +156,33 @@ fn a_directory_of_blocks_that_core_has_locked_is_left_alone() {
     }
 }
 
+/// Its own data are there: they must not be given up for a directory of its own.
+#[test]
+fn a_directory_on_which_core_was_started_is_refused_with_what_is_to_be_deleted() {
+    let owned = ["godwit.redb", "godwit.control0", "godwit.control1"];
+    for made in ["chainstate", "blocks/index"] {
+        for kept in &owned[..2] {
+            let fault = filled();
+            for name in owned.iter().filter(|name| *name != kept) {
+                if fault.contents(&at(name)).is_some() {
+                    StoreDisk::new(Arc::new(fault.clone())).remove(&at(name)).unwrap();
+                }
+            }
+            fault.create_dir_all(&at(made)).unwrap();
+            let blocks = fault.contents(&at(BLOCKS[0]));
+            let error = StoreError::CoreStarted { path: at(made), dir: DIR.into() };
+            for how in REBUILDS {
+                assert_eq!(rebuild(&fault, how).err().as_ref(), Some(&error), "{how:?}, {kept}");
+            }
+            assert!(fault.contents(&at(BLOCKS[0])) == blocks);
+            let text = error.to_string();
+            let told =
+                format!("delete chainstate, blocks/index and blocks/.lock in {DIR}, and start");
+            assert!(text.contains(&told) && !text.contains("of its own"), "{text}");
+        }
+    }
+}
+
 /// Nothing is known of a directory whose database is damaged, without control files.
 #[test]
 fn a_reindex_that_knows_nothing_refuses_foreign_files() {

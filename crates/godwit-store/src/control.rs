@@ -37,7 +37,7 @@ use crate::disk::{OpenMode, StoreDisk};
 use crate::error::{Damage, StoreError};
 use crate::names::UTXO_DIR;
 use crate::record::{CommittedState, HistoryCoins, Identity};
-use crate::utxo::{Manifest, UtxoHasher, run_fingerprints};
+use crate::utxo::{Manifest, UtxoHasher, parity_tells, run_fingerprints};
 
 const MAGIC: [u8; 8] = *b"gdwtctrl";
 const VERSION: u32 = 1;
@@ -180,9 +180,17 @@ impl Control {
     /// Whether it names coins that have no run. Where it names no coins, those that are there may be of a
     /// database that was lost.
     pub(crate) fn names_no_run(&self) -> bool {
-        self.state.utxo_manifest.as_ref().is_some_and(|manifest| {
-            SpanReader::new(manifest).get::<Manifest>().is_ok_and(|manifest| manifest.is_empty())
-        })
+        self.manifest().is_some_and(|manifest| manifest.is_empty())
+    }
+
+    fn manifest(&self) -> Option<Manifest> {
+        SpanReader::new(self.state.utxo_manifest.as_ref()?).get().ok()
+    }
+
+    /// Whether a run that it names can be brought back so far as to tell that it has its key.
+    fn is_of_damaged_runs(&self, disk: &StoreDisk, utxo_dir: &Path) -> Result<bool, StoreError> {
+        let Some(manifest) = self.manifest() else { return Ok(false) };
+        parity_tells(disk, utxo_dir, &manifest, self.fingerprint())
     }
 
     fn encoded(&self) -> DataStream {
@@ -217,17 +225,24 @@ impl Control {
 }
 
 /// Which of some control files, the newest first, tells what the database would tell, where there is none:
-/// the newest one whose key runs of the directory were written under. Where no run tells a key, the newest
-/// if all have one key, as long as what it says costs nothing that is stored.
+/// the newest one whose key runs of the directory were written under, by the ends of the runs or by their
+/// parity. Where no run tells a key, the newest if all have one key, as long as what it says costs nothing that
+/// is stored.
 pub(crate) fn confirmed<'a>(
     disk: &StoreDisk,
     dir: &Path,
     controls: &'a [Control],
 ) -> Result<Option<&'a Control>, StoreError> {
     let Some(newest) = controls.first() else { return Ok(None) };
-    let runs = run_fingerprints(disk, &dir.join(UTXO_DIR))?;
+    let utxo_dir = dir.join(UTXO_DIR);
+    let runs = run_fingerprints(disk, &utxo_dir)?;
     if !runs.is_empty() {
         return Ok(controls.iter().find(|control| runs.contains(&control.fingerprint())));
+    }
+    for control in controls {
+        if control.is_of_damaged_runs(disk, &utxo_dir)? {
+            return Ok(Some(control));
+        }
     }
     let is_harmless = controls.iter().all(|control| control.is_of(&newest.identity))
         && !newest.names_runs()

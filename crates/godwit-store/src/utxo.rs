@@ -64,7 +64,7 @@ pub use layers::{CoinEntry, EpochPin, Layers, LayersReader, Scan, Searched};
 pub use lost_coins::LostCoins;
 pub use manifest::Manifest;
 pub use memtable::{KnownCoin, Probe, Taken};
-pub(crate) use run::file::run_fingerprints;
+pub(crate) use run::file::{parity_tells, run_fingerprints};
 pub use scrub::{RunScrub, Scrubbed};
 pub use sealed::SealedSince;
 pub use segments::Shape;

@@ -7,10 +7,12 @@ use godwit_chain::{Chain, ChainError, CoinsMemory};
 use godwit_fault_disk::FaultDisk;
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::Disk;
+use godwit_store::error::Remedy;
 use godwit_store::{Rebuild, StoreError};
 
 use crate::damage::files;
 use crate::datadir::{clock, options};
+use crate::inspect::verify;
 use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, submit_all};
 use crate::reindex::{FILE_SIZE, contents, database, datadir, rebuilding, start};
 
@@ -109,4 +111,40 @@ fn c6_control_files_of_another_directory_alone_decide_nothing() {
             assert_eq!(disk.list(&Path::new(DIR).join("blocks")).unwrap(), blocks, "{prune}");
         }
     }
+}
+
+/// As long as nobody else says whose the control files are.
+#[test]
+fn c6_runs_without_their_ends_tell_by_their_parity_whose_the_control_files_are() {
+    let own = datadir(false);
+    let expected = contents(&own);
+    own.remove(&database()).unwrap();
+    for path in &files(&own)[".run"] {
+        let mut bytes = own.contents(path).unwrap();
+        bytes.truncate(bytes.len() - 424);
+        own.overwrite(path, bytes);
+    }
+    let without_parity = own.copy();
+    files(&own)[".parity"].iter().for_each(|path| without_parity.remove(path).unwrap());
+    let with_foreign = own.copy();
+    let other = foreign(false);
+    (0..2).for_each(|n| with_foreign.overwrite(&control(n), other.contents(&control(n)).unwrap()));
+    for disk in [&without_parity, &with_foreign] {
+        for rebuild in [Rebuild::Nothing, Rebuild::Coins, Rebuild::IndexAlone] {
+            let refused = start(disk, FILE_SIZE, rebuilding(rebuild)).err();
+            let Some(ChainError::Store(StoreError::Damaged { path, .. })) = refused else {
+                panic!("{rebuild:?}: {refused:?}")
+            };
+            assert_eq!(path, database(), "{rebuild:?}");
+        }
+    }
+    let by_verify = own.copy();
+    let (_, found) = verify(&by_verify, true);
+    assert!(found.iter().all(|found| found.remedy == Remedy::Done), "{found:?}");
+    assert_eq!(contents(&by_verify).1, expected.1);
+    assert!(contents(&own.copy()) == expected);
+    let mut chain = start(&own, FILE_SIZE, rebuilding(Rebuild::Coins)).unwrap();
+    chain.settle(clock()).unwrap();
+    assert_eq!(chain.utxo_stats().unwrap(), expected.1);
+    chain.close().unwrap();
 }

@@ -78,7 +78,9 @@ fn indexing(bytes: u64, total: u64) -> String {
 
 /// Whether a chain was ever stored in a network's directory.
 pub(crate) fn holds_chain(dir: &Path) -> bool {
-    ["blocks", "utxo", "godwit.redb"].iter().any(|name| dir.join(name).exists())
+    // A link to a disk that is not mounted is there.
+    let is_there = |name: &&str| dir.join(name).symlink_metadata().is_ok();
+    ["blocks", "utxo", "godwit.redb"].iter().any(is_there)
 }
 
 /// What a chain is opened for.

@@ -297,6 +297,18 @@ fn a_link_to_a_disk_that_is_not_mounted_is_named() {
             assert!(fs::read(&database).expect("it is still there") == before);
         }
     }
+    // All that it has may be on that disk.
+    for name in ["blocks", "utxo"] {
+        let path = whole.network_dir().join(name);
+        fs::remove_dir_all(&path).expect("it was there");
+        symlink("/not/mounted", &path).expect("a link");
+    }
+    fs::remove_file(whole.network_dir().join("godwit.redb")).expect("it was there");
+    let words = ": it is a link to /not/mounted, where there is no directory";
+    let commands: [&[&dyn AsRef<OsStr>]; 2] = [&[&"verify"], &[&"verify", &"-repair"]];
+    for command in commands {
+        refuses(whole.run(command), Exit::DatadirUnusable, &[words]);
+    }
 }
 
 /// Of block and undo files single ones may be on another disk. Nothing that is there is given up before.

@@ -23,11 +23,32 @@ struct SilentLogger final : leveldb::Logger {
     void Logv(const char*, va_list) override {}
 };
 
-// As in leveldb.rs.
-enum Status : int { OK = 0, MISSING = 1, CORRUPTION = 2, IO_ERROR = 3, LOCKED = 4, DISK_FULL = 5, OTHER = 6 };
+// As in leveldb.rs. The number of a failed system call's error is added to SYSTEM_ERROR.
+enum Status : int {
+    OK = 0,
+    MISSING = 1,
+    CORRUPTION = 2,
+    IO_ERROR = 3,
+    LOCKED = 4,
+    DISK_FULL = 5,
+    OTHER = 6,
+    SYSTEM_ERROR = 1000,
+};
+
+// The last number that Linux gives an error.
+constexpr int MAX_ERRNO{EHWPOISON};
+
+// The number of the error whose text this one ends with; 0 for none.
+int errno_of(const std::string& text)
+{
+    for (int number{1}; number <= MAX_ERRNO; ++number) {
+        if (text.ends_with(std::string{": "} + std::strerror(number))) return number;
+    }
+    return 0;
+}
 
 // Of a failed system call LevelDB tells only by text what failed and why.
-Status status_of(const leveldb::Status& status)
+int status_of(const leveldb::Status& status)
 {
     if (status.ok()) return OK;
     if (status.IsNotFound()) return MISSING;
@@ -38,7 +59,8 @@ Status status_of(const leveldb::Status& status)
     const std::string text{status.ToString()};
     if (text.find("IO error: lock ") == 0) return LOCKED;
     if (text.find(std::strerror(ENOSPC)) != std::string::npos) return DISK_FULL;
-    return IO_ERROR;
+    const int number{errno_of(text)};
+    return number == 0 ? IO_ERROR : SYSTEM_ERROR + number;
 }
 
 } // namespace

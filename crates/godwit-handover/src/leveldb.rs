@@ -14,6 +14,7 @@
 
 use std::ffi::{CString, c_char, c_int};
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -37,8 +38,8 @@ pub enum LevelDbError {
     Missing,
     /// What is stored is damaged.
     Corruption,
-    /// A system call failed.
-    Io,
+    /// A system call failed, with this error as far as LevelDB tells.
+    Io(Option<i32>),
     /// Another process has it open.
     Locked,
     DiskFull,
@@ -48,16 +49,23 @@ pub enum LevelDbError {
 
 impl fmt::Display for LevelDbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        let text = match self {
             Self::Missing => "there is no database",
             Self::Corruption => "the database is damaged",
-            Self::Io => "a file of the database cannot be read or written",
+            Self::Io(_) => "a file of the database cannot be read or written",
             Self::Locked => "another process has the database open",
             Self::DiskFull => "no space is left for the database",
             Self::Other => "LevelDB refuses the database",
-        })
+        };
+        match self {
+            Self::Io(Some(code)) => write!(f, "{text}: {}", io::Error::from_raw_os_error(*code)),
+            _ => f.write_str(text),
+        }
     }
 }
+
+/// What `cpp/leveldb.cpp` adds to the number of a system call's error.
+const SYSTEM_ERROR: c_int = 1000;
 
 /// A status of `cpp/leveldb.cpp`.
 fn checked(status: c_int) -> Result<(), LevelDbError> {
@@ -65,9 +73,10 @@ fn checked(status: c_int) -> Result<(), LevelDbError> {
         0 => return Ok(()),
         1 => LevelDbError::Missing,
         2 => LevelDbError::Corruption,
-        3 => LevelDbError::Io,
+        3 => LevelDbError::Io(None),
         4 => LevelDbError::Locked,
         5 => LevelDbError::DiskFull,
+        code if code > SYSTEM_ERROR => LevelDbError::Io(Some(code - SYSTEM_ERROR)),
         _ => LevelDbError::Other,
     })
 }
@@ -279,6 +288,8 @@ unsafe fn slice_of<'a>(bytes: *const u8, len: usize) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     fn number(n: u32) -> [u8; 4] {
@@ -344,6 +355,17 @@ mod tests {
         drop(db);
         assert_eq!(Database::open(&dir).unwrap().get(b"key"), Ok(Some(Vec::new())));
         assert!(Database::create(&dir).is_err());
+    }
+
+    /// Such as that there are no descriptors left.
+    #[test]
+    fn a_failed_system_call_is_told_with_its_cause() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp.path().join("LOCK")).unwrap();
+        let error = Database::create(temp.path()).err().unwrap();
+        assert_eq!(error, LevelDbError::Io(Some(Errno::ISDIR.raw_os_error())));
+        let text = LevelDbError::Io(Some(Errno::MFILE.raw_os_error())).to_string();
+        assert!(text.ends_with("read or written: Too many open files (os error 24)"), "{text}");
     }
 
     #[test]

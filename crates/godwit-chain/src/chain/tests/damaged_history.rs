@@ -123,8 +123,8 @@ fn c19_damage_that_is_found_while_the_history_is_hashed_holds_up_no_turn() {
     assert!(executor.running("hash").is_some(), "the connector has waited for the job");
     executor.disarm();
     chain.settle(NOW).expect("no fault");
-    assert!(executor.running("hash").is_none(), "it ends before its files go");
     chain.close().expect("no fault");
+    assert!(executor.running("hash").is_none(), "the commit has waited for it");
     let left = disk.paths().into_iter().filter(|path| path.to_string_lossy().contains("history"));
     assert_eq!(left.count(), 0, "the next start begins again");
 }

@@ -58,6 +58,12 @@ pub fn keep_above(chain: &mut Chain, reader: &'static str, height: Option<u32>) 
     chain.durability.keep_above(reader, height);
 }
 
+/// Whether index and coins are made again from nothing (`-reindex`), from this start on or from an earlier one
+/// that ended before it had indexed all block files.
+pub fn starts_over(chain: &Chain) -> bool {
+    chain.env.store.starts_over()
+}
+
 /// Whether old blocks are deleted, by their size or on request.
 pub fn deletes_blocks(chain: &Chain) -> bool {
     chain.durability.pruning().is_on()

@@ -244,6 +244,12 @@ impl Store {
         self.kept.as_ref().map(|kept| &kept.state)
     }
 
+    /// Whether nothing was kept of the database in whose place this one was begun (`-reindex`), in this start or
+    /// in an earlier one whose index this one goes on with.
+    pub fn starts_over(&self) -> bool {
+        self.lost().is_some_and(|kept| *kept == CommittedState::default())
+    }
+
     /// Hands `take` what may be the undo records of a file, in their order: [`Store::read_undo`] tells
     /// whether it is that of a block, and `take` whether it was.
     ///

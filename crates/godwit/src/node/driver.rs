@@ -317,7 +317,7 @@ impl<'a> Node<'a> {
         server: Option<Server>,
         before: Option<Operated>,
     ) -> Result<Self, Failure> {
-        let Setting { config, options, bars, groups, max_connections, rebuild, .. } = setting;
+        let Setting { config, options, bars, groups, max_connections, .. } = setting;
         let listeners = listeners(options)?;
         let pool = chain.block_buffers().clone();
         let (may_have_keys, seed) = (harden_for_keys(options), random_bytes()?);
@@ -336,7 +336,7 @@ impl<'a> Node<'a> {
             .map_err(ChainError::Spawn)?;
         let book = peers_file.load(seed, groups);
         let anchors = anchors(options, &peers_file);
-        let (indexes, now) = (Opened::open(config, rebuild, &mut chain)?, now(started));
+        let (indexes, now) = (Opened::open(config, &mut chain)?, now(started));
         let mut peers_config = peers_config(options, chain.params(), max_connections, pool, seed);
         peers_config.services =
             offered(config, &indexes, peers_config.services) | transport(encrypted);

@@ -9,12 +9,12 @@ use std::time::Duration;
 use godwit_api::Seam;
 use godwit_chain::{
     Chain, deletes_blocks, keep_above, lacks_history_alone, left_blocks, lowest_for_indexes,
+    starts_over,
 };
 use godwit_index::{
     CoinStatsIndexWriter, FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes,
     Outcome, TxIndexWriter, next,
 };
-use godwit_store::Rebuild;
 use godwit_store::disk::{RealDisk, StoreDisk};
 
 use crate::exit::Exit;
@@ -39,7 +39,8 @@ pub(super) struct Opened {
 #[derive(Clone, Copy)]
 enum Contents {
     Kept,
-    /// With `-reindex` it is built again, as in Core.
+    /// With `-reindex` it is built again, as in Core. An interrupted one ends before indexes are opened: then
+    /// the start that goes on with it has it built again.
     Cleared,
 }
 
@@ -228,18 +229,14 @@ fn spawn<I: Index + Send + 'static>(index: I, seam: &Seam) -> Option<JoinHandle<
 
 impl Opened {
     /// Opens those that the options name.
-    pub(super) fn open(
-        config: &Config,
-        rebuild: Rebuild,
-        chain: &mut Chain,
-    ) -> Result<Self, Failure> {
+    pub(super) fn open(config: &Config, chain: &mut Chain) -> Result<Self, Failure> {
         let disk = StoreDisk::new(Arc::new(RealDisk));
         let dir = config.network_dir().join(INDEXES_DIR);
         let (genesis, secret) = (chain.params().genesis_hash, random_bytes()?);
         let wanted = config.indexes;
-        let contents = match rebuild {
-            Rebuild::Index => Contents::Cleared,
-            _ => Contents::Kept,
+        let contents = match starts_over(chain) {
+            true => Contents::Cleared,
+            false => Contents::Kept,
         };
         let (params, absent, deletes) =
             (chain.params(), Absence::above(chain, 0), deletes_blocks(chain));

@@ -1,7 +1,8 @@
 //! Coins and block index that are made again from the block files: `-reindex-chainstate` and `-reindex`.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -200,6 +201,42 @@ fn a_rebuild_that_is_stopped_or_killed_goes_on_without_the_option() {
         let wiped = node.log().matches(FORGOTTEN).count();
         assert_eq!(wiped, 1, "{option}: only the first start forgets coins");
     }
+}
+
+/// An interrupted start with `-reindex` has opened no index yet. This one ends behind the database, as after
+/// Ctrl-C while block files are indexed.
+#[test]
+fn an_index_is_built_again_by_the_start_that_goes_on_with_a_reindex_and_by_no_later_one() {
+    let node = with_small_chain();
+    let follow = || {
+        let mut running = Running::start(&node, &[&"-noconnect", &"-listen=0", &"-coinstatsindex"]);
+        let enabled = format!("is enabled at height {}", small_chain().len());
+        wait_until("the index is there", || running.log().0.contains(&enabled));
+        stops_in_time(running);
+    };
+    let records = || {
+        let path = node.network_dir().join("indexes/coinstats/records.dat");
+        File::open(path).expect("an index")
+    };
+    let is_there = |file: &File| file.metadata().expect("an open file").nlink() > 0;
+    follow();
+    let before = records();
+    let (path, aside) =
+        (node.network_dir().join("blocks/blk00000.dat"), node.network_dir().join("aside"));
+    fs::rename(&path, &aside).expect("a block file");
+    fs::create_dir(&path).expect("a directory");
+    let ended = connect_stored(&node, small_chain().len() as u64, &["-reindex", "-coinstatsindex"]);
+    ended.expect(Exit::DatadirUnusable);
+    assert!(node.log().contains(FORGOTTEN), "the rebuild has begun");
+    assert!(is_there(&before));
+    fs::remove_dir(&path).expect("the directory");
+    fs::rename(&aside, &path).expect("the block file");
+    follow();
+    assert!(!is_there(&before), "it was begun again");
+    let again = records();
+    follow();
+    assert!(is_there(&again));
+    assert_eq!(node.stats(), small_chain_stats());
 }
 
 #[test]

@@ -139,15 +139,17 @@ impl Service {
             message.push_str("WATCHDOG=1\n");
         }
         let status = status();
-        if status != self.said {
+        let says_status = status != self.said;
+        if says_status {
             message.push_str(&format!("STATUS={status}\n"));
-            self.said = status;
         }
-        // What did not arrive is said again.
-        let arrived = self.tell(&message);
-        self.is_ready |= arrived;
-        if !arrived {
-            self.said.clear();
+        // What did not arrive is said again, and nothing else: whoever starts the node may have said more
+        // since.
+        if self.tell(&message) {
+            self.is_ready = true;
+            if says_status {
+                self.said = status;
+            }
         }
     }
 
@@ -303,6 +305,27 @@ mod tests {
         let behind = text_behind(&socket);
         service.look(Duration::ZERO, || "runs".to_owned());
         assert_eq!(told(&socket), "WATCHDOG=1\nSTATUS=runs\n", "{behind} signs before it");
+    }
+
+    #[test]
+    fn a_sign_of_life_that_is_lost_brings_no_status_of_before_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("notify");
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        let watchdog = text("2000000");
+        let of = Surroundings { socket: Some(path.clone().into()), watchdog, watched: None };
+        let mut service = Service::new(&of);
+        let (status, second) = (service.start_status(), Duration::from_secs(1));
+        service.look(Duration::ZERO, || "loads".to_owned());
+        status.say("Loading (1%)");
+        let said = [told(&socket), told(&socket)];
+        assert_eq!(said, ["READY=1\nWATCHDOG=1\nSTATUS=loads\n", "STATUS=Loading (1%)\n"]);
+        drop(socket);
+        std::fs::remove_file(&path).expect("its name");
+        service.look(second, || "loads".to_owned());
+        let socket = UnixDatagram::bind(&path).expect("a socket");
+        service.look(second * 2, || "loads".to_owned());
+        assert_eq!(told(&socket), "WATCHDOG=1\n");
     }
 
     /// Reads what is there; how many.

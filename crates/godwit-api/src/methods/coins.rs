@@ -66,6 +66,21 @@ pub(super) fn unreadable(error: &dyn fmt::Display) -> RpcError {
     RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set")
 }
 
+/// What a fault while sorting coins is answered with. Coins are only read: what cannot be written is a scratch
+/// file.
+pub(super) fn unsorted(error: &StoreError) -> RpcError {
+    match error {
+        StoreError::Io(failure) | StoreError::Closed(failure)
+            if failure.operation.changes_disk() =>
+        {
+            let text = format!("Couldn't sort the UTXO set: {failure}");
+            log::error!("{text}");
+            RpcError::new(code::INTERNAL_ERROR, text)
+        }
+        error => unreadable(error),
+    }
+}
+
 pub(super) fn free(view: &CoinsView) -> Result<u64, RpcError> {
     RealDisk.free_bytes(view.dir()).map_err(|error| unreadable(&error))
 }
@@ -152,6 +167,7 @@ pub(super) fn count(
         ChainError::Store(StoreError::Stopped) => {
             space.short.take().unwrap_or_else(|| call.node.ended())
         }
+        ChainError::Store(error) => unsorted(&error),
         error => unreadable(&error),
     })
 }

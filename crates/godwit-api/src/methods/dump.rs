@@ -9,7 +9,7 @@ use godwit_store::StoreError;
 use godwit_store::disk::StoreDisk;
 
 use super::Call;
-use super::coins::{Space, check, count, free, in_turn, unreadable};
+use super::coins::{Space, check, count, free, in_turn, unsorted};
 use super::named::Named;
 
 fn unfit(text: String) -> RpcError {
@@ -114,7 +114,7 @@ fn begin(disk: &StoreDisk, path: &Path) -> Result<SnapshotDump, RpcError> {
 /// What a dump that was begun and not stopped is answered with.
 fn failed(path: &Path, error: &DumpError) -> RpcError {
     match error {
-        DumpError::Coins(error) => unreadable(error),
+        DumpError::Coins(error) => unsorted(error),
         DumpError::File(error) => {
             let text = format!("Couldn't write {}: {error}", path.display());
             log::error!("dumptxoutset: {text}");
@@ -188,5 +188,18 @@ mod tests {
         }
         let error = failed(path, &DumpError::Coins(StoreError::Io(of(Operation::Read))));
         assert_eq!(error, RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set"));
+    }
+
+    #[test]
+    fn a_scratch_file_that_cannot_be_written_is_named_and_the_coins_are_not_blamed() {
+        let (full, scratch) = (io::Error::from_raw_os_error(28), "/data/utxo/1.run");
+        for operation in [Operation::Create, Operation::Write] {
+            let failure = IoFailure::new(Path::new(scratch), operation, &full);
+            let text = format!("Couldn't sort the UTXO set: {operation} {scratch}: {full}");
+            for error in [StoreError::Io(failure.clone()), StoreError::Closed(failure)] {
+                let error = failed(Path::new("/elsewhere/x.dat"), &DumpError::Coins(error));
+                assert_eq!(error, RpcError::new(code::INTERNAL_ERROR, &*text));
+            }
+        }
     }
 }

@@ -41,7 +41,10 @@ impl Fatal for ServerError {
             Self::Cookie(CookieError::InUse(dir)) => {
                 ChainError::from(StoreError::Locked { path: dir.clone() }).exit()
             }
-            Self::Cookie(CookieError::File(_, error)) => Exit::of_write(error, Exit::Failure),
+            // As for the log: another attempt ends in the same way.
+            Self::Cookie(CookieError::File(_, error)) => {
+                Exit::of_write(error, Exit::DatadirUnusable)
+            }
             Self::Cookie(CookieError::Random(_)) | Self::Random(_) | Self::Start(_) => {
                 Exit::Failure
             }
@@ -271,5 +274,25 @@ impl Rpc {
     pub(super) fn receiver(&self) -> &Receiver<Question> {
         let running = self.running.as_ref().filter(|_| !self.between);
         running.map_or(&self.nothing, |running| running.questions.receiver())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn a_cookie_that_cannot_be_written_is_no_failure_that_another_start_mends() {
+        let exit = |error: io::Error| {
+            ServerError::Cookie(CookieError::File("/not/ours/cookie".into(), error)).exit()
+        };
+        let refusals =
+            [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem, ErrorKind::NotFound];
+        for kind in refusals {
+            assert_eq!(exit(kind.into()), Exit::DatadirUnusable, "{kind}");
+        }
+        assert_eq!(exit(ErrorKind::StorageFull.into()), Exit::DiskFull);
     }
 }

@@ -508,9 +508,11 @@ impl Scrub {
             }
             Ok(Searched { bytes, restored: Some(restored) }) => {
                 self.note_read(bytes);
-                self.tell_searched(env, index, &search, |n| match restored[n] {
-                    true => Remedy::Done,
-                    false => remedy,
+                self.tell_searched(env, index, &search, |n| match (restored[n], remedy) {
+                    (true, _) => Remedy::Done,
+                    // A repair would find no more of them.
+                    (false, Remedy::RepairWhereStored) => Remedy::LacksCoins,
+                    (false, remedy) => remedy,
                 });
             }
             Err(ReadError::Block(id)) => {

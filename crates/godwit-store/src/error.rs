@@ -246,6 +246,10 @@ pub enum Remedy {
     /// The node, from the blocks that created the coins, when it disconnects the block; of all such blocks at
     /// once, `-reindex-chainstate`.
     WhenDisconnected,
+    /// `verify -repair`, of undo records whose coins come from blocks that are stored, where not all are.
+    RepairWhereStored,
+    /// Of undo records that it does not make there: nothing, unless something needs them, and then a download.
+    LacksCoins,
     ReindexChainstate,
     Reindex,
     /// `-reindex` where the block files lack blocks.
@@ -276,6 +280,14 @@ impl fmt::Display for Remedy {
             Remedy::WhenDisconnected => {
                 "the node makes it again from the blocks when it disconnects one of these; \
                  `godwit -reindex-chainstate` makes all of them again"
+            }
+            Remedy::RepairWhereStored => {
+                "`godwit verify -repair` makes it again, as far as the blocks that created its coins are stored"
+            }
+            Remedy::LacksCoins => {
+                "it is not made again from the blocks that are stored, and nothing needs it but a reorganisation \
+                 that disconnects its block, and an optional index: for these, `godwit -reindex` downloads the \
+                 chain again"
             }
             Remedy::ReindexChainstate => {
                 "`godwit -reindex-chainstate` makes the coins again from the block files"

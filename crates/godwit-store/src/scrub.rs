@@ -39,8 +39,7 @@ pub struct FilesScrubbed {
 /// What makes undo records again that no search has made.
 pub fn undo_remedy(store: &Store) -> Remedy {
     match store.coins_remedy() {
-        // Where blocks are missing, `verify -repair` makes none.
-        Remedy::Download => Remedy::Download,
+        Remedy::Download => Remedy::RepairWhereStored,
         _ => Remedy::Repair,
     }
 }

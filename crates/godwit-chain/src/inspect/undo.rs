@@ -100,8 +100,9 @@ impl Blocks<'_> {
             let are_made = all_few && restored[found..].iter().all(|made| *made == Some(true));
             let remedy = match (self.repair, all_few) {
                 (true, _) if are_made => Remedy::Done,
-                (false, true) => Remedy::Repair,
-                _ => Remedy::WhenDisconnected,
+                (false, true) => self.undo_remedy(true),
+                _ if self.inspection.has_whole_history() => Remedy::WhenDisconnected,
+                _ => Remedy::LacksCoins,
             };
             self.tell_lacking(remedy, watch);
         }
@@ -151,9 +152,11 @@ impl Blocks<'_> {
 
     /// What repairs undo records that were not made again; `few`: they can be.
     fn undo_remedy(&self, few: bool) -> Remedy {
-        match !self.repair && few && self.inspection.has_whole_history() {
-            true => Remedy::Repair,
-            false => self.inspection.index_remedy(),
+        match (!self.repair && few, self.inspection.has_whole_history()) {
+            (true, true) => Remedy::Repair,
+            (true, false) => Remedy::RepairWhereStored,
+            (false, true) => self.inspection.index_remedy(),
+            (false, false) => Remedy::LacksCoins,
         }
     }
 
@@ -168,15 +171,12 @@ impl Blocks<'_> {
     ) -> Result<(), ChainError> {
         let state = self.inspection.state();
         let Some(tip) = state.verified_tip.or(state.utxo_tip) else { return Ok(()) };
-        if !self.inspection.has_whole_history() {
-            return Ok(());
-        }
         let mut loading = Loading::new(Arc::clone(&self.params));
         self.inspection.for_each_block(|hash, record| {
             loading.add(hash, record);
             Ok(())
         })?;
-        let index = loading.finish(Some(&tip), None)?;
+        let index = loading.finish(Some(&tip), state.assumed)?;
         let tried = (0..damaged.len()).filter(|n| !reading.hopeless.contains(&damaged[*n]));
         let hash = |n: usize| &self.stored[damaged[n]].hash;
         let ids = tried.filter_map(|n| Some((index.tree().find(hash(n))?, n)));

@@ -15,6 +15,7 @@ use godwit_primitives::network::{Network, Params};
 use godwit_sim::rng::Rng;
 use godwit_store::disk::Disk;
 use godwit_store::error::Remedy;
+use godwit_store::inspect::Found;
 use godwit_store::{ScrubPlace, UndoPosition};
 use godwit_stream::{DataStream, PooledStream};
 
@@ -289,8 +290,41 @@ fn c5_of_a_pruned_chain_s_undo_records_those_are_made_again_whose_coins_come_of_
         }
         driver.chain.close().expect("no fault");
         let named = verify(&disk, false).1;
-        assert!(named.iter().all(|found| found.remedy == Remedy::Download), "{named:?}");
-        assert_eq!(named.len(), left);
+        let named: Vec<Remedy> = named.iter().map(|found| found.remedy).collect();
+        assert_eq!(named, vec![Remedy::RepairWhereStored; left]);
+    }
+}
+
+/// So does a repair, at once.
+#[test]
+fn c5_verify_makes_those_undo_records_again_whose_coins_come_of_stored_blocks() {
+    let (disk, _, heights) = pruned();
+    let chain = open(&disk, Some(1), ONE_BLOCK);
+    let places = heights.map(|height| undo_of(&chain, height));
+    chain.close().expect("no fault");
+    let goods = places.clone().map(|(path, undo)| {
+        let good = disk.contents(&path).expect("a file");
+        let mut bytes = good.clone();
+        bytes[undo.offset as usize] ^= 1;
+        disk.overwrite(&path, bytes);
+        good
+    });
+    let remedies = |repair| -> Vec<(bool, Remedy)> {
+        let of_first = |found: &Found| (found.path == places[0].0, found.remedy);
+        verify(&disk, repair).1.iter().map(of_first).collect()
+    };
+    let named = remedies(false);
+    assert_eq!(named.len(), 2, "{named:?}");
+    assert!(named.iter().all(|(_, remedy)| *remedy == Remedy::RepairWhereStored), "{named:?}");
+    for (repair, expected) in [
+        (true, &[(true, Remedy::Done), (false, Remedy::LacksCoins)][..]),
+        (true, &[(false, Remedy::LacksCoins)]),
+        (false, &[(false, Remedy::RepairWhereStored)]),
+    ] {
+        assert_eq!(remedies(repair), expected);
+    }
+    for (n, (path, _)) in places.iter().enumerate() {
+        assert_eq!(disk.contents(path).as_ref() == Some(&goods[n]), n == 0);
     }
 }
 

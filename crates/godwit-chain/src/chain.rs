@@ -28,7 +28,7 @@ use crate::durability::{Durability, State};
 use crate::ending::Ending;
 use crate::environment::Environment;
 use crate::error::ChainError;
-use crate::event::{Connected, Event, Events};
+use crate::event::{Connected, Disconnected, Event, Events};
 use crate::found_block::FoundBlock;
 use crate::goal::Goal;
 use crate::history::History;
@@ -512,9 +512,10 @@ impl Chain {
         }
         match self.window.disconnect(&self.env, &self.index, &mut self.coins)? {
             Disconnect::Waits => Ok(false),
-            Disconnect::Done { undo_intact } => {
+            Disconnect::Done { undo_intact, coinbase } => {
                 self.index.disconnect(undo_intact);
-                self.events.disconnected(applied, self.index.point(applied));
+                let point = self.index.point(applied);
+                self.events.disconnected(applied, Disconnected { point, coinbase });
                 Ok(true)
             }
         }

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use godwit_consensus::{Reject, Verdict};
-use godwit_primitives::{BlockHash, BlockView};
+use godwit_primitives::{BlockHash, BlockView, Txid};
 use godwit_store::ChainPoint;
 use godwit_stream::PooledStream;
 
@@ -39,7 +39,7 @@ pub enum Event {
     /// ([`show_blocks`](crate::show_blocks)) and takes events in each turn.
     Contents(BlockContents),
     /// This block was disconnected; its parent is the tip.
-    Disconnected(ChainPoint),
+    Disconnected(Disconnected),
     /// A block was found invalid when it was connected.
     Invalid { hash: BlockHash, reject: Reject },
     /// The bytes of a stored block are damaged: it is to be fetched and handed in again, if the driver does
@@ -74,6 +74,15 @@ pub struct Connected {
     pub bytes: usize,
 }
 
+/// A disconnected block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disconnected {
+    /// Hash and height.
+    pub point: ChainPoint,
+    /// The transaction that nothing but this block can have.
+    pub coinbase: Txid,
+}
+
 /// A block that is being connected, with the memory that the window has had it in.
 pub struct BlockContents(Arc<Resolved>);
 
@@ -101,9 +110,9 @@ impl Events {
         self.queue.push_back(Event::Connected(connected));
     }
 
-    pub(crate) fn disconnected(&mut self, id: NodeId, point: ChainPoint) {
+    pub(crate) fn disconnected(&mut self, id: NodeId, left: Disconnected) {
         self.left.note(id);
-        self.queue.push_back(Event::Disconnected(point));
+        self.queue.push_back(Event::Disconnected(left));
     }
 }
 

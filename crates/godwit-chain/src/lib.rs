@@ -75,7 +75,7 @@ pub use durability::PUSH_BYTES;
 pub use durability::pruning::{MIN_BLOCKS_TO_KEEP, PRUNE_ON_REQUEST};
 pub use durability::writing::CoinWriting;
 pub use error::ChainError;
-pub use event::{BlockContents, Connected, Event, Source};
+pub use event::{BlockContents, Connected, Disconnected, Event, Source};
 pub use godwit_consensus::Verdict;
 pub use godwit_script::BackendKind;
 pub use import::{

@@ -285,9 +285,10 @@ impl Peers {
         self.tell_changes(changes);
     }
 
-    /// The tip was disconnected.
-    pub fn note_block_left(&mut self, hash: &BlockHash) {
-        self.tx_outbox.note_left(hash);
+    /// The tip was disconnected, which had this coinbase.
+    pub fn note_block_left(&mut self, hash: &BlockHash, coinbase: &Txid) {
+        let changes = self.tx_outbox.note_left(hash, coinbase);
+        self.tell_changes(changes);
     }
 
     /// The chain is no longer on its way from a tip that was disconnected to a better one: what blocks had on

@@ -397,8 +397,11 @@ impl TxOutbox {
     }
 
     /// A block was disconnected: what it has waits again, and is announced again. [`Self::note_settled`]
-    /// tells of it. Whatever waits may spend what this block had.
-    pub fn note_left(&mut self, hash: &BlockHash) {
+    /// tells of it. Whatever waits may spend what this block had, but for its coinbase, which no other block
+    /// can have: what spends that is forgotten with all that depends on it, as by Core, and returned. Lock
+    /// times that do not hold yet, and coinbases that are too young, for which Core's mempool forgets a
+    /// transaction too, only need more blocks.
+    pub fn note_left(&mut self, hash: &BlockHash, coinbase: &Txid) -> Vec<OutboxChange> {
         for (id, entry) in &mut self.entries {
             if entry.block.is_some_and(|(own, _)| own == *hash) {
                 entry.block = None;
@@ -410,6 +413,11 @@ impl TxOutbox {
                 self.version += 1;
             }
         }
+        let spends_it =
+            |entry: &Entry| entry.tx.view().inputs().any(|input| input.prevout.txid == *coinbase);
+        let over: Vec<EntryId> =
+            self.entries.iter().filter(|(_, entry)| spends_it(entry)).map(|(id, _)| *id).collect();
+        self.remove_with_descendants(over)
     }
 
     /// The chain has come to where it stays: what waits again is told of, unless a block of the new branch
@@ -429,8 +437,12 @@ impl TxOutbox {
             |entry: &Entry| entry.block.is_none() && entry.tx.time.saturating_add(KEEP) < unix;
         let old: Vec<EntryId> =
             self.entries.iter().filter(|(_, entry)| is_old(entry)).map(|(id, _)| *id).collect();
+        self.remove_with_descendants(old)
+    }
+
+    fn remove_with_descendants(&mut self, ids: Vec<EntryId>) -> Vec<OutboxChange> {
         let mut changes = Vec::new();
-        for id in old {
+        for id in ids {
             if self.entries.contains_key(&id) {
                 changes.extend(self.remove_all(self.with_descendants(id)));
             }

@@ -248,7 +248,7 @@ impl ImportObserver for Reporter {
                 Event::Connected(connected) => {
                     log::info!("{}", update_tip(chain, connected.point.hash, seconds_since_1970()));
                 }
-                Event::Disconnected(left) => log_disconnected(chain, &left),
+                Event::Disconnected(left) => log_disconnected(chain, &left.point),
                 // The chain has logged it.
                 Event::Invalid { .. } => {}
                 Event::Lost { hash } => {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use godwit_primitives::Txid;
 use godwit_store::checkpoint::Checkpoints;
 use godwit_store::exec::Priority;
 use godwit_store::utxo::{CompressedCoins, EpochPin, Layers, UtxoStore};
@@ -23,7 +24,7 @@ pub(crate) enum Disconnect {
     /// What it needs is being read.
     Waits,
     /// It is done; if its undo record was not there as written, another one is to be made.
-    Done { undo_intact: bool },
+    Done { undo_intact: bool, coinbase: Txid },
 }
 
 /// How far the tip is read back.
@@ -111,8 +112,9 @@ impl Window {
         let taken_back = coins.pinned(&pin, |coins| {
             self.unapply(index, coins, applied, &block, &spent, Below::Read(&created))
         });
+        let coinbase = block.view().txids()[0];
         match taken_back {
-            Some(result) => result.map(|()| Disconnect::Done { undo_intact }),
+            Some(result) => result.map(|()| Disconnect::Done { undo_intact, coinbase }),
             None => {
                 self.read_back(env, index, coins)?;
                 Ok(Disconnect::Waits)

@@ -15,9 +15,9 @@ use godwit_api::{
     BlockOutcome, HistoryFacts, Notice, Pruning, Snapshot, SnapshotLoad, SyncReport, TipFacts,
 };
 use godwit_chain::{
-    Chain, ChainError, Event, HeaderTree, MAX_TIP_AGE, NodeId, PRUNE_ON_REQUEST, Poll, Source,
-    Verdict, has_pruned, heading, history, history_memory, history_progress, is_at_rest,
-    left_blocks, show_blocks, want_no_longer,
+    Chain, ChainError, Disconnected, Event, HeaderTree, MAX_TIP_AGE, NodeId, PRUNE_ON_REQUEST,
+    Poll, Source, Verdict, has_pruned, heading, history, history_memory, history_progress,
+    is_at_rest, left_blocks, show_blocks, want_no_longer,
 };
 use godwit_p2p::{
     Action, ChainEvent, ChainRequest, Event as PeersEvent, NetCommand, NetEvent, Now, PeerId,
@@ -379,9 +379,9 @@ impl NodeCore {
                 let height = tree.find(&hash).map_or(0, |id| tree.node(id).height);
                 self.peers.note_block(hash, height, view);
             }
-            Event::Disconnected(left) => {
+            Event::Disconnected(Disconnected { point: left, coinbase }) => {
                 self.seen_tip.is_stale = true;
-                self.peers.note_block_left(&left.hash);
+                self.peers.note_block_left(&left.hash, &coinbase);
                 log_disconnected(&self.chain, &left);
                 let is_told = self.is_told(now);
                 if self.announcer.disconnected(&self.chain, &left.hash, is_told) {

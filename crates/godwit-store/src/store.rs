@@ -247,7 +247,7 @@ impl Store {
     /// Whether nothing was kept of the database in whose place this one was begun (`-reindex`), in this start or
     /// in an earlier one whose index this one goes on with.
     pub fn starts_over(&self) -> bool {
-        self.lost().is_some_and(|kept| *kept == CommittedState::default())
+        self.kept.as_ref().is_some_and(Kept::connects_all_anew)
     }
 
     /// Hands `take` what may be the undo records of a file, in their order: [`Store::read_undo`] tells

@@ -58,8 +58,8 @@ pub fn keep_above(chain: &mut Chain, reader: &'static str, height: Option<u32>) 
     chain.durability.keep_above(reader, height);
 }
 
-/// Whether index and coins are made again from nothing (`-reindex`), from this start on or from an earlier one
-/// that ended before it had indexed all block files.
+/// Whether index and coins are made again from nothing (`-reindex`), from this start on or from an earlier
+/// one that ended before it had indexed all block files.
 pub fn starts_over(chain: &Chain) -> bool {
     chain.env.store.starts_over()
 }

@@ -248,7 +248,7 @@ pub enum Remedy {
     WhenDisconnected,
     /// `verify -repair`, of undo records whose coins come from blocks that are stored, where not all are.
     RepairWhereStored,
-    /// Of undo records that it does not make there: nothing, unless something needs them, and then a download.
+    /// Of undo records that it does not make there: nothing, or a download where something needs them.
     LacksCoins,
     ReindexChainstate,
     Reindex,

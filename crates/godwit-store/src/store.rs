@@ -244,8 +244,8 @@ impl Store {
         self.kept.as_ref().map(|kept| &kept.state)
     }
 
-    /// Whether nothing was kept of the database in whose place this one was begun (`-reindex`), in this start or
-    /// in an earlier one whose index this one goes on with.
+    /// Whether nothing was kept of the database in whose place this one was begun (`-reindex`), in this start
+    /// or in an earlier one whose index this one goes on with.
     pub fn starts_over(&self) -> bool {
         self.kept.as_ref().is_some_and(Kept::connects_all_anew)
     }

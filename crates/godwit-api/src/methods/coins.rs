@@ -66,8 +66,8 @@ pub(super) fn unreadable(error: &dyn fmt::Display) -> RpcError {
     RpcError::new(code::INTERNAL_ERROR, "Unable to read UTXO set")
 }
 
-/// What a fault while sorting coins is answered with. Coins are only read: what cannot be written is a scratch
-/// file.
+/// What a fault while sorting coins is answered with. Coins are only read: what cannot be written is a
+/// scratch file.
 pub(super) fn unsorted(error: &StoreError) -> RpcError {
     match error {
         StoreError::Io(failure) | StoreError::Closed(failure)

@@ -1,15 +1,14 @@
 //! From the body of a request to the body of its answer (Core `httprpc.cpp`, `rpc/server.cpp`).
 
-mod arguments;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use godwit_rpc::{Json, Method, RpcError, code, find, help_of};
+use godwit_rpc::request::{Request, memory_of, most_values};
+use godwit_rpc::{Json, RpcError, arguments, code, find};
 
 use crate::added_names::AddedNames;
 use crate::answers::{Answers, Room};
@@ -24,17 +23,8 @@ use crate::stage::Stage;
 /// Values of one request at most, those within others included.
 const MAX_VALUES: usize = 250_000;
 
-/// Memory of a value beside its text: itself and its name in a list that has room for as many again.
-const VALUE_BYTES: usize = 160;
-
-/// Copies of a request's text: in its values, in an answer that repeats one, in what is decoded of it.
-const COPIES: usize = 3;
-
 /// Characters of a method's name in the log.
 const MAX_LOGGED: usize = 100;
-
-/// Bytes of an error's text at most: some repeat what the caller sent.
-const MAX_MESSAGE: usize = 16 << 10;
 
 struct Caller<'a> {
     user: &'a str,
@@ -49,99 +39,6 @@ const BAD_REQUEST: u16 = 400;
 const FORBIDDEN: u16 = 403;
 const NOT_FOUND: u16 = 404;
 const INTERNAL_ERROR: u16 = 500;
-
-/// A request, as far as it was read; of a batch, the next one is read over the one before.
-struct Request {
-    id: Option<Json>,
-    v2: bool,
-    method: String,
-    params: Json,
-}
-
-impl Request {
-    fn new() -> Self {
-        Self { id: Some(Json::Null), v2: false, method: String::new(), params: Json::Null }
-    }
-
-    fn read(&mut self, json: Json) -> Result<(), RpcError> {
-        let invalid = |text: &str| RpcError::new(code::INVALID_REQUEST, text);
-        let Json::Object(mut members) = json else {
-            return Err(invalid("Invalid Request object"));
-        };
-        self.id = take(&mut members, "id");
-        self.v2 = false;
-        match take(&mut members, "jsonrpc") {
-            None | Some(Json::Null) => {}
-            Some(Json::Text(version)) if version == "1.0" => {}
-            Some(Json::Text(version)) if version == "2.0" => self.v2 = true,
-            Some(Json::Text(_)) => return Err(invalid("JSON-RPC version not supported")),
-            Some(_) => return Err(invalid("jsonrpc field must be a string")),
-        }
-        self.method = match take(&mut members, "method") {
-            None | Some(Json::Null) => return Err(invalid("Missing method")),
-            Some(Json::Text(method)) => method,
-            Some(_) => return Err(invalid("Method must be a string")),
-        };
-        self.params = match take(&mut members, "params") {
-            None | Some(Json::Null) => Json::List(Vec::new()),
-            Some(params @ (Json::List(_) | Json::Object(_))) => params,
-            Some(_) => return Err(invalid("Params must be an array or object")),
-        };
-        Ok(())
-    }
-
-    /// Whether nobody wants an answer.
-    fn is_notification(&self) -> bool {
-        self.v2 && self.id.is_none()
-    }
-
-    fn reply(&self, result: Result<Json, RpcError>) -> Json {
-        let mut reply = Json::Object(Vec::new());
-        if self.v2 {
-            reply.push("jsonrpc", "2.0");
-        }
-        match result {
-            Ok(result) => {
-                reply.push("result", result);
-                if !self.v2 {
-                    reply.push("error", Json::Null);
-                }
-            }
-            Err(mut error) => {
-                if !self.v2 {
-                    reply.push("result", Json::Null);
-                }
-                shorten(&mut error.message);
-                reply.push("error", error.to_json());
-            }
-        }
-        if let Some(id) = &self.id {
-            reply.push("id", id.clone());
-        }
-        reply
-    }
-}
-
-/// Takes the first member of a name.
-fn take(members: &mut [(Cow<'static, str>, Json)], name: &str) -> Option<Json> {
-    let (_, value) = members.iter_mut().find(|(found, _)| found == name)?;
-    Some(std::mem::take(value))
-}
-
-/// Cuts off what is longer than an error's text may be.
-fn shorten(message: &mut String) {
-    if message.len() > MAX_MESSAGE {
-        let end = (0..=MAX_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
-        message.truncate(end.unwrap_or(0));
-        message.push('…');
-    }
-}
-
-/// No fewer than the values of a text: each but the outermost stands behind one of these signs, or behind a
-/// name that does.
-fn most_values(text: &[u8]) -> usize {
-    1 + text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
-}
 
 /// Values within values that nobody reads (UniValue `MAX_JSON_DEPTH`).
 const DEEP: usize = 512;
@@ -201,7 +98,7 @@ impl Api {
         is_gone: &dyn Fn() -> bool,
     ) -> Reply {
         let mut room = self.answers.room();
-        let mut request = Request::new();
+        let mut request = Request::default();
         let parsed = parse(&body.bytes, &mut room);
         drop(body);
         let mut caller = Caller { user, is_gone, room: &mut room };
@@ -310,7 +207,7 @@ impl Api {
         let method = find(&request.method).ok_or_else(not_found)?;
         let handler = methods::handler(method.name).ok_or_else(not_found)?;
         let args = arguments::by_position(method, std::mem::take(&mut request.params))?;
-        check(method, &args)?;
+        arguments::check(method, &args)?;
         let number = self.active.begin(method.name);
         let Caller { room, is_gone, .. } = caller;
         // Taken behind that, so that nobody holds the node who is not among the active ones.
@@ -344,7 +241,7 @@ fn parse(body: &[u8], room: &mut Room) -> Result<Json, RpcError> {
         let too_many = RpcError::new(code::LIMIT_EXCEEDED, "Too many values in one request");
         return Err(if is_deep(body) { malformed() } else { too_many });
     }
-    room.grow(COPIES * body.len() + VALUE_BYTES * values)?;
+    room.grow(memory_of(body))?;
     room.hold();
     Json::parse(body).ok_or_else(malformed)
 }
@@ -354,23 +251,4 @@ fn parse(body: &[u8], room: &mut Room) -> Result<Json, RpcError> {
 pub(crate) fn written(reply: &Json, room: &mut Room) -> Result<String, RpcError> {
     room.cover(reply.written_len())?;
     Ok(reply.write())
-}
-
-/// Number and types of the arguments.
-fn check(method: &Method, args: &[Json]) -> Result<(), RpcError> {
-    if !(method.required()..=method.params.len()).contains(&args.len()) {
-        return Err(RpcError::new(code::MISC_ERROR, help_of(method)));
-    }
-    let mut mismatches = Json::Object(Vec::new());
-    for (n, param) in method.params.iter().enumerate() {
-        let given = args.get(n).unwrap_or(&Json::Null);
-        if let Some(mismatch) = arguments::mismatch(param, given) {
-            mismatches.push(format!("Position {} ({})", n + 1, param.names), mismatch);
-        }
-    }
-    if mismatches == Json::Object(Vec::new()) {
-        return Ok(());
-    }
-    let text = format!("Wrong type passed:\n{}", mismatches.write_indented(4));
-    Err(RpcError::new(code::TYPE_ERROR, text))
 }

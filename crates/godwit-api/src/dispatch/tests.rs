@@ -2,6 +2,8 @@
 
 use std::sync::atomic::AtomicBool;
 
+use godwit_rpc::request::MAX_MESSAGE;
+
 use super::*;
 use crate::server::tests::{Node, USER, options, ready};
 

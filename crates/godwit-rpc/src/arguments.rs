@@ -2,13 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use godwit_rpc::{Json, JsonKind, Kind, Method, Param, RpcError, code};
+use crate::error::{RpcError, code};
+use crate::json::{Json, JsonKind};
+use crate::table::help::help_of;
+use crate::table::{Kind, Method, Param};
 
 /// The name under which a client gives arguments by position beside those by name.
 const POSITIONAL: &str = "args";
 
 /// The arguments in the order of the parameters (Core `transformNamedArguments`).
-pub(super) fn by_position(method: &Method, params: Json) -> Result<Vec<Json>, RpcError> {
+///
+/// # Errors
+///
+/// A name that there is not, or one that is given twice.
+pub fn by_position(method: &Method, params: Json) -> Result<Vec<Json>, RpcError> {
     let mut given = match params {
         Json::List(items) => return Ok(items),
         Json::Object(members) => members,
@@ -70,8 +77,31 @@ pub(super) fn by_position(method: &Method, params: Json) -> Result<Vec<Json>, Rp
     }
 }
 
+/// Looks at number and types of the arguments.
+///
+/// # Errors
+///
+/// They are not the method's: its help, or what is wrong with each.
+pub fn check(method: &Method, args: &[Json]) -> Result<(), RpcError> {
+    if !(method.required()..=method.params.len()).contains(&args.len()) {
+        return Err(RpcError::new(code::MISC_ERROR, help_of(method)));
+    }
+    let mut mismatches = Json::Object(Vec::new());
+    for (n, param) in method.params.iter().enumerate() {
+        let given = args.get(n).unwrap_or(&Json::Null);
+        if let Some(mismatch) = mismatch(param, given) {
+            mismatches.push(format!("Position {} ({})", n + 1, param.names), mismatch);
+        }
+    }
+    if mismatches == Json::Object(Vec::new()) {
+        return Ok(());
+    }
+    let text = format!("Wrong type passed:\n{}", mismatches.write_indented(4));
+    Err(RpcError::new(code::TYPE_ERROR, text))
+}
+
 /// What is wrong with the type of an argument, if anything is.
-pub(super) fn mismatch(param: &Param, given: &Json) -> Option<String> {
+fn mismatch(param: &Param, given: &Json) -> Option<String> {
     let expected = match param.kind {
         Kind::Text | Kind::Hex => JsonKind::Text,
         Kind::Number => JsonKind::Number,
@@ -90,9 +120,8 @@ pub(super) fn mismatch(param: &Param, given: &Json) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use godwit_rpc::find;
-
     use super::*;
+    use crate::table::find;
 
     fn arranged(method: &str, params: &str) -> String {
         let method = find(method).expect("a method");

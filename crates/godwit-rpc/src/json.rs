@@ -175,7 +175,9 @@ impl Json {
     /// Another kind of value.
     pub fn as_real(&self) -> Result<f64, RpcError> {
         let Self::Number(text) = self else { return Err(self.unexpected(JsonKind::Number)) };
-        text.parse().map_err(|_| RpcError::new(code::MISC_ERROR, "JSON double out of range"))
+        // Rust takes for infinite what is beyond the largest number.
+        let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+        number.ok_or_else(|| RpcError::new(code::MISC_ERROR, "JSON double out of range"))
     }
 
     fn unexpected(&self, expected: JsonKind) -> RpcError {

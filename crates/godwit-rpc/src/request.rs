@@ -120,3 +120,51 @@ pub fn most_values(text: &[u8]) -> usize {
 pub fn memory_of(text: &[u8]) -> usize {
     COPIES * text.len() + VALUE_BYTES * most_values(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes behind a value: room in its list, and what its texts and values have.
+    fn held(json: &Json) -> usize {
+        match json {
+            Json::Null | Json::Bool(_) => 0,
+            Json::Number(text) | Json::Text(text) => text.capacity(),
+            Json::List(items) => {
+                items.capacity() * size_of::<Json>() + items.iter().map(held).sum::<usize>()
+            }
+            Json::Object(members) => {
+                let name = |name: &Cow<'_, str>| match name {
+                    Cow::Borrowed(_) => 0,
+                    Cow::Owned(name) => name.capacity(),
+                };
+                members.capacity() * size_of::<(Cow<'static, str>, Json)>()
+                    + members.iter().map(|(key, value)| name(key) + held(value)).sum::<usize>()
+            }
+        }
+    }
+
+    #[test]
+    fn values_take_no_more_memory_than_is_counted() {
+        let nested = |open: &str, close: &str| {
+            let tower = format!("{}0{}", open.repeat(500), close.repeat(500));
+            format!("[{}]", [tower.as_str(); 20].join(","))
+        };
+        for text in [
+            nested("[", "]"),
+            nested("{\"\":", "}"),
+            nested("[{\"\":", "}]"),
+            nested("{\"a\":0,\"\":", "}"),
+            format!("[{}0]", "0,".repeat(4096)),
+            format!("[{}[]]", "[],".repeat(4096)),
+            format!("[{}0]", "{\"\":0},".repeat(4096)),
+            format!("{{{}\"\":\"\"}}", "\"\":\"\",".repeat(4096)),
+            format!("[\"{}\\n\"]", "a".repeat(4096)),
+            format!("\"{}\"", "\\n".repeat(4097)),
+        ] {
+            let json = Json::parse(text.as_bytes()).expect("JSON");
+            let (held, counted) = (held(&json), memory_of(text.as_bytes()));
+            assert!(held <= counted, "{held} bytes, {counted} counted: {text:.40}");
+        }
+    }
+}

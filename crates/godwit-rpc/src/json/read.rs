@@ -83,12 +83,14 @@ impl Reader<'_> {
 
     fn object(&mut self, depth: usize) -> Option<Json> {
         self.at += 1;
-        let mut members = Vec::new();
         self.skip_space();
         if self.peek()? == b'}' {
             self.at += 1;
-            return Some(Json::Object(members));
+            return Some(Json::Object(Vec::new()));
         }
+        // It would begin with room for four: more than a request is counted with where each object has one
+        // member, which is the next object.
+        let mut members = Vec::with_capacity(1);
         loop {
             self.skip_space();
             let name = self.text_value()?;

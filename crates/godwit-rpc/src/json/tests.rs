@@ -102,6 +102,11 @@ fn values_are_taken_out_by_type() {
         [Ok(0.25), Ok(-100.0), Ok(3.0)]
     );
     assert_eq!(Json::from("1").as_real().unwrap_err().code, -3);
+    for too_large in ["1e309", "-1e309"] {
+        let error = number(too_large).as_real().unwrap_err();
+        assert_eq!((error.code, error.message.as_str()), (-1, "JSON double out of range"));
+    }
+    assert_eq!(number("1e-400").as_real(), Ok(0.0));
 }
 
 #[test]

@@ -12,6 +12,8 @@ mod folder;
 mod headers;
 mod import_framing;
 mod input;
+mod json_rpc;
+mod json_twin;
 mod key_file;
 mod key_text;
 mod lanes;
@@ -62,6 +64,7 @@ targets! {
     DESCRIPTOR descriptor
     HEADERS headers
     IMPORT_FRAMING import_framing
+    JSON_RPC json_rpc
     KEY_FILE key_file
     KEY_TEXT key_text
     LANES lanes

@@ -120,7 +120,8 @@ const ROOMS: &[Room] = &[
     Room {
         name: FUZZ,
         may_use: &[
-            STREAM, PRIMITIVES, CONSENSUS, STORE, FAULT_DISK, P2P, SECRET, KEYS, TESTDATA, VERIFY,
+            STREAM, PRIMITIVES, CONSENSUS, STORE, FAULT_DISK, P2P, RPC, SECRET, KEYS, TESTDATA,
+            VERIFY,
         ],
         tests_may_use: &[],
     },

@@ -16,6 +16,7 @@ mod indexes;
 mod loads;
 mod methods;
 mod mistakes;
+mod mutated;
 mod own_addresses;
 mod permissions;
 mod rest;

@@ -223,6 +223,9 @@ fn read_coins(
             if let Some(audit) = blocks.audit {
                 if watch.has_found_nothing() {
                     inspected.audit = Some(audit.conclude(blocks, &layers, reading, watch)?);
+                } else if watch.has_nothing_left() {
+                    let why = "damage was found, and repaired; audit once more";
+                    inspected.audit = Some(audit::unproven(why));
                 }
                 return Ok(());
             }

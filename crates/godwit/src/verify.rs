@@ -200,7 +200,7 @@ fn what_is_proven(audited: &Audited, stored: u64) -> String {
                  {inputs} inputs = {coins} coins.\n{scripts}{others}"
             )
         }
-        Audited::Refuted { disputes, more, remade } => {
+        Audited::Refuted { disputes, more, remade, suspects } => {
             let lines: Vec<String> =
                 disputes.iter().map(|dispute| format!("{dispute}\n")).collect();
             let found = lines.len() as u64 + more;
@@ -208,22 +208,36 @@ fn what_is_proven(audited: &Audited, stored: u64) -> String {
                 0 => String::new(),
                 more => format!("and {more} more\n"),
             };
-            let remedy = match remade {
-                0 => {
-                    "`-reindex-chainstate` makes coins again from the blocks, `verify -audit -repair` undo records"
-                        .to_owned()
-                }
-                remade => {
-                    format!("undo records made again from the blocks: {remade}; audit once more")
-                }
-            };
-            format!(
-                "{}{untold}Refuted: coins and undo records are not those of the blocks, in {found} places; {remedy}.",
-                lines.concat()
-            )
+            let refuted = refuted(found, *remade, *suspects);
+            format!("{}{untold}Refuted: {refuted}.", lines.concat())
         }
         Audited::Unproven(why) => format!("Nothing is proven: {why}."),
     }
+}
+
+/// What is refuted in so many places, and what helps.
+fn refuted(found: u64, remade: usize, suspects: usize) -> String {
+    let what = match suspects {
+        0 => format!("coins and undo records are not those of the blocks, in {found} places"),
+        // Coins and undo records that are made again would be refuted again.
+        suspects => format!(
+            "in {found} places; of {suspects} blocks the block itself is the suspect, which only `-reindex` \
+             judges, with -assumevalid=0 by all scripts (-reindex-chainstate runs none of a block that was \
+             connected before)"
+        ),
+    };
+    let remedy = match (remade, suspects) {
+        (0, 0) => {
+            "; `-reindex-chainstate` makes coins again from the blocks, `verify -audit -repair` undo records"
+                .to_owned()
+        }
+        (0, _) => String::new(),
+        (remade, 0) => {
+            format!("; undo records made again from the blocks: {remade}; audit once more")
+        }
+        (remade, _) => format!("; undo records made again from the blocks: {remade}"),
+    };
+    what + &remedy
 }
 
 /// Prints damage as it is found.
@@ -322,5 +336,39 @@ impl IndexWatch for Report<'_> {
 
     fn is_stopped(&self) -> bool {
         self.is_over()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_chain::Dispute;
+
+    use super::*;
+
+    fn told(remade: usize, suspects: usize) -> String {
+        let disputes = vec![Dispute::Elusive];
+        let told = what_is_proven(&Audited::Refuted { disputes, more: 3, remade, suspects }, 9);
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!((lines.len(), lines[1]), (3, "and 3 more"), "{told}");
+        lines[2].to_owned()
+    }
+
+    #[test]
+    fn where_a_block_itself_is_the_suspect_nothing_that_keeps_it_is_named_as_the_remedy() {
+        let lie = "Refuted: coins and undo records are not those of the blocks, in 4 places; ";
+        assert!(told(0, 0).starts_with(&format!("{lie}`-reindex-chainstate` makes coins again")));
+        let remade = "undo records made again from the blocks: 2; audit once more.";
+        assert_eq!(told(2, 0), format!("{lie}{remade}"));
+        let of_block = told(0, 1);
+        assert!(of_block.starts_with("Refuted: in 4 places; of 1 blocks the block itself"));
+        for word in ["only `-reindex` judges", "-assumevalid=0"] {
+            assert!(of_block.contains(word), "{of_block}");
+        }
+        for word in ["makes coins again", "verify -audit", "audit once more"] {
+            assert!(!of_block.contains(word), "{of_block}");
+        }
+        let both = told(2, 1);
+        assert!(both.ends_with("; undo records made again from the blocks: 2."), "{both}");
+        assert!(both.contains("only `-reindex` judges"), "{both}");
     }
 }

@@ -29,6 +29,7 @@ use godwit_consensus::{
 use godwit_primitives::network::{Deployment, Params};
 use godwit_primitives::{OutPoint, Txid};
 use godwit_store::disk::StoreDisk;
+use godwit_store::error::Remedy;
 use godwit_store::inspect::{Found, Inspection, Stage, Watch};
 use godwit_store::utxo::{CompressedCoins, Layers, UtxoHasher};
 use godwit_store::{BlockUndo, ChainPoint, StoreError};
@@ -43,7 +44,8 @@ use crate::shares::in_shares;
 use crate::structure::{Structured, check_alone};
 use crate::tree::NodeId;
 
-use super::{Blocks, Reading, StoredBlock};
+use super::undo::Restored;
+use super::{Blocks, Reading, StoredBlock, UNDO_BYTES};
 use ledger::{Claims, Counts, Ledger, Place};
 use scripts::{ScriptQueue, Unknown, Waiting};
 use sums::{BUCKET_BITS, BUCKETS, Mac};
@@ -51,7 +53,7 @@ use sums::{BUCKET_BITS, BUCKETS, Mac};
 pub use culprits::CoinFault;
 pub use ledger::ClaimError;
 
-/// Disputes that are told one by one.
+/// Disputes that are told one by one, those of whole partitions aside.
 const DISPUTES: usize = 1_000;
 /// Coins that are read before it is looked whether to stop.
 const COINS_BETWEEN_LOOKS: u64 = 4_096;
@@ -74,6 +76,9 @@ pub enum Audited {
         more: u64,
         /// Undo records that were made again from the blocks that created the coins, where it is to repair.
         remade: usize,
+        /// Blocks that are themselves the suspects: neither coins nor undo records that are made again would
+        /// change what is said of them.
+        suspects: usize,
     },
     /// It cannot be decided here, and why.
     Unproven(String),
@@ -119,6 +124,34 @@ impl Dispute {
             Self::Elusive => (4, 0),
         }
     }
+
+    /// The height of the block whose undo record it disputes.
+    fn record(&self) -> Option<u32> {
+        match self {
+            Self::Claim { block, .. } => Some(block.height),
+            Self::Coin { fault, .. } => fault.claimed_at(),
+            _ => None,
+        }
+    }
+
+    /// The height of the block that is wrong itself, whatever its undo record has.
+    fn suspect(&self) -> Option<u32> {
+        match self {
+            Self::Block { block, .. } => Some(block.height),
+            Self::Coin { fault, .. } => fault.suspect(),
+            _ => None,
+        }
+    }
+
+    /// The height of the block that is wrong itself if its undo record has the coins that were created.
+    fn suspect_if_claims_are_true(&self) -> Option<u32> {
+        match self {
+            Self::Claim { block, fault } if fault.is_of_block_if_claims_are_true() => {
+                Some(block.height)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Dispute {
@@ -155,11 +188,22 @@ struct Worker {
 struct Disputes {
     told: Vec<Dispute>,
     more: u64,
+    /// Heights of blocks whose undo records are disputed, told or not: a repair makes them again.
+    records: BTreeSet<u32>,
+    /// Those of blocks that are suspects themselves, told or not.
+    suspects: BTreeSet<u32>,
+    /// Those of blocks that are if what their undo records have is true.
+    suspects_if_claims_are_true: BTreeSet<u32>,
 }
 
 impl Disputes {
     fn add(&mut self, dispute: Dispute) {
-        match self.told.len() < DISPUTES {
+        self.records.extend(dispute.record());
+        self.suspects.extend(dispute.suspect());
+        self.suspects_if_claims_are_true.extend(dispute.suspect_if_claims_are_true());
+        // Nothing else names the coins of ranges that were not searched, and there are few partitions.
+        let is_part = matches!(dispute, Dispute::Part { .. });
+        match is_part || self.told.len() < DISPUTES {
             true => self.told.push(dispute),
             false => self.more += 1,
         }
@@ -378,12 +422,10 @@ impl Audit {
         if is_whole && !wrong.is_empty() {
             self.search(blocks, layers, &wrong, counts, watch)?;
         }
-        let Disputes { told: mut disputes, more } = std::mem::take(&mut *lock(&self.disputes));
-        if !disputes.is_empty() {
-            disputes.sort_by_key(Dispute::rank);
-            let remade =
-                if blocks.repair { self.remake(blocks, &disputes, reading, watch)? } else { 0 };
-            return Ok(Audited::Refuted { disputes, more, remade });
+        let disputes = std::mem::take(&mut *lock(&self.disputes));
+        if !disputes.told.is_empty() {
+            let claims_are_true = is_whole && wrong.is_empty();
+            return self.refute(blocks, disputes, claims_are_true, reading, watch);
         }
         let Counts { inputs, outputs, coins, without_scripts, .. } = counts;
         if !is_whole {
@@ -392,29 +434,56 @@ impl Audit {
         Ok(Audited::Proven(Proof { tip, inputs, outputs, coins, without_scripts }))
     }
 
-    /// Makes undo records again that are disputed. Returns how many were.
+    /// What disputes come to, and for a repair, undo records that are disputed made again.
+    fn refute(
+        &self,
+        blocks: &Blocks<'_>,
+        disputes: Disputes,
+        claims_are_true: bool,
+        reading: &mut Reading,
+        watch: &mut dyn Watch,
+    ) -> Result<Audited, ChainError> {
+        let Disputes { mut told, more, records, mut suspects, suspects_if_claims_are_true } =
+            disputes;
+        told.sort_by_key(Dispute::rank);
+        if claims_are_true {
+            suspects.extend(suspects_if_claims_are_true);
+        }
+        let (remade, unchanged) = match blocks.repair {
+            true => self.remake(blocks, &records, reading, watch)?,
+            false => (0, Vec::new()),
+        };
+        suspects.extend(unchanged);
+        Ok(Audited::Refuted { disputes: told, more, remade, suspects: suspects.len() })
+    }
+
+    /// Makes undo records again that are disputed, those of blocks at these heights. Returns how many were
+    /// not right before, and the heights of the blocks whose records were: these are refuted by themselves.
     fn remake(
         &self,
         blocks: &Blocks<'_>,
-        disputes: &[Dispute],
+        heights: &BTreeSet<u32>,
         reading: &mut Reading,
         watch: &mut dyn Watch,
-    ) -> Result<usize, ChainError> {
-        let height = |dispute: &Dispute| match dispute {
-            Dispute::Claim { block, .. } => Some(block.height),
-            Dispute::Coin { fault, .. } => fault.claimed_at(),
-            _ => None,
-        };
-        let heights: BTreeSet<u32> = disputes.iter().filter_map(height).collect();
+    ) -> Result<(usize, Vec<u32>), ChainError> {
         let is_disputed = |stored: &StoredBlock| {
             self.id(stored).is_some_and(|(_, point)| heights.contains(&point.height))
         };
+        // Each scan of the blocks serves only so many: the others are left to the next repair.
+        let mut bytes = 0;
+        let is_within = |place: &usize| {
+            bytes += u64::from(blocks.stored[*place].position.len);
+            bytes <= UNDO_BYTES
+        };
         let places = (0..blocks.stored.len()).filter(|place| is_disputed(&blocks.stored[*place]));
-        let (places, mut remade) = (Vec::from_iter(places), 0);
-        blocks.restore_undo(&places, reading, watch, &mut |_, _, is_right| {
-            remade += usize::from(is_right);
+        let places = Vec::from_iter(places.take_while(is_within));
+        let (mut remade, mut unchanged) = (0, Vec::new());
+        blocks.restore_undo(&places, reading, watch, &mut |_, n, restored| match restored {
+            Restored::Failed => {}
+            Restored::Unchanged => unchanged.push(blocks.stored[places[n]].height),
+            Restored::Made => remade += 1,
         })?;
-        Ok(remade)
+        Ok((remade, unchanged))
     }
 }
 
@@ -470,25 +539,31 @@ fn for_each_coin(
     Ok(())
 }
 
-/// Passes everything on to `watch`, and counts the damage found.
+/// Passes everything on to `watch`, and counts the damage found, and what of it is left.
 pub(super) struct CountingWatch<'a> {
     watch: &'a mut dyn Watch,
     found: u64,
+    left: u64,
 }
 
 impl<'a> CountingWatch<'a> {
     pub(super) fn new(watch: &'a mut dyn Watch) -> Self {
-        Self { watch, found: 0 }
+        Self { watch, found: 0, left: 0 }
     }
 
     pub(super) fn has_found_nothing(&self) -> bool {
         self.found == 0
+    }
+
+    pub(super) fn has_nothing_left(&self) -> bool {
+        self.left == 0
     }
 }
 
 impl Watch for CountingWatch<'_> {
     fn found(&mut self, found: Found) {
         self.found += 1;
+        self.left += u64::from(found.remedy != Remedy::Done);
         self.watch.found(found);
     }
 

@@ -1,7 +1,7 @@
 //! Undo records that are not right: they are told, and in a repair made again from the blocks that created
 //! the coins.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use godwit_store::error::{Damage, Remedy};
@@ -16,6 +16,7 @@ use super::spent::{Wanted, created, lines};
 use super::{Blocks, StoredBlock, UNDO_BYTES, UNDO_COINS, look_at};
 use crate::error::ChainError;
 use crate::index::{BlockIndex, Loading};
+use crate::own_block::has_coins_of;
 use crate::shares::in_shares;
 use crate::structure::Structured;
 use crate::tree::NodeId;
@@ -27,6 +28,17 @@ pub(super) struct WrongUndo {
     /// `None` where the file ends before it, which is told of the file, and where there is none, which is
     /// told of all these blocks at once.
     pub(super) damage: Option<Damage>,
+}
+
+/// What became of an undo record that was to be made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Restored {
+    /// It is not right.
+    Failed,
+    /// It was right already.
+    Unchanged,
+    /// It is right now.
+    Made,
 }
 
 /// Undo records that are made again by one reading of the blocks.
@@ -91,7 +103,8 @@ impl Blocks<'_> {
         let mut restored = vec![None; wrong.len()];
         if self.repair && few && !wrong.is_empty() {
             let damaged: Vec<usize> = wrong.iter().map(|wrong| wrong.place).collect();
-            self.restore_undo(&damaged, reading, watch, &mut |watch, n, is_right| {
+            self.restore_undo(&damaged, reading, watch, &mut |watch, n, made| {
+                let is_right = made != Restored::Failed;
                 restored[n] = Some(is_right);
                 self.tell(&wrong[n], if is_right { Remedy::Done } else { remedy }, watch);
             })?;
@@ -161,13 +174,13 @@ impl Blocks<'_> {
     }
 
     /// Makes the undo records of blocks again, which are named by their places, and says of each that was
-    /// tried, by its number among them, whether it is right now.
+    /// tried, by its number among them, what became of it.
     pub(super) fn restore_undo(
         &self,
         damaged: &[usize],
         reading: &mut Reading,
         watch: &mut dyn Watch,
-        made: &mut dyn FnMut(&mut dyn Watch, usize, bool),
+        made: &mut dyn FnMut(&mut dyn Watch, usize, Restored),
     ) -> Result<(), ChainError> {
         let state = self.inspection.state();
         let Some(tip) = state.verified_tip.or(state.utxo_tip) else { return Ok(()) };
@@ -193,17 +206,17 @@ impl Blocks<'_> {
                     self.begin_round(Round { line: hash, places }, reading, watch)?;
                 }
                 self.find_coins(&index, line, taken.coins, reading, watch)?;
-                let (mut right, mut added) = (BTreeSet::new(), Vec::new());
+                // Blocks that cannot be read have none.
+                let failed = taken.members.iter().map(|n| (*n, Restored::Failed));
+                let (mut all, mut added) = (failed.collect::<BTreeMap<_, _>>(), Vec::new());
                 for (n, read) in taken.blocks {
                     let block = &self.stored[damaged[n]];
-                    if self.rewrite_undo(block, &read, &reading.wanted, &mut added)? {
-                        right.insert(n);
-                    }
+                    all.insert(n, self.rewrite_undo(block, &read, &reading.wanted, &mut added)?);
                 }
                 self.inspection.commit_undo(&added)?;
-                let failed = taken.members.difference(&right);
-                reading.hopeless.extend(failed.map(|n| damaged[*n]));
-                taken.members.iter().for_each(|n| made(&mut *watch, *n, right.contains(n)));
+                let failed = all.iter().filter(|(_, restored)| **restored == Restored::Failed);
+                reading.hopeless.extend(failed.map(|(n, _)| damaged[*n]));
+                all.iter().for_each(|(n, restored)| made(&mut *watch, *n, *restored));
                 left.retain(|n| !taken.members.contains(n));
                 reading.rest();
             }
@@ -257,28 +270,33 @@ impl Blocks<'_> {
     }
 
     /// Writes an undo record to its place, or where it has none to the end of the file: then it is one of
-    /// those that were `added`. Whether it is right.
+    /// those that were `added`. One that is right already is left as it is.
     fn rewrite_undo(
         &self,
         block: &StoredBlock,
         read: &Structured,
         coins: &Wanted,
         added: &mut Vec<AddedUndo>,
-    ) -> Result<bool, ChainError> {
+    ) -> Result<Restored, ChainError> {
         let mut spent = CompressedCoins::with_capacity(read.input_count());
         for input in read.view().txs().skip(1).flat_map(|tx| tx.inputs()) {
-            let Some(Some(coin)) = coins.get(&input.prevout) else { return Ok(false) };
+            let Some(Some(coin)) = coins.get(&input.prevout) else {
+                return Ok(Restored::Failed);
+            };
             if coin.height > block.height {
                 // A coinbase was repeated since (BIP30), and the coin that was spent is not the one here.
-                return Ok(false);
+                return Ok(Restored::Failed);
             }
             spent.extend([coin]);
+        }
+        if self.has_undo(block, read, &spent) {
+            return Ok(Restored::Unchanged);
         }
         let (magic, pool) = (self.inspection.magic(), BufferPool::new(BLOCK_BUFFERS));
         let record = UndoRecord::encode(magic, &block.prev, &spent, read.spent_counts(), &pool)?;
         let at = match block.undo {
             Some(at) if self.inspection.restore_undo(at, &record)? => at,
-            Some(_) => return Ok(false),
+            Some(_) => return Ok(Restored::Failed),
             None => self.inspection.append_undo(block.position.file, &record)?,
         };
         let is_right = self.inspection.read_undo(at, &block.prev).is_ok();
@@ -286,6 +304,14 @@ impl Blocks<'_> {
             let block = ChainPoint { hash: block.hash, height: block.height };
             added.push(AddedUndo { block, at });
         }
-        Ok(is_right)
+        Ok(if is_right { Restored::Made } else { Restored::Failed })
+    }
+
+    /// Whether the undo record of a block has these coins, in the bytes that godwit writes.
+    fn has_undo(&self, block: &StoredBlock, read: &Structured, spent: &CompressedCoins) -> bool {
+        let stored = block.undo.map(|at| self.inspection.read_stored_undo(at, &block.prev));
+        // One that cannot be read is not right.
+        let Some(Ok((undo, Some(coins)))) = stored else { return false };
+        has_coins_of(read.view(), &undo) && coins.iter().eq(spent.iter())
     }
 }

@@ -232,14 +232,16 @@ fn a_refuted_claim_marks_no_block_and_is_repaired_from_the_blocks() {
     flip(&mut bytes, at, &prev, 8 * at.len as usize - 1);
     disk.overwrite(&path, bytes);
     let (audited, found) = audit(&disk, 2, false);
-    let Audited::Refuted { disputes, more: 0, remade: 0 } = audited else { panic!("{audited:?}") };
+    let Audited::Refuted { disputes, more: 0, remade: 0, suspects: 0 } = audited else {
+        panic!("{audited:?}")
+    };
     assert!((1..=2).contains(&disputes.len()) && found.is_empty(), "{disputes:?}, {found:?}");
     let of_block = disputes.iter().any(|dispute| {
         matches!(dispute, Dispute::Coin { fault: CoinFault::Claimed { spent_at, .. }, .. } if *spent_at == height)
     });
     assert!(of_block, "{disputes:?}");
     let (audited, _) = audit(&disk, 2, true);
-    assert!(matches!(audited, Audited::Refuted { remade: 1, .. }), "{audited:?}");
+    assert!(matches!(audited, Audited::Refuted { remade: 1, suspects: 0, .. }), "{audited:?}");
     assert!(disk.contents(&path).unwrap() == good, "it is as it was written first");
     let (audited, _) = audit(&disk, 2, false);
     assert!(matches!(audited, Audited::Proven(proof) if proof.tip.height == tip), "{audited:?}");
@@ -267,6 +269,22 @@ fn what_is_damaged_or_not_all_there_is_not_audited() {
     disk.overwrite(&path, bytes);
     let (audited, found) = audit(&disk, 2, false);
     assert_eq!((audited, found.len()), (Audited::Unproven("damage was found".to_owned()), 1));
+}
+
+#[test]
+fn where_all_damage_was_repaired_another_audit_is_asked_for() {
+    let (disk, _) = datadir();
+    let (_, path, at, _) = record(&disk);
+    let mut bytes = disk.contents(&path).unwrap();
+    bytes[at.offset as usize] ^= 1;
+    disk.overwrite(&path, bytes);
+    let unproven = |why: &str| Audited::Unproven(why.to_owned());
+    assert_eq!(audit(&disk, 2, false).0, unproven("damage was found"));
+    let (audited, found) = audit(&disk, 2, true);
+    let remedies: Vec<Remedy> = found.iter().map(|found| found.remedy).collect();
+    assert_eq!(remedies, [Remedy::Done]);
+    assert_eq!(audited, unproven("damage was found, and repaired; audit once more"));
+    assert!(matches!(audit(&disk, 2, false).0, Audited::Proven(_)));
 }
 
 #[test]

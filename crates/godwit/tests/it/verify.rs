@@ -147,6 +147,18 @@ fn an_audit_proves_what_is_true_and_refutes_a_lie_that_no_checksum_shows() {
     assert!(ended.stdout.contains(&proven), "{ended:?}");
 }
 
+#[test]
+fn an_audit_that_repairs_all_damage_proves_nothing_and_asks_for_another() {
+    let node = with_small_chain();
+    flip(&node.network_dir().join("blocks/rev00000.dat"), 500);
+    let ended = node.run(&[&"verify", &"-audit"]).expect(Exit::Damaged);
+    assert!(ended.stdout.ends_with("\nNothing is proven: damage was found.\n"), "{ended:?}");
+    let ended = node.run(&[&"verify", &"-audit", &"-repair"]).expect(Exit::Failure);
+    let last = "\nNothing is proven: damage was found, and repaired; audit once more.\n";
+    assert!(ended.stdout.ends_with(last), "{ended:?}");
+    node.run(&[&"verify", &"-audit"]).expect(Exit::Success);
+}
+
 /// Runs a node with all optional indexes until they have come to the tip.
 fn build_indexes(node: &Node) {
     let bind = format!("-bind=127.0.0.1:{}", free_port());

@@ -12,8 +12,9 @@ use godwit_store::utxo::{HashedOutPoint, Layers};
 
 use crate::error::ChainError;
 use crate::shares::in_shares;
+use crate::structure::Structured;
 
-use super::ledger::{Claims, for_each_claimed, for_each_created};
+use super::ledger::{Claims, Place, for_each_claimed, for_each_created, for_each_inside};
 use super::sums::bucket;
 use super::{Audit, BUCKET_BITS, BUCKETS, Blocks, Counts, Dispute, StoredBlock, for_each_coin};
 
@@ -24,7 +25,7 @@ const RECORDS: u64 = 2_000_000;
 /// form in which it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoinFault {
-    /// The store has it, and no block created it.
+    /// The store has it, and no block created it as a coin.
     Invented { kept: Box<[u8]> },
     /// The store lacks it.
     Missing { created: Box<[u8]>, at: u32 },
@@ -50,6 +51,15 @@ impl CoinFault {
             _ => None,
         }
     }
+
+    /// The block that is wrong itself: what it spends is said by its inputs, not by its undo record.
+    pub(super) fn suspect(&self) -> Option<u32> {
+        match self {
+            Self::NeverCreated { spent_at, .. } => Some(*spent_at),
+            Self::SpentTwice { second, .. } => Some(*second),
+            _ => None,
+        }
+    }
 }
 
 /// A coin as it is stored, for a line of text.
@@ -63,8 +73,8 @@ impl fmt::Display for Shown<'_> {
         else {
             return f.write_str("what is no coin");
         };
-        let of = if coinbase { "a coinbase at" } else { "" };
-        write!(f, "{value} satoshi of {of} height {height} with script ")?;
+        let of = if coinbase { "a coinbase at " } else { "" };
+        write!(f, "{value} satoshi of {of}height {height} with script ")?;
         for byte in script_pubkey.iter().take(SCRIPT) {
             write!(f, "{byte:02x}")?;
         }
@@ -72,11 +82,27 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// A coin beside the one that was created: what is shown of both may be equal, and their bytes not.
+struct Beside<'a> {
+    other: &'a [u8],
+    created: &'a [u8],
+}
+
+impl fmt::Display for Beside<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [other, created] = [self.other, self.created].map(|coin| Shown(coin).to_string());
+        match other == created {
+            true => write!(f, "{other}, and what was created looks the same in other bytes"),
+            false => write!(f, "{other}, and what was created is {created}"),
+        }
+    }
+}
+
 impl fmt::Display for CoinFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invented { kept } => {
-                write!(f, "the store has {}, which no block created", Shown(kept))
+                write!(f, "the store has {}, which no block created as a coin", Shown(kept))
             }
             Self::Missing { created, at } => write!(
                 f,
@@ -85,18 +111,13 @@ impl fmt::Display for CoinFault {
             ),
             Self::Kept { spent_at } => write!(f, "the store has it, and block {spent_at} spent it"),
             Self::Doubled => f.write_str("the store has it twice"),
-            Self::Changed { created, kept } => write!(
-                f,
-                "the store has {}, and what was created is {}",
-                Shown(kept),
-                Shown(created)
-            ),
-            Self::Claimed { created, claimed, spent_at } => write!(
-                f,
-                "the undo record of block {spent_at} has {}, and what was created is {}",
-                Shown(claimed),
-                Shown(created)
-            ),
+            Self::Changed { created, kept } => {
+                write!(f, "the store has {}", Beside { other: kept, created })
+            }
+            Self::Claimed { created, claimed, spent_at } => {
+                let beside = Beside { other: claimed, created };
+                write!(f, "the undo record of block {spent_at} has {beside}")
+            }
             Self::NeverCreated { claimed, spent_at } => write!(
                 f,
                 "block {spent_at} spends it, its undo record has {}, and no block created it",
@@ -161,7 +182,8 @@ impl Audit {
         watch: &mut dyn Watch,
     ) -> Result<(), ChainError> {
         let partitions = layers.partitions();
-        let each = (counts.inputs + counts.outputs + counts.coins) / BUCKETS as u64;
+        let Counts { inputs, outputs, coins, inside, .. } = counts;
+        let each = (inputs + outputs + coins + 2 * inside) / BUCKETS as u64;
         let few = (RECORDS / each.max(1)).clamp(1, wrong.len() as u64) as usize;
         let (searched, others) = wrong.split_at(few);
         let wanted = Wanted::new(searched);
@@ -224,21 +246,34 @@ impl Audit {
         };
         let claims = Claims::new(undo, coins);
         let mut records = Vec::new();
-        let mut add = |coin: &HashedOutPoint, role, stored: [&[u8]; 2]| {
-            if wanted.has(coin) {
-                records.push(Record::new(coin, role, stored));
-            }
-        };
         self.with_place(id, point.height, |place| {
-            for_each_created(&block, place, |coin, stored| {
-                add(coin, Role::Created(point.height), stored);
+            for_each_role(&block, place, &claims, |coin, role, stored| {
+                if wanted.has(coin) {
+                    records.push(Record::new(coin, role, stored));
+                }
             });
-        });
-        for_each_claimed(&block, &claims, |coin, stored| {
-            add(coin, Role::Spent(point.height), [stored, &[]]);
         });
         Ok(records)
     }
+}
+
+/// Hands over what a block creates and is said to spend. What it both creates and spends, which the sums
+/// leave out, is there too: else a store that has it would seem to have what no block created.
+pub(super) fn for_each_role(
+    block: &Structured,
+    place: &Place<'_>,
+    claims: &Claims,
+    mut each: impl FnMut(&HashedOutPoint, Role, [&[u8]; 2]),
+) {
+    let height = place.rules.height;
+    for_each_created(block, place, |coin, stored| each(coin, Role::Created(height), stored));
+    for_each_claimed(block, claims, |coin, stored| {
+        each(coin, Role::Spent(height), [stored, &[]]);
+    });
+    for_each_inside(block, height, |coin, stored| {
+        each(coin, Role::Created(height), stored);
+        each(coin, Role::Spent(height), stored);
+    });
 }
 
 /// What does not agree among coins of whole ranges, of a store with so many partitions.

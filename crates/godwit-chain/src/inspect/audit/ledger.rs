@@ -57,6 +57,16 @@ pub enum ClaimError {
     Script { tx: usize, input: usize },
 }
 
+impl ClaimError {
+    /// Whether it refutes the block itself where the coins of the record are those that were created.
+    pub(super) fn is_of_block_if_claims_are_true(&self) -> bool {
+        match self {
+            Self::OldForm | Self::Inside { .. } => false,
+            Self::Early { .. } | Self::Rule(_) | Self::Script { .. } => true,
+        }
+    }
+}
+
 /// How much was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
@@ -65,16 +75,19 @@ pub(super) struct Counts {
     pub(super) inputs: u64,
     pub(super) outputs: u64,
     pub(super) coins: u64,
+    /// Inputs that spend outputs of their own block.
+    pub(super) inside: u64,
     pub(super) without_scripts: u64,
 }
 
 impl Counts {
     fn merge(&mut self, other: Self) {
-        let Self { blocks, inputs, outputs, coins, without_scripts } = other;
+        let Self { blocks, inputs, outputs, coins, inside, without_scripts } = other;
         self.blocks += blocks;
         self.inputs += inputs;
         self.outputs += outputs;
         self.coins += coins;
+        self.inside += inside;
         self.without_scripts += without_scripts;
     }
 }
@@ -103,6 +116,7 @@ impl Ledger {
     ) -> Result<(), ClaimError> {
         let height = place.rules.height;
         self.counts.blocks += 1;
+        self.counts.inside += block.inside().len() as u64;
         self.coinbases.push((block.view().txids()[0], height));
         for_each_created(block, place, |coin, stored| {
             self.counts.outputs += 1;
@@ -165,6 +179,20 @@ pub(super) fn for_each_claimed(
             each(coin, claims.stored.get(input).unwrap_or_default());
         }
     });
+}
+
+/// Hands over each coin that a block both creates and spends.
+pub(super) fn for_each_inside(
+    block: &Structured,
+    height: u32,
+    mut each: impl FnMut(&HashedOutPoint, [&[u8]; 2]),
+) {
+    let codes = codes(height);
+    for n in block.inside().iter().map(|own| own.output as usize) {
+        if let (Some(output), coinbase) = block.output(n) {
+            each(&block.creates()[n], [codes[usize::from(coinbase)].as_slice(), output]);
+        }
+    }
 }
 
 fn for_each_input(block: &Structured, mut each: impl FnMut(usize, Option<&Inside>)) {

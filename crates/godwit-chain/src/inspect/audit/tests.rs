@@ -1,28 +1,23 @@
 //! Ledgers over a generated chain whose coins a naive twin has applied in order.
 
+mod stores;
+
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
-use godwit_fault_disk::FaultDisk;
 use godwit_primitives::coin::is_unspendable;
 use godwit_primitives::network::Network;
 use godwit_primitives::{BlockHash, Coin};
 use godwit_sim::rng::Rng;
-use godwit_store::disk::Disk;
-use godwit_store::exec::Threads;
 use godwit_store::utxo::HashedOutPoint;
 use godwit_stream::{DataStream, Encode};
 use siphasher::sip128::SipHasher24;
 
-use super::culprits::{Record, Role, disputes};
-use super::ledger::{for_each_claimed, for_each_created};
+use super::culprits::{Record, Role, disputes, for_each_role};
+use super::ledger::{for_each_claimed, for_each_created, for_each_inside};
 use super::sums::{Side, Sums};
 use super::*;
-use crate::chain::tests::{blocks, chain, give, poll_until};
-use crate::chain::{Chain, Poll};
-use crate::inspect::{InspectOptions, Inspected, RepairPace, inspect};
-use crate::options::{CoinsMemory, StartOptions};
+use crate::chain::tests::blocks;
 use crate::structure::{Received, structure};
 
 /// Of the stores of these tests.
@@ -107,14 +102,10 @@ impl Made {
         for (n, (block, own)) in self.blocks.iter().enumerate() {
             let claims = other.filter(|(at, _)| *at == n).map_or(own, |(_, claims)| claims);
             self.with_place(n, |place| {
-                let height = place.rules.height;
                 let taken = ledger.take_block(&mac, place, block, claims);
                 faults.extend(taken.err().map(|fault| (n, fault)));
-                for_each_created(block, place, |coin, stored| {
-                    records.push(Record::new(coin, Role::Created(height), stored));
-                });
-                for_each_claimed(block, claims, |coin, stored| {
-                    records.push(Record::new(coin, Role::Spent(height), [stored, &[]]));
+                for_each_role(block, place, claims, |coin, role, stored| {
+                    records.push(Record::new(coin, role, stored));
                 });
             });
         }
@@ -303,6 +294,25 @@ fn whatever_the_store_has_instead_is_named() {
     assert_eq!(made.audit(None, &swapped).coins.len(), 2);
 }
 
+#[test]
+fn a_coin_that_one_block_created_and_spent_is_named_as_spent_if_the_store_has_it() {
+    let (made, mut seen) = (Made::new(), 0);
+    for ((block, _), height) in made.blocks.iter().zip(1..) {
+        let mut inside = None;
+        for_each_inside(block, height, |coin, stored| {
+            inside = Some((coin.outpoint, stored.concat()));
+        });
+        let Some((outpoint, stored)) = inside else { continue };
+        let found = made.audit(None, &[made.kept(), vec![(outpoint, stored)]].concat());
+        assert_eq!(found.coins, [(outpoint, CoinFault::Kept { spent_at: height })]);
+        seen += 1;
+        if seen == 5 {
+            break;
+        }
+    }
+    assert!(seen > 0, "no block spends what it creates");
+}
+
 fn some_coin() -> (HashedOutPoint, Vec<u8>) {
     let outpoint = OutPoint { txid: Txid::from_bytes([7; 32]), vout: 3 };
     (UtxoHasher::new([1; 16]).hash(outpoint), [10, 9, 0x51].repeat(5))
@@ -414,91 +424,6 @@ fn the_two_overwritten_coinbases_of_main_pass_and_a_third_does_not() {
     assert!(!count(true).is_empty());
 }
 
-struct Nobody;
-
-impl Watch for Nobody {
-    fn found(&mut self, found: super::super::Found) {
-        panic!("{found}");
-    }
-
-    fn progress(&mut self, _: Stage, _: u64, _: u64) {}
-
-    fn is_stopped(&self) -> bool {
-        false
-    }
-}
-
-fn audited(disk: &FaultDisk) -> Audited {
-    let options = InspectOptions {
-        params: Arc::new(Params::new(Network::Regtest)),
-        executor: Arc::new(Threads::default()),
-        threads: 3,
-        repair: false,
-        memory: CoinsMemory::Fixed(16 << 20),
-        pace: RepairPace::default(),
-        start: StartOptions::default(),
-        audit: Some(AuditOptions { key: [1; 16], scripts: ScriptOptions::default() }),
-    };
-    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    let Inspected { audit, .. } = inspect(&disk, Path::new("/node"), options, &mut Nobody).unwrap();
-    audit.unwrap()
-}
-
-/// A directory whose runs are sound, and have other coins than the blocks gave.
-fn lying(lie: impl Fn(&mut Chain, &UtxoHasher)) -> Audited {
-    let (disk, blocks) = (FaultDisk::new(), blocks());
-    let mut chain = chain(&disk);
-    let (last, others) = blocks.split_last().unwrap();
-    others.iter().zip(0..).for_each(|(block, ticket)| give(&mut chain, block, ticket));
-    poll_until(&mut chain, |_, poll| poll == Poll::Idle).1.unwrap();
-    chain.flush().unwrap();
-    let hasher = chain.hasher();
-    lie(&mut chain, &hasher);
-    give(&mut chain, last, 0);
-    poll_until(&mut chain, |_, poll| poll == Poll::Idle).1.unwrap();
-    chain.flush().unwrap();
-    chain.close().unwrap();
-    audited(&disk)
-}
-
-#[test]
-fn coins_that_the_store_lacks_invents_or_changes_are_named_with_their_partition() {
-    assert!(matches!(lying(|_, _| {}), Audited::Proven(_)));
-    let made = Made::new();
-    // Created before the lie is told, and spent by nobody.
-    let older = |coin: &Coin| (coin.height as usize) < made.blocks.len() - 3;
-    let newest = made.coins.iter().filter(|(_, coin)| older(coin)).max_by_key(|(_, c)| c.height);
-    let (outpoint, coin) = newest.expect("not all coins are of the last blocks");
-    let (outpoint, created) = (*outpoint, encoded(coin));
-    let expect = |audited: Audited, expected: OutPoint, fault: CoinFault| {
-        let Audited::Refuted { disputes, more: 0, remade: 0 } = audited else {
-            panic!("{audited:?}")
-        };
-        let [Dispute::Coin { outpoint, partition, fault: told }] = &disputes[..] else {
-            panic!("{disputes:?}")
-        };
-        assert_eq!((*outpoint, told), (expected, &fault));
-        assert!(*partition < PARTITIONS, "{partition}");
-    };
-    let missing = lying(|chain, hasher| {
-        chain.coins.spend(&hasher.hash(outpoint)).unwrap().unwrap();
-    });
-    let at = coin.height;
-    expect(missing, outpoint, CoinFault::Missing { created: created.clone().into(), at });
-    let mut other = created.clone();
-    *other.last_mut().unwrap() ^= 1;
-    let changed = lying(|chain, hasher| {
-        chain.coins.insert(&hasher.hash(outpoint), [&other, &[]], true);
-    });
-    let fault = CoinFault::Changed { created: created.clone().into(), kept: other.clone().into() };
-    expect(changed, outpoint, fault);
-    let nowhere = OutPoint { vout: 9, txid: Txid::from_bytes([0xee; 32]) };
-    let invented = lying(|chain, hasher| {
-        chain.coins.insert(&hasher.hash(nowhere), [&created, &[]], true);
-    });
-    expect(invented, nowhere, CoinFault::Invented { kept: created.into() });
-}
-
 #[test]
 fn what_is_told_is_one_line_each() {
     let block = ChainPoint { hash: BlockHash::ZERO, height: 7 };
@@ -517,4 +442,37 @@ fn what_is_told_is_one_line_each() {
     let mut list = Disputes::default();
     (0..DISPUTES + 5).for_each(|_| list.add(Dispute::Elusive));
     assert_eq!((list.told.len(), list.more), (DISPUTES, 5));
+    // Whatever was found before: partitions are named, undo records made again and blocks suspected.
+    let outpoint = *outpoint;
+    let coin = |fault| Dispute::Coin { outpoint, partition: 4, fault };
+    let (created, claimed): (Box<[u8]>, Box<[u8]>) = Default::default();
+    list.add(Dispute::Part { partition: 5, ranges: 6 });
+    list.add(coin(CoinFault::Claimed { created, claimed, spent_at: 8 }));
+    list.add(coin(CoinFault::SpentTwice { first: 3, second: 9 }));
+    list.add(Dispute::Claim { block, fault: ClaimError::Script { tx: 1, input: 0 } });
+    assert_eq!(list.told.last(), Some(&Dispute::Part { partition: 5, ranges: 6 }));
+    assert_eq!((list.told.len(), list.more), (DISPUTES + 1, 8));
+    assert_eq!(list.records, BTreeSet::from([7, 8]));
+    assert_eq!(list.suspects, BTreeSet::from([9]));
+    assert_eq!(list.suspects_if_claims_are_true, BTreeSet::from([7]));
+}
+
+#[test]
+fn coins_are_told_apart_where_their_texts_are_equal() {
+    // P2PKH, as godwit stores it and in the form of any other script.
+    let script: Vec<u8> = [&[0x76, 0xa9, 20][..], &[7; 20], &[0x88, 0xac]].concat();
+    let script_pubkey = script.as_slice().into();
+    let coin = Coin { value: 4093, script_pubkey, height: 247, coinbase: false };
+    let created = encoded(&coin);
+    let (head, _) = created.split_at(created.len() - 21);
+    let kept: Box<[u8]> = [head, &[25 + 6], &coin.script_pubkey[..]].concat().into();
+    let created: Box<[u8]> = created.into();
+    let told = CoinFault::Changed { created: created.clone(), kept }.to_string();
+    let shown = "the store has 4093 satoshi of height 247 with script 76a914";
+    assert!(told.starts_with(shown), "{told}");
+    assert!(told.ends_with(", and what was created looks the same in other bytes"), "{told}");
+    let coinbase = encoded(&Coin { coinbase: true, ..coin });
+    let told = CoinFault::Changed { created, kept: coinbase.into() }.to_string();
+    assert!(told.contains("4093 satoshi of a coinbase at height 247 with script "), "{told}");
+    assert!(told.contains(", and what was created is 4093 satoshi of height 247 "), "{told}");
 }

@@ -61,7 +61,7 @@ pub fn keep_above(chain: &mut Chain, reader: &'static str, height: Option<u32>) 
 /// Whether index and coins are made again from nothing (`-reindex`), from this start on or from an earlier
 /// one that ended before it had indexed all block files.
 pub fn starts_over(chain: &Chain) -> bool {
-    chain.env.store.starts_over()
+    godwit_store::starts_over(&chain.env.store)
 }
 
 /// Whether old blocks are deleted, by their size or on request.

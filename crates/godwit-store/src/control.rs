@@ -190,7 +190,7 @@ impl Control {
     /// Whether a run that it names can be brought back so far as to tell that it has its key.
     fn is_of_damaged_runs(&self, disk: &StoreDisk, utxo_dir: &Path) -> Result<bool, StoreError> {
         let Some(manifest) = self.manifest() else { return Ok(false) };
-        parity_tells(disk, utxo_dir, &manifest, self.fingerprint())
+        parity_tells(disk, utxo_dir, manifest.files(), self.fingerprint())
     }
 
     fn encoded(&self) -> DataStream {
@@ -226,8 +226,8 @@ impl Control {
 
 /// Which of some control files, the newest first, tells what the database would tell, where there is none:
 /// the newest one whose key runs of the directory were written under, by the ends of the runs or by their
-/// parity. Where no run tells a key, the newest if all have one key, as long as what it says costs nothing that
-/// is stored.
+/// parity. Where no run tells a key, the newest if all have one key, as long as what it says costs nothing
+/// that is stored.
 pub(crate) fn confirmed<'a>(
     disk: &StoreDisk,
     dir: &Path,

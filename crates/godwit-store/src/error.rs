@@ -488,14 +488,7 @@ impl fmt::Display for StoreError {
                 "{} belongs to Bitcoin Core; godwit needs a data directory of its own",
                 path.display()
             ),
-            StoreError::CoreStarted { path, dir } => write!(
-                f,
-                "{} was made by a bitcoind that was started on godwit's directory: make sure that none runs, delete \
-                 chainstate, blocks/index and blocks/.lock in {}, and start again; blocks that it has overwritten are \
-                 fetched again",
-                path.display(),
-                dir.display()
-            ),
+            StoreError::CoreStarted { path, dir } => f.write_str(&core_started(path, dir)),
             StoreError::ForeignFile { path } => write!(
                 f,
                 "{} is not one that godwit wrote for this network: it is Bitcoin Core's, obfuscated, or of another \
@@ -532,6 +525,17 @@ impl fmt::Display for StoreError {
             }
         }
     }
+}
+
+/// What to do where somebody has started a bitcoind on a directory of godwit's.
+fn core_started(path: &Path, dir: &Path) -> String {
+    format!(
+        "{} was made by a bitcoind that was started on godwit's directory: make sure that none runs, delete \
+         chainstate, blocks/index and blocks/.lock in {}, and start again; blocks that it has overwritten are \
+         fetched again",
+        path.display(),
+        dir.display()
+    )
 }
 
 impl std::error::Error for StoreError {}

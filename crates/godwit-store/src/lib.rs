@@ -39,6 +39,6 @@ pub use record::{
 pub use scrub::{FilesScrubbed, undo_remedy};
 pub use store::{
     BLOCK_BUFFERS, MAX_OPEN_FILES, PrunedBlock, Rebuild, SCHEMA_VERSION, Store, StoreOptions,
-    Written, check_unused, has_whole_history,
+    Written, check_unused, has_whole_history, starts_over,
 };
 pub use undo::{BlockUndo, UndoRecord, WrittenUndo};

@@ -244,12 +244,6 @@ impl Store {
         self.kept.as_ref().map(|kept| &kept.state)
     }
 
-    /// Whether nothing was kept of the database in whose place this one was begun (`-reindex`), in this start
-    /// or in an earlier one whose index this one goes on with.
-    pub fn starts_over(&self) -> bool {
-        self.kept.as_ref().is_some_and(Kept::connects_all_anew)
-    }
-
     /// Hands `take` what may be the undo records of a file, in their order: [`Store::read_undo`] tells
     /// whether it is that of a block, and `take` whether it was.
     ///
@@ -455,6 +449,12 @@ impl Store {
     ) -> Result<BlockUndo, StoreError> {
         self.undo.read(position, prev)
     }
+}
+
+/// Whether nothing was kept of the database in whose place this one was begun (`-reindex`), in this start or
+/// in an earlier one whose index this one goes on with.
+pub fn starts_over(store: &Store) -> bool {
+    store.kept.as_ref().is_some_and(Kept::connects_all_anew)
 }
 
 /// Calls `visit` with each entry of the block index.

@@ -338,7 +338,8 @@ fn requests_that_are_there_when_the_server_ends_are_answered() {
         drop(server);
         for client in &mut clients {
             let answer = read_answer(client);
-            let is_answered = answer.starts_with("HTTP/1.1 200") || answer.contains("Shutting down");
+            let is_answered =
+                answer.starts_with("HTTP/1.1 200") || answer.contains("Shutting down");
             assert!(is_answered, "{answer:?}");
             assert_eq!(client.read(&mut [0]).expect("a socket"), 0, "and the connection ends");
         }

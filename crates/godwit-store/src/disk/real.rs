@@ -90,10 +90,10 @@ fn leads_nowhere(to: &Path, what: &str) -> String {
     format!("it is a link to {to}, where there is no {what}: is its disk mounted?")
 }
 
-/// Takes the lock that Core takes (`util/fs.cpp`) of a file that is locked by `flock`: the two kinds do not see
-/// each other, and Core's does not keep a second lock of this process away. It is gone when the process closes
-/// any descriptor of the file, so that nothing but [`RealDisk::try_lock`] may open it; a process that has the
-/// lock calls that again only while it waits for its last readers, to open the directory anew.
+/// Takes the lock that Core takes (`util/fs.cpp`) of a file that is locked by `flock`: the two kinds do not
+/// see each other, and Core's does not keep a second lock of this process away. It is gone when the process
+/// closes any descriptor of the file, so that nothing but [`RealDisk::try_lock`] may open it; a process that
+/// has the lock calls that again only while it waits for its last readers, to open the directory anew.
 fn excludes_core(file: &File) -> io::Result<bool> {
     let lock = || {
         let locked = fcntl_lock(file, FlockOperation::NonBlockingLockExclusive);

@@ -55,6 +55,11 @@ impl Manifest {
         Self { version, partition_bits, fingerprint, seal: 0, next_run: 0, runs }
     }
 
+    /// The runs that it names, with their lengths in blocks.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (RunId, u32)> {
+        self.runs.iter().map(|run| (run.id, run.blocks))
+    }
+
     /// Whether this is a manifest that this program understands, made under this key.
     pub(super) fn is_readable(&self, hasher: &UtxoHasher) -> bool {
         let in_partitions = |run: &ManifestRun| {

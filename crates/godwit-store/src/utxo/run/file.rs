@@ -11,7 +11,6 @@ use super::format::{
 };
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
 use crate::error::{Damage, StoreError};
-use crate::utxo::manifest::Manifest;
 
 use repair::Repairs;
 
@@ -120,18 +119,18 @@ pub(crate) fn run_fingerprints(disk: &StoreDisk, dir: &Path) -> Result<Vec<u64>,
     Ok(fingerprints)
 }
 
-/// Whether a run that a manifest names was written under the key of this fingerprint, as its footer says once
-/// it is computed again from parity. Nothing is written.
+/// Whether one of these runs, each with its length in blocks, was written under the key of this fingerprint,
+/// as its footer says once it is computed again from parity. Nothing is written.
 pub(crate) fn parity_tells(
     disk: &StoreDisk,
     dir: &Path,
-    manifest: &Manifest,
+    runs: impl IntoIterator<Item = (RunId, u32)>,
     fingerprint: u64,
 ) -> Result<bool, StoreError> {
-    for named in &manifest.runs {
-        let (id, disk, path) = (named.id, disk.clone(), named.id.path(dir));
+    for (id, blocks) in runs {
+        let (disk, path) = (disk.clone(), id.path(dir));
         let repairs = Arc::new(Repairs::in_memory());
-        match (RunFile { id, disk, path, blocks: named.blocks, repairs }).read_footer() {
+        match (RunFile { id, disk, path, blocks, repairs }).read_footer() {
             Ok(footer) if footer.fingerprint == fingerprint => return Ok(true),
             Ok(_) => {}
             Err(error) if error.is_rotten() => {}

@@ -79,7 +79,7 @@ pub struct Connected {
 pub struct Disconnected {
     /// Hash and height.
     pub point: ChainPoint,
-    /// The transaction that nothing but this block can have.
+    /// What created its subsidy: transactions that spend it may have nothing to spend on another branch.
     pub coinbase: Txid,
 }
 

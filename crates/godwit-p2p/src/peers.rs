@@ -287,12 +287,11 @@ impl Peers {
 
     /// The tip was disconnected, which had this coinbase.
     pub fn note_block_left(&mut self, hash: &BlockHash, coinbase: &Txid) {
-        let changes = self.tx_outbox.note_left(hash, coinbase);
-        self.tell_changes(changes);
+        self.tx_outbox.note_left(hash, coinbase);
     }
 
     /// The chain is no longer on its way from a tip that was disconnected to a better one: what blocks had on
-    /// the one branch alone is told of as waiting again.
+    /// the one branch alone is told of as waiting again, or as forgotten where it spends their coinbases.
     pub fn note_settled(&mut self) {
         let changes = self.tx_outbox.note_settled();
         self.tell_changes(changes);

@@ -2,8 +2,8 @@
 //!
 //! It judges nothing. Who puts a transaction in has judged it; it leaves when a block spends what it
 //! spends, when it has been in the chain for [`FORGET_DEPTH`] blocks or a newer one needs its room there,
-//! when another one replaces it, or after [`KEEP`]. When its block is left for another branch, it waits
-//! again.
+//! when another one replaces it, when the block whose coinbase it spends is left for another branch, or after
+//! [`KEEP`]. When its own block is left, it waits again.
 //!
 //! Whoever follows what waits hears of each that begins or ceases to. These changes have numbers, as Core's
 //! mempool gives them: one more for each, and also for each that a block takes, of which only the block
@@ -143,6 +143,8 @@ pub struct TxOutbox {
     spenders: HashMap<OutPoint, EntryId>,
     /// Those that wait again, while nobody has been told of it.
     returning: BTreeSet<EntryId>,
+    /// Coinbases of blocks that were left, which some spend, until the chain has settled.
+    left_coinbases: BTreeSet<Txid>,
     last_id: EntryId,
     /// Changes so far.
     version: u64,
@@ -369,7 +371,9 @@ impl TxOutbox {
             return changes;
         }
         for tx in block.txs() {
-            let own = self.by_txid.get(&tx.txid()).copied();
+            let txid = tx.txid();
+            self.left_coinbases.remove(&txid);
+            let own = self.by_txid.get(&txid).copied();
             if let Some(id) = own
                 && let Some(entry) = self.entries.get_mut(&id)
             {
@@ -397,11 +401,8 @@ impl TxOutbox {
     }
 
     /// A block was disconnected: what it has waits again, and is announced again. [`Self::note_settled`]
-    /// tells of it. Whatever waits may spend what this block had, but for its coinbase, which no other block
-    /// can have: what spends that is forgotten with all that depends on it, as by Core, and returned. Lock
-    /// times that do not hold yet, and coinbases that are too young, for which Core's mempool forgets a
-    /// transaction too, only need more blocks.
-    pub fn note_left(&mut self, hash: &BlockHash, coinbase: &Txid) -> Vec<OutboxChange> {
+    /// tells of it. Whatever waits may spend what this block had.
+    pub fn note_left(&mut self, hash: &BlockHash, coinbase: &Txid) {
         for (id, entry) in &mut self.entries {
             if entry.block.is_some_and(|(own, _)| own == *hash) {
                 entry.block = None;
@@ -413,22 +414,30 @@ impl TxOutbox {
                 self.version += 1;
             }
         }
-        let spends_it =
-            |entry: &Entry| entry.tx.view().inputs().any(|input| input.prevout.txid == *coinbase);
-        let over: Vec<EntryId> =
-            self.entries.iter().filter(|(_, entry)| spends_it(entry)).map(|(id, _)| *id).collect();
-        self.remove_with_descendants(over)
+        if self.spenders_of(coinbase).next().is_some() {
+            self.left_coinbases.insert(*coinbase);
+        }
     }
 
-    /// The chain has come to where it stays: what waits again is told of, unless a block of the new branch
-    /// has it (Core `MaybeUpdateMempoolForReorg`).
+    fn spenders_of<'a>(&'a self, txid: &'a Txid) -> impl Iterator<Item = EntryId> + 'a {
+        self.spenders.iter().filter(|(spent, _)| spent.txid == *txid).map(|(_, id)| *id)
+    }
+
+    /// The chain has come to where it stays (Core `MaybeUpdateMempoolForReorg`). What spends the coinbase of
+    /// a block that was left is forgotten with all that depends on it, unless the new branch has that
+    /// coinbase, too; what waits again is told of, unless a block of the new branch has it. Lock times that
+    /// do not hold yet, and coinbases that are too young, for which Core's mempool forgets a transaction too,
+    /// only need more blocks.
     pub fn note_settled(&mut self) -> Vec<OutboxChange> {
-        let returning = std::mem::take(&mut self.returning);
-        let added = returning.into_iter().map(|id| {
+        let left = std::mem::take(&mut self.left_coinbases);
+        let lost: BTreeSet<EntryId> =
+            left.iter().flat_map(|coinbase| self.spenders_of(coinbase)).collect();
+        let mut changes = self.remove_with_descendants(lost.into_iter().collect());
+        for id in std::mem::take(&mut self.returning) {
             let tx = Arc::clone(&self.entries[&id].tx);
-            OutboxChange::Added { tx, sequence: self.count() }
-        });
-        added.collect()
+            changes.push(OutboxChange::Added { tx, sequence: self.count() });
+        }
+        changes
     }
 
     /// Forgets what has waited for [`KEEP`], and what depends on it.

@@ -1,14 +1,15 @@
 //! The operating system's file system.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_stream::DataStream;
 use rustix::fs::{Advice, FlockOperation, OFlags, fcntl_lock};
@@ -31,9 +32,31 @@ struct RealFile {
     tells_what_is_cached: AtomicBool,
 }
 
-struct RealLock(#[expect(dead_code, reason = "an open description holds the lock")] File);
+/// Device and number of a file.
+type FilePlace = (u64, u64);
+
+/// The files that this process has locked. One that is here is not opened by [`RealDisk::try_lock`].
+static LOCKED: Mutex<BTreeSet<FilePlace>> = Mutex::new(BTreeSet::new());
+
+/// An open description of the file holds the lock.
+struct RealLock {
+    file: Option<File>,
+    place: FilePlace,
+}
 
 impl DiskLock for RealLock {}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.file.take());
+        locked.remove(&self.place);
+    }
+}
+
+fn place_of(file: &Metadata) -> FilePlace {
+    (file.dev(), file.ino())
+}
 
 /// Opens a file of the data directory, and waits for nobody at the other end of what is a pipe. A device
 /// passes: `debug.log` may be a link to one.
@@ -92,8 +115,7 @@ fn leads_nowhere(to: &Path, what: &str) -> String {
 
 /// Takes the lock that Core takes (`util/fs.cpp`) of a file that is locked by `flock`: the two kinds do not
 /// see each other, and Core's does not keep a second lock of this process away. It is gone when the process
-/// closes any descriptor of the file, so that nothing but [`RealDisk::try_lock`] may open it; a process that
-/// has the lock calls that again only while it waits for its last readers, to open the directory anew.
+/// closes any descriptor of the file, so that [`LOCKED`] keeps it from being opened again.
 fn excludes_core(file: &File) -> io::Result<bool> {
     let lock = || {
         let locked = fcntl_lock(file, FlockOperation::NonBlockingLockExclusive);
@@ -192,11 +214,19 @@ impl Disk for RealDisk {
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+        if fs::metadata(path).is_ok_and(|found| locked.contains(&place_of(&found))) {
+            return Ok(None);
+        }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let file = open_stored(options.mode(FILE_MODE), path)?;
         match file.try_lock() {
-            Ok(()) if excludes_core(&file)? => Ok(Some(Box::new(RealLock(file)))),
+            Ok(()) if excludes_core(&file)? => {
+                let place = place_of(&file.metadata()?);
+                locked.insert(place);
+                Ok(Some(Box::new(RealLock { file: Some(file), place })))
+            }
             Ok(()) | Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }

@@ -207,9 +207,20 @@ fn a_lock_is_exclusive_until_dropped() {
     let (dir, disk) = temp();
     let path = dir.path().join(".lock");
     let held = disk.lock(&path).unwrap();
-    assert_eq!(disk.lock(&path).err(), Some(StoreError::Locked { path: path.clone() }));
+    for _ in 0..2 {
+        assert_eq!(disk.lock(&path).err(), Some(StoreError::Locked { path: path.clone() }));
+        assert!(excludes_bitcoind(&path), "a second attempt gives up nothing");
+    }
     drop(held);
+    assert!(!excludes_bitcoind(&path));
     disk.lock(&path).unwrap();
+}
+
+/// Whether a process has the kind of lock on a file that Core asks for.
+fn excludes_bitcoind(path: &Path) -> bool {
+    let file = format!(":{} ", fs::metadata(path).unwrap().ino());
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().any(|lock| lock.contains(" POSIX ") && lock.contains(&file))
 }
 
 #[test]

@@ -141,7 +141,11 @@ fn target(text: &str, params: &Params) -> Option<Target> {
         }
     }
     let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) => (host, port.parse().ok()?),
+        // As Core's `SplitHostPort`.
+        Some((host, port)) => {
+            let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+            (host, port.parse().ok().filter(|port| is_number && *port > 0)?)
+        }
         None => (text, port),
     };
     let is_name = |host: &str| {

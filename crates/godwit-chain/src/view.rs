@@ -58,8 +58,9 @@ pub fn keep_above(chain: &mut Chain, reader: &'static str, height: Option<u32>) 
     chain.durability.keep_above(reader, height);
 }
 
-/// Whether index and coins are made again from nothing (`-reindex`), from this start on or from an earlier
-/// one that ended before it had indexed all block files.
+/// Whether index and coins are made again from nothing, from this start on or from an earlier one that ended
+/// before it had indexed all block files: with `-reindex`, or because the control files are lost with the
+/// database.
 pub fn starts_over(chain: &Chain) -> bool {
     godwit_store::starts_over(&chain.env.store)
 }

@@ -110,7 +110,13 @@ fn check_copied(inspection: &Inspection, block: &CopiedBlock) -> Result<(), Hand
         return Err(found.into());
     }
     match undo.map(|undo| inspection.read_undo(undo, &prev)) {
-        Some(Err(error)) => Err(Found::of(error, Remedy::Repair)?.into()),
+        Some(Err(error)) => {
+            let remedy = match inspection.has_whole_history() {
+                true => Remedy::Repair,
+                false => Remedy::RepairWhereStored,
+            };
+            Err(Found::of(error, remedy)?.into())
+        }
         Some(Ok(_)) | None => Ok(()),
     }
 }

@@ -285,9 +285,9 @@ impl fmt::Display for Remedy {
                 "`godwit verify -repair` makes it again, as far as the blocks that created its coins are stored"
             }
             Remedy::LacksCoins => {
-                "it is not made again from the blocks that are stored, and nothing needs it but a reorganisation \
-                 that disconnects its block, and an optional index: for these, `godwit -reindex` downloads the \
-                 chain again"
+                "`godwit verify -repair` does not make it again; a reorganisation that disconnects its block, \
+                 optional indexes, hand-over, and methods that tell what the block spent need it: for these, \
+                 `godwit -reindex` downloads the chain again"
             }
             Remedy::ReindexChainstate => {
                 "`godwit -reindex-chainstate` makes the coins again from the block files"

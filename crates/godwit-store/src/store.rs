@@ -451,8 +451,8 @@ impl Store {
     }
 }
 
-/// Whether nothing was kept of the database in whose place this one was begun (`-reindex`), in this start or
-/// in an earlier one whose index this one goes on with.
+/// Whether nothing was kept of the database in whose place this one was begun, in this start or in an earlier
+/// one whose index this one goes on with: with `-reindex`, or because the control files are lost, too.
 pub fn starts_over(store: &Store) -> bool {
     store.kept.as_ref().is_some_and(Kept::connects_all_anew)
 }

@@ -37,7 +37,7 @@ pub enum CoinFault {
     Changed { created: Box<[u8]>, kept: Box<[u8]> },
     /// The undo record of the block that spends it has another one than a block created.
     Claimed { created: Box<[u8]>, claimed: Box<[u8]>, spent_at: u32 },
-    /// A block spends it, and no block created it.
+    /// A block spends it, and no block created it as a coin.
     NeverCreated { claimed: Box<[u8]>, spent_at: u32 },
     /// Two blocks spend it, or one does twice.
     SpentTwice { first: u32, second: u32 },
@@ -120,7 +120,7 @@ impl fmt::Display for CoinFault {
             }
             Self::NeverCreated { claimed, spent_at } => write!(
                 f,
-                "block {spent_at} spends it, its undo record has {}, and no block created it",
+                "block {spent_at} spends it, its undo record has {}, and no block created it as a coin",
                 Shown(claimed)
             ),
             Self::SpentTwice { first, second } => {

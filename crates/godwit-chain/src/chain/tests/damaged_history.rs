@@ -43,21 +43,27 @@ fn rot_coins_of_history(disk: &FaultDisk) {
     }
 }
 
-/// A merge of the history's coins finds damage while a commit of them is under way, and the commit returns
-/// before anything else has looked at the merge.
-#[test]
-fn c19_damage_that_a_commit_of_the_history_finds_is_no_fault_of_the_chain() {
-    let blocks = &blocks()[..BASE];
-    // Merges take long, because they read; everything else takes no time.
+/// A chain that validates the history of a snapshot behind these blocks. What reads takes long, as merges and
+/// hashing do; everything else takes no time.
+fn above_snapshot(blocks: &[Vec<u8>], writing: CoinWriting) -> (InlineExecutor, FaultDisk, Chain) {
     let executor = InlineExecutor::new(1, Pace::Instant);
     let [none, long] = [0, 10].map(Duration::from_secs).map(|took| took..=took);
     let latency = Latency::Drawn { read: long, write: none.clone(), sync: none };
     let disk = FaultDisk::timed(&executor, latency);
     load_snapshot(&disk, blocks);
-    let mut options = options(CacheMinima::PRODUCT, Arc::new(executor.clone()), OFTEN);
+    let mut options = options(CacheMinima::PRODUCT, Arc::new(executor.clone()), writing);
     options.start.validates_history = true;
-    let mut chain = open(&disk, options);
+    let chain = open(&disk, options);
     executor.arm();
+    (executor, disk, chain)
+}
+
+/// A merge of the history's coins finds damage while a commit of them is under way, and the commit returns
+/// before anything else has looked at the merge.
+#[test]
+fn c19_damage_that_a_commit_of_the_history_finds_is_no_fault_of_the_chain() {
+    let blocks = &blocks()[..BASE];
+    let (executor, disk, mut chain) = above_snapshot(blocks, OFTEN);
     let is_committing = |chain: &Chain| {
         chain.durability.is_busy()
             && chain.history.as_ref().is_some_and(|history| history.is_committing())
@@ -96,17 +102,7 @@ fn c19_damage_that_a_commit_of_the_history_finds_is_no_fault_of_the_chain() {
 #[test]
 fn c19_damage_that_is_found_while_the_history_is_hashed_holds_up_no_turn() {
     let blocks = &blocks()[..BASE];
-    // Hashing takes long, because it reads; everything else takes no time.
-    let executor = InlineExecutor::new(1, Pace::Instant);
-    let [none, long] = [0, 10].map(Duration::from_secs).map(|took| took..=took);
-    let latency = Latency::Drawn { read: long, write: none.clone(), sync: none };
-    let disk = FaultDisk::timed(&executor, latency);
-    load_snapshot(&disk, blocks);
-    let clock = Arc::new(executor.clone());
-    let mut options = options(CacheMinima::PRODUCT, clock, CoinWriting::PRODUCT);
-    options.start.validates_history = true;
-    let mut chain = open(&disk, options);
-    executor.arm();
+    let (executor, disk, mut chain) = above_snapshot(blocks, CoinWriting::PRODUCT);
     let mut blocks = blocks.iter();
     while executor.running("hash").is_none() {
         let is_progress = chain.poll(NOW).expect("no fault") == Poll::Progress;

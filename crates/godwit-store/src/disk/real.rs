@@ -36,7 +36,7 @@ struct RealFile {
 type FilePlace = (u64, u64);
 
 /// The files that this process has locked. One that is here is not opened by [`RealDisk::try_lock`].
-static LOCKED: Mutex<BTreeSet<FilePlace>> = Mutex::new(BTreeSet::new());
+static HELD_LOCKS: Mutex<BTreeSet<FilePlace>> = Mutex::new(BTreeSet::new());
 
 /// An open description of the file holds the lock.
 struct RealLock {
@@ -48,7 +48,7 @@ impl DiskLock for RealLock {}
 
 impl Drop for RealLock {
     fn drop(&mut self) {
-        let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locked = HELD_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.file.take());
         locked.remove(&self.place);
     }
@@ -115,7 +115,7 @@ fn leads_nowhere(to: &Path, what: &str) -> String {
 
 /// Takes the lock that Core takes (`util/fs.cpp`) of a file that is locked by `flock`: the two kinds do not
 /// see each other, and Core's does not keep a second lock of this process away. It is gone when the process
-/// closes any descriptor of the file, so that [`LOCKED`] keeps it from being opened again.
+/// closes any descriptor of the file, so that [`HELD_LOCKS`] keeps it from being opened again.
 fn excludes_core(file: &File) -> io::Result<bool> {
     let lock = || {
         let locked = fcntl_lock(file, FlockOperation::NonBlockingLockExclusive);
@@ -214,7 +214,7 @@ impl Disk for RealDisk {
     }
 
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
-        let mut locked = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locked = HELD_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
         if fs::metadata(path).is_ok_and(|found| locked.contains(&place_of(&found))) {
             return Ok(None);
         }

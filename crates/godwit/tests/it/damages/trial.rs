@@ -298,6 +298,7 @@ impl<'a> Trial<'a> {
         }
         let mut words = ["-listen=0", "-par=1", "-v2transport=0"].map(str::to_owned).to_vec();
         words.push(format!("-stopatheight={}", self.best().height()));
+        words.extend(self.world.assumed.map(|hash| format!("-assumevalid={hash}")));
         // With -connect nobody asks for anchors.
         let (peer, others) = match self.case.kind.as_str() {
             "anchors.dat" => ("-addnode", Some("-maxconnections=0")),

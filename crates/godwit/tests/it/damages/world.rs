@@ -48,6 +48,8 @@ pub(super) struct World {
     pub(super) branch: Peer,
     /// Where a directory stops for the first time.
     half: usize,
+    /// Up to this block of both chains no node runs scripts.
+    pub(super) assumed: Option<BlockHash>,
 }
 
 fn hashes<'b>(blocks: impl IntoIterator<Item = &'b [u8]>) -> Vec<BlockHash> {
@@ -61,10 +63,11 @@ impl World {
         let path = node.beside("chain.dat");
         write_dat(&path, small_chain());
         node.import(&path);
-        Self::new(node, small_chain().iter().map(Vec::as_slice).collect(), 60, 128)
+        Self::new(node, small_chain().iter().map(Vec::as_slice).collect(), 60, 128, false)
     }
 
-    /// With the benchmark's chain, from the cache that `tools/bench-chain` fills, or made here.
+    /// With the benchmark's chain, from the cache that `tools/bench-chain` fills, or made here. Without
+    /// scripts: they were most of the hours, and damage is not theirs to find.
     pub(super) fn large() -> Self {
         let node = Node::new("regtest");
         let home = PathBuf::from(std::env::var_os("HOME").expect("a home directory"));
@@ -81,10 +84,10 @@ impl World {
         let blocks = blocks_of(&file);
         // The last 2,100 are empty.
         let fork = blocks.len() - 2_130;
-        Self::new(node, blocks, fork / 2, fork)
+        Self::new(node, blocks, fork / 2, fork, true)
     }
 
-    fn new(node: Node, blocks: Vec<&[u8]>, half: usize, fork: usize) -> Self {
+    fn new(node: Node, blocks: Vec<&[u8]>, half: usize, fork: usize, is_assumed: bool) -> Self {
         let other = Node::new("regtest");
         restore(&other, &node.network_dir());
         let mut branch = vec![blocks[fork - 1].to_vec()];
@@ -97,7 +100,9 @@ impl World {
         other.import(&path);
         let mut on_branch = hashes(blocks[..fork].iter().copied());
         on_branch.extend(hashes(branch[1..].iter().map(Vec::as_slice)));
-        Self { chain: Peer::new(node, hashes(blocks)), branch: Peer::new(other, on_branch), half }
+        let assumed = is_assumed.then(|| on_branch[fork - 1]);
+        let (chain, branch) = (Peer::new(node, hashes(blocks)), Peer::new(other, on_branch));
+        Self { chain, branch, half, assumed }
     }
 
     pub(super) fn serve(&self) -> Vec<Running<'_>> {
@@ -121,15 +126,16 @@ impl Masters {
     pub(super) fn make(world: &World) -> Self {
         let [whole, half, killed, other] = [(); 4].map(|()| Node::new("regtest"));
         let connect = format!("-connect=127.0.0.1:{}", world.chain.port);
+        let assumed = world.assumed.map_or("-assumevalid=0".into(), |hash| format!("-assumevalid={hash}"));
         let sync = |node: &Node, height: usize| {
             let stop = format!("-stopatheight={height}");
-            node.run(&[&connect, &"-listen=0", &stop]).expect(Exit::Success);
+            node.run(&[&connect, &"-listen=0", &assumed, &stop]).expect(Exit::Success);
         };
         sync(&half, world.half);
         remember_peers(&half, 1);
         restore(&whole, &half.network_dir());
         restore(&killed, &half.network_dir());
-        let mut running = Running::start(&killed, &[&connect, &"-listen=0", &"-par=1"]);
+        let mut running = Running::start(&killed, &[&connect, &"-listen=0", &assumed, &"-par=1"]);
         wait_until("blocks came", || running.log().connected() > 40);
         assert!(running.kill(), "a node ends by a signal alone");
         drop(running);

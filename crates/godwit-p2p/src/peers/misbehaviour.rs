@@ -31,6 +31,8 @@ pub enum DisconnectReason {
     LocatorTooLong,
     /// It sends or announces transactions although it was told not to.
     UnwantedTransactions,
+    /// We called it, and it announces more blocks than there are.
+    TooManyAnnouncements,
     /// It repeats known headers, or sends headers that lead nowhere, again and again.
     UselessHeaders,
     /// It asks for something that this node does not offer.
@@ -121,6 +123,7 @@ impl fmt::Display for DisconnectReason {
             Self::NegotiatedTooLate(command) => return write!(f, "{command} after verack"),
             Self::LocatorTooLong => "locator too long",
             Self::UnwantedTransactions => "transactions in violation of the protocol",
+            Self::TooManyAnnouncements => "announces more blocks than there are",
             Self::UselessHeaders => "sends headers that bring nothing",
             Self::NotOffered(command) => return write!(f, "{command}, which is not offered"),
             Self::FilterRange(command) => {

@@ -114,8 +114,8 @@ pub(super) struct Ping {
 
 /// Rate limits of what costs us something and is of no use to us.
 pub(super) struct Allowances {
-    /// Transactions announced or sent.
-    pub(super) transactions: TokenBucket,
+    /// Transactions announced or sent, and announced blocks.
+    pub(super) announcements: TokenBucket,
     /// Headers that were known, or have too little work.
     pub(super) useless_headers: TokenBucket,
     /// Log lines about the peer.
@@ -146,7 +146,7 @@ impl Peer {
                 traffic: Traffic::default(),
             },
             allowances: Allowances {
-                transactions: TokenBucket::inventory(now.monotonic),
+                announcements: TokenBucket::inventory(now.monotonic),
                 useless_headers: useless_headers(now.monotonic),
                 log_lines: TokenBucket::peer_log(now.monotonic),
             },

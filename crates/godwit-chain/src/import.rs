@@ -168,10 +168,6 @@ pub fn plan(
     Ok(ImportPlan { sources, records, planning, bytes })
 }
 
-fn is_stored(chain: &Chain, id: NodeId) -> bool {
-    id == chain.tree().genesis() || chain.index.has_block(id)
-}
-
 /// What was found so far.
 #[derive(Default)]
 struct Planning {
@@ -249,7 +245,7 @@ impl Planning {
     /// The records that are to be read, in the order in which the best chain connects their blocks.
     fn take_records(&mut self, chain: &Chain) -> Vec<Planned> {
         let mut records = std::mem::take(&mut self.records);
-        records.retain(|planned| !is_stored(chain, planned.id));
+        records.retain(|planned| !chain.index.has_block(planned.id));
         let best = chain.tree().best_header();
         records.sort_by_cached_key(|planned| {
             let tree = chain.tree();

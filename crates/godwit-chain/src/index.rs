@@ -7,6 +7,7 @@
 //! which the tip moves up, takes a [`Recorded`], which is made of a verified block alone.
 
 pub(crate) mod assumed;
+pub(crate) mod body;
 mod candidates;
 mod damaged;
 mod load;
@@ -28,6 +29,7 @@ use godwit_store::{
 };
 
 pub(crate) use assumed::{HistoryProgress, HistorySpan};
+pub(crate) use body::Body;
 pub(crate) use load::{Loading, await_parents};
 
 use crate::error::ChainError;
@@ -198,15 +200,15 @@ impl BlockIndex {
 
     /// Whether a block need not be stored: it is stored, or was connected and pruned.
     pub(crate) fn has_block(&self, id: NodeId) -> bool {
-        let node = self.tree.node(id);
-        if self.is_lost(id) {
-            return false;
+        match Body::of(self, id) {
+            Body::Genesis | Body::Stored(_) => true,
+            Body::Absent | Body::Lost(_) => false,
+            Body::Pruned => {
+                self.tree.is_ancestor(id, self.tip)
+                    && !self.wanted_again.contains(&id)
+                    && !assumed::is_unvalidated(self, id)
+            }
         }
-        node.position.is_some()
-            || node.tx_count > 0
-                && self.tree.is_ancestor(id, self.tip)
-                && !self.wanted_again.contains(&id)
-                && !assumed::is_unvalidated(self, id)
     }
 
     pub(crate) fn enforces_bip30(&self, id: NodeId) -> bool {
@@ -290,9 +292,9 @@ impl BlockIndex {
             contextual_check_block(new.view(), new.place_facts(), context, params)
         });
         match checked {
-            Ok(()) => match self.tree.node(id).position {
-                Some(at) => Acceptance::Copy(Accepted { id, block: new }, at),
-                None => Acceptance::New(Accepted { id, block: new }),
+            Ok(()) => match Body::of(self, id) {
+                Body::Lost(at) => Acceptance::Copy(Accepted { id, block: new }, at),
+                _ => Acceptance::New(Accepted { id, block: new }),
             },
             Err(reject) => Acceptance::Refused { reject, id: Some(id) },
         }

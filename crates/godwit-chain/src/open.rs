@@ -19,7 +19,7 @@ use crate::chain::assembly::OpenedCoins;
 use crate::error::ChainError;
 use crate::event::Event;
 use crate::index::assumed::begin as begin_history;
-use crate::index::{BlockIndex, Loading};
+use crate::index::{BlockIndex, Body, Loading};
 use crate::options::ChainOptions;
 use crate::reindex::{place_headers, reindex};
 use crate::tree::NodeId;
@@ -165,7 +165,7 @@ fn want_missing(chain: &mut Chain) {
         && !node.has_chain()
         && let Some(parent) = node.parent()
     {
-        if node.position.is_none() && node.tx_count == 0 {
+        if Body::of(&chain.index, walk) == Body::Absent {
             chain.events.push_back(Event::Lost { hash: node.hash });
             missing += 1;
         }

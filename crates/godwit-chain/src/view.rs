@@ -15,7 +15,7 @@ use godwit_stream::{BufferPool, DataStream, PooledStream};
 use crate::chain::Chain;
 use crate::coins_view::CoinsView;
 use crate::event::Event;
-use crate::index::{BlockIndex, HistorySpan, assumed, operator};
+use crate::index::{BlockIndex, Body, HistorySpan, assumed, operator};
 use crate::left_blocks::LeftBlocks;
 use crate::reads::StoredBlock;
 use crate::status::ChainStatus;
@@ -94,13 +94,7 @@ pub fn lacks_history_alone(chain: &Chain, height: u32) -> bool {
     let parent = |id: &NodeId| index.node(*id).parent();
     let mut above =
         iter::successors(Some(index.tip()), parent).take_while(|id| index.height(*id) > height);
-    index.history().is_some() && !above.any(|id| was_deleted(index, id))
-}
-
-/// Whether a block was stored and is not any more: the number of its transactions is kept.
-fn was_deleted(index: &BlockIndex, id: NodeId) -> bool {
-    let node = index.node(id);
-    node.position.is_none() && node.tx_count > 0 && node.parent().is_some()
+    index.history().is_some() && !above.any(|id| Body::of(index, id) == Body::Pruned)
 }
 
 /// The height above the history below a snapshot that is not validated; 0 without one.
@@ -135,7 +129,7 @@ pub fn left_blocks(chain: &Chain) -> &LeftBlocks {
 /// history is before all of that is validated: it could lie right below the lowest one that is stored then.
 pub fn may_return(chain: &Chain, id: NodeId) -> bool {
     let index = &chain.index;
-    was_deleted(index, id)
+    Body::of(index, id) == Body::Pruned
         && index.tree().is_ancestor(id, index.tip())
         && !index.is_history(id)
         && !is_below_lowest(chain, id)

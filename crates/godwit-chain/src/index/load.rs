@@ -7,7 +7,7 @@ use godwit_primitives::network::Params;
 use godwit_store::{AssumedSnapshot, BlockRecord, ChainPoint};
 
 use crate::error::ChainError;
-use crate::index::BlockIndex;
+use crate::index::{BlockIndex, Body};
 use crate::record::restore;
 use crate::tree::NodeId;
 
@@ -89,8 +89,7 @@ pub(crate) fn await_parents(index: &mut BlockIndex) {
         let id = index.tree.at(place);
         let node = index.tree.node(id);
         if let Some(parent) = node.parent()
-            && node.tx_count > 0
-            && node.position.is_none()
+            && Body::of(index, id) == Body::Pruned
             && !node.has_chain()
         {
             index.unlinked.entry(parent).or_default().push(id);

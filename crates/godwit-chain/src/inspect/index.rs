@@ -14,9 +14,9 @@ use godwit_store::{BLOCK_BUFFERS, NetworkId, Rebuild, Store, StoreOptions};
 
 use super::InspectOptions;
 use crate::error::ChainError;
-use crate::index::{BlockIndex, Loading};
+use crate::index::{BlockIndex, Body, Loading};
 use crate::reindex::reindex;
-use crate::tree::{HeaderTree, Node, NodeId};
+use crate::tree::NodeId;
 
 /// What an index says of the blocks that were connected.
 #[derive(Default)]
@@ -47,7 +47,7 @@ pub(super) fn check_tree(
         };
         let without_undo = check_places(inspection, &index, [last, index.tip()], watch)?;
         check_pruned(inspection, &index, watch)?;
-        Ok(CheckedTree { pruned_below: Some(pruned_below(index.tree())), without_undo })
+        Ok(CheckedTree { pruned_below: Some(pruned_below(&index)), without_undo })
     });
     match verified {
         Err(ChainError::DamagedIndex(_)) => {
@@ -81,7 +81,7 @@ fn check_places(
             && base != Some(node.hash)
             && let Some(parent) = node.parent()
         {
-            no_block |= node.position.is_none() && node.tx_count == 0;
+            no_block |= Body::of(index, walk) == Body::Absent;
             if needs_undo && node.position.is_some() && node.undo.is_none() {
                 without_undo.insert(node.hash);
             }
@@ -117,7 +117,8 @@ fn check_pruned(
             is_kept[id.index() as usize] = true;
         }
     })?;
-    let lacks = |place: u32| is_pruned(&tree.node(tree.at(place))) && !is_kept[place as usize];
+    let is_pruned = |place| Body::of(index, tree.at(place)) == Body::Pruned;
+    let lacks = |place: u32| is_pruned(place) && !is_kept[place as usize];
     let lacks_one = || (0..tree.len() as u32).any(lacks).then(|| lacks_pruned(inspection));
     match damage.or_else(lacks_one) {
         Some(damage) => Ok(tell_pruned(inspection, damage, watch)?),
@@ -125,15 +126,11 @@ fn check_pruned(
     }
 }
 
-/// Whether a block was received, and is deleted.
-fn is_pruned(node: &Node) -> bool {
-    node.tx_count > 0 && node.position.is_none() && node.parent().is_some()
-}
-
 /// The height below which blocks were pruned; 0 where none was.
-fn pruned_below(tree: &HeaderTree) -> u32 {
-    let nodes = (0..tree.len() as u32).map(|place| tree.node(tree.at(place)));
-    nodes.filter(is_pruned).map(|node| node.height + 1).max().unwrap_or(0)
+fn pruned_below(index: &BlockIndex) -> u32 {
+    let ids = (0..index.tree().len() as u32).map(|place| index.tree().at(place));
+    let pruned = ids.filter(|id| Body::of(index, *id) == Body::Pruned);
+    pruned.map(|id| index.height(id) + 1).max().unwrap_or(0)
 }
 
 /// Makes a block index again that is damaged, and everything else that opening the store repairs.

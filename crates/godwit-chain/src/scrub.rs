@@ -29,7 +29,7 @@ use godwit_store::utxo::{RunScrub, Scrubbed, UtxoStore};
 use godwit_store::{FilesScrubbed, ScrubPass, ScrubPlace, StoreError, undo_remedy};
 
 use crate::environment::Environment;
-use crate::index::BlockIndex;
+use crate::index::{BlockIndex, Body};
 use crate::job_sender::JobSender;
 use crate::limits::{MAX_TIP_AGE, SCRUB_BATCH, SCRUB_LOST, SCRUB_ROTTEN};
 use crate::own_block::ReadError;
@@ -265,8 +265,8 @@ impl Scrub {
         while next < looked_at && bytes < SCRUB_BATCH.min(self.rate) && wanted.len() < room {
             let id = tree.at(next);
             next += 1;
+            let Body::Stored(position) = Body::of(index, id) else { continue };
             let node = index.node(id);
-            let Some(position) = node.position.filter(|_| !index.is_lost(id)) else { continue };
             let undo = node.undo.filter(|_| !index.damaged.has_rotted_undo(id));
             bytes += u64::from(position.len) + undo.map_or(0, |undo| undo.len.into());
             let (block, prev) =
@@ -306,14 +306,12 @@ impl Scrub {
             return self.end(env, index);
         }
         if let Some(id) = self.undo.waits_for {
-            if index.is_lost(id) {
-                return;
-            }
-            if index.node(id).position.is_some() && !index.damaged.was_rewritten(id) {
+            match Body::of(index, id) {
+                Body::Lost(_) => return,
                 // Nobody fetches it.
-                return self.end(env, index);
+                Body::Stored(_) if !index.damaged.was_rewritten(id) => return self.end(env, index),
+                _ => self.undo.waits_for = None,
             }
-            self.undo.waits_for = None;
         }
         let search = self.undo.search.take();
         let search = search.or_else(|| Search::begin(index, &mut self.undo.rotten).map(Box::new));

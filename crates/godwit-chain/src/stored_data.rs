@@ -4,6 +4,7 @@ use godwit_primitives::OutPoint;
 
 use crate::chain::Chain;
 use crate::coin_at_tip::CoinAtTip;
+use crate::index::Body;
 use crate::reads::{BlockReader, StoredBlock};
 use crate::tree::NodeId;
 
@@ -20,9 +21,8 @@ impl<'a> StoredData<'a> {
     /// Where a block is stored; `None` where it is not, or its bytes are lost. No file holds genesis.
     pub fn block(&self, id: NodeId) -> Option<StoredBlock> {
         let Chain { index, env, .. } = self.0;
-        let node = index.node(id);
-        let position = node.position.filter(|_| !index.is_lost(id))?;
-        Some(StoredBlock::new(&env.params, id, &node, position))
+        let Body::Stored(position) = Body::of(index, id) else { return None };
+        Some(StoredBlock::new(&env.params, id, &index.node(id), position))
     }
 
     /// To read stored blocks.

@@ -17,8 +17,8 @@ use crate::coins_view::CoinsView;
 use crate::event::Event;
 use crate::index::{BlockIndex, Body, HistorySpan, assumed, operator};
 use crate::left_blocks::LeftBlocks;
-use crate::reads::StoredBlock;
 use crate::status::ChainStatus;
+use crate::stored_data::StoredData;
 use crate::tree::{HeaderTree, NodeId};
 
 /// A block that is this near to the clock is placed by its height, not by its time.
@@ -237,10 +237,7 @@ impl Chain {
         if id == self.index.tree().genesis() {
             let bytes = DataStream::from(&self.env.params.genesis_block()[..]);
             self.events.push_back(Event::Read { ticket, bytes: Some(bytes.into()) });
-        } else if let Some(position) = self.index.node(id).position
-            && !self.index.is_lost(id)
-        {
-            let block = StoredBlock::new(&self.env.params, id, &self.index.node(id), position);
+        } else if let Some(block) = StoredData::of(self).block(id) {
             self.reads.read(&self.env, ticket, block);
         } else {
             self.events.push_back(Event::Read { ticket, bytes: None });

@@ -38,7 +38,7 @@ mod waiting;
 pub(crate) use difficulty::difficulty;
 pub(crate) use network::{PROTOCOL_VERSION, VERSION};
 
-use godwit_chain::{Chain, NodeId, StoredBlock, StoredData};
+use godwit_chain::{Body, Chain, NodeId, StoredBlock, StoredData, body};
 use godwit_primitives::{BlockHash, Network};
 use godwit_rpc::{Json, RpcError, code};
 
@@ -139,18 +139,15 @@ fn source(chain: &Chain, id: NodeId) -> Result<BlockSource, RpcError> {
 
 /// The same, with the bare reason.
 pub(crate) fn block_source(chain: &Chain, id: NodeId) -> Result<BlockSource, Missing> {
-    if id == chain.tree().genesis() {
-        return Ok(BlockSource::Genesis);
-    }
     if let Some(stored) = StoredData::of(chain).block(id) {
         return Ok(BlockSource::Stored(StoredData::of(chain).reader(), stored));
     }
-    let node = chain.tree().node(id);
-    Err(match node.tx_count {
-        _ if node.position.is_some() => Missing::Damaged,
-        0 => Missing::NotDownloaded,
-        _ => Missing::Pruned,
-    })
+    match body(chain, id) {
+        Body::Genesis => Ok(BlockSource::Genesis),
+        Body::Absent => Err(Missing::NotDownloaded),
+        Body::Pruned => Err(Missing::Pruned),
+        Body::Stored(_) | Body::Lost(_) => Err(Missing::Damaged),
+    }
 }
 
 fn block_not_found() -> RpcError {

@@ -130,11 +130,6 @@ pub fn expect_copies_of<'a>(chain: &mut Chain, hashes: impl IntoIterator<Item = 
     }
 }
 
-/// Whether a stored block is damaged, and no record has been written in its place.
-pub fn lacks_copy(chain: &Chain, hash: &BlockHash) -> bool {
-    chain.tree().find(hash).is_some_and(|id| chain.index.is_lost(id))
-}
-
 /// Puts the headers of all files into the tree and plans the order of reading. Headers that break a rule are
 /// reported; their blocks are not read.
 pub fn plan(

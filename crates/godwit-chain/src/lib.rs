@@ -79,10 +79,10 @@ pub use event::{BlockContents, Connected, Disconnected, Event, Source};
 pub use godwit_consensus::Verdict;
 pub use godwit_script::BackendKind;
 pub use import::{
-    BadRecord, ImportObserver, ImportPlan, ImportSummary, expect_copies_of, import, lacks_copy,
-    plan,
+    BadRecord, ImportObserver, ImportPlan, ImportSummary, expect_copies_of, import, plan,
 };
 pub use index::assumed::{HistoryProgress, HistorySpan};
+pub use index::body::Body;
 pub use inspect::audit::{AuditOptions, Audited, ClaimError, CoinFault, Dispute, Proof};
 pub use inspect::{CoinsFound, InspectOptions, Inspected, RepairPace, inspect};
 pub use left_blocks::LeftBlocks;
@@ -108,9 +108,9 @@ pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;
 pub use view::{
-    deletes_blocks, has_pruned, heading, history, history_memory, history_progress, is_at_rest,
-    is_below_lowest, is_pruning, is_unvalidated, keep_above, lacks_history_alone, left_blocks,
-    lowest_for_indexes, may_return, prune_to, replay_ahead, scripts_from, show_blocks, starts_over,
-    view_coins, want_again, want_no_longer,
+    body, deletes_blocks, has_pruned, heading, history, history_memory, history_progress,
+    is_at_rest, is_below_lowest, is_pruning, is_unvalidated, keep_above, lacks_history_alone,
+    left_blocks, lowest_for_indexes, may_return, prune_to, replay_ahead, scripts_from, show_blocks,
+    starts_over, view_coins, want_again, want_no_longer,
 };
 pub use waiting::{settle_until, wait_with_both};

@@ -45,6 +45,11 @@ pub fn is_at_rest(chain: &Chain) -> bool {
     super::chain::rests(chain)
 }
 
+/// What is stored of a block.
+pub fn body(chain: &Chain, id: NodeId) -> Body {
+    Body::of(&chain.index, id)
+}
+
 /// Has block and undo files deleted that have no block above `height`, as far as they may be (`-prune`).
 /// Coins that are not written yet keep the files of their blocks.
 pub fn prune_to(chain: &mut Chain, height: u32) {

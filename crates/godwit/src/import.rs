@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use godwit_chain::{
-    BadRecord, Chain, ChainError, ChainStatus, Event, ImportObserver, ImportSummary, StartOptions,
+    BadRecord, Body, Chain, ChainError, ChainStatus, Event, ImportObserver, ImportSummary,
+    StartOptions, body,
 };
 use godwit_primitives::BlockHash;
 use godwit_store::scan::{BlockFileScanner, SkipReason, SkippedBytes};
@@ -213,16 +214,14 @@ struct Reporter {
 
 impl Reporter {
     /// The lowest block that was found damaged and did not come again. One above `end`, at which the user
-    /// wants the import to stop, is not wanted; one that has transactions was connected, or came, and may
+    /// wants the import to stop, is not wanted; one that was connected is not forgotten, and one that came may
     /// have been pruned since.
     fn missing(&self, chain: &Chain, end: Option<u32>) -> Option<ChainPoint> {
-        let nodes = self.lost.iter().filter_map(|hash| chain.tree().find(hash));
-        let nodes = nodes.map(|id| chain.tree().node(id));
-        let missing = nodes.filter(|node| {
-            (node.tx_count == 0 || godwit_chain::lacks_copy(chain, &node.hash))
-                && end.is_none_or(|end| node.height <= end)
-        });
-        let lowest = missing.min_by_key(|node| node.height);
+        let ids = self.lost.iter().filter_map(|hash| chain.tree().find(hash));
+        let missing = ids.filter(|id| matches!(body(chain, *id), Body::Absent | Body::Lost(_)));
+        let nodes = missing.map(|id| chain.tree().node(id));
+        let wanted = nodes.filter(|node| end.is_none_or(|end| node.height <= end));
+        let lowest = wanted.min_by_key(|node| node.height);
         lowest.map(|node| ChainPoint { hash: node.hash, height: node.height })
     }
 

@@ -104,25 +104,13 @@ pub struct Chain {
     pub(crate) env: Environment,
 }
 
-/// Whether the next block on the way to `target`, or the one that is to be left, has to be fetched again.
-fn waits_for_copy(index: &BlockIndex, applied: NodeId, target: NodeId) -> bool {
-    let above = index.height(applied) + 1;
-    let next = index
-        .tree()
-        .ancestor(target, above)
-        .filter(|next| index.tree().is_ancestor(applied, *next));
-    index.is_lost(next.unwrap_or(applied))
-}
-
 /// Whether nothing can be applied: all that can be connected is, or a block on the way is lost.
 pub(crate) fn rests(chain: &Chain) -> bool {
     let Chain { index, window, goal, recovery, .. } = chain;
-    let applied = window.applied();
+    let waits_for_copy = |target| window.waits_for_copy(index, target);
     window.is_empty()
         && recovery.is_done()
-        && goal.target(index, applied).is_none_or(|target| {
-            window.waits_for_copy(index) || waits_for_copy(index, applied, target)
-        })
+        && goal.target(index, window.applied()).is_none_or(waits_for_copy)
 }
 
 /// As [`Window::prepare_way`].
@@ -510,7 +498,7 @@ impl Chain {
         if self.durability.wants_rotation(&self.coins) {
             return Ok(false);
         }
-        match self.window.disconnect(&self.env, &self.index, &mut self.coins)? {
+        match self.window.disconnect(&self.env, &self.index, &mut self.coins, target)? {
             Disconnect::Waits => Ok(false),
             Disconnect::Done { undo_intact, coinbase } => {
                 self.index.disconnect(undo_intact);

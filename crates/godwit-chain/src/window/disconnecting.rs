@@ -91,16 +91,17 @@ impl Window {
         Ok(None)
     }
 
-    /// Takes the coins of the tip, which is verified, back: has a worker read what that needs, and does
-    /// it when the answer is here. Whether it is done.
+    /// Takes the coins of the tip, which is verified, back on the way to `target`: has a worker read what that
+    /// needs, and does it when the answer is here. Whether it is done.
     pub(crate) fn disconnect(
         &mut self,
         env: &Environment,
         index: &BlockIndex,
         coins: &mut UtxoStore,
+        target: NodeId,
     ) -> Result<Disconnect, ChainError> {
         let applied = self.applied;
-        if self.reading || index.is_lost(applied) || self.waits_for_copy(index) {
+        if self.reading || self.waits_for_copy(index, target) {
             return Ok(Disconnect::Waits);
         }
         let tip = self.disconnecting.take().filter(|tip| tip.id == applied);
@@ -122,10 +123,14 @@ impl Window {
         }
     }
 
-    /// Whether a block that is needed to disconnect the tip has to be fetched again.
-    pub(crate) fn waits_for_copy(&self, index: &BlockIndex) -> bool {
+    /// Whether the next block on the way to `target` has to be fetched again, or the one that is to be left, or
+    /// another one that this needs.
+    pub(crate) fn waits_for_copy(&self, index: &BlockIndex, target: NodeId) -> bool {
+        let (tree, applied) = (index.tree(), self.applied);
+        let next = tree.ancestor(target, index.height(applied) + 1);
+        let next = next.filter(|next| tree.is_ancestor(applied, *next)).unwrap_or(applied);
         let damaged = self.disconnecting.as_ref().and_then(|tip| tip.damaged);
-        damaged.is_some_and(|id| index.is_lost(id))
+        [Some(next), damaged].into_iter().flatten().any(|id| index.is_lost(id))
     }
 
     /// The tip is not to be disconnected after all.

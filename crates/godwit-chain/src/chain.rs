@@ -104,8 +104,9 @@ pub struct Chain {
     pub(crate) env: Environment,
 }
 
-/// Whether nothing can be applied: all that can be connected is, or a block on the way is lost.
-pub(crate) fn rests(chain: &Chain) -> bool {
+/// Whether the chain stays where it is: nothing can be applied, since all that can be connected is, or a block
+/// on the way is lost.
+pub fn is_at_rest(chain: &Chain) -> bool {
     let Chain { index, window, goal, recovery, .. } = chain;
     let waits_for_copy = |target| window.waits_for_copy(index, target);
     window.is_empty()
@@ -188,7 +189,7 @@ impl Chain {
     fn progress(&mut self, any: bool) -> Step {
         if any {
             Step::Progress
-        } else if self.appender.is_idle() && rests(self) {
+        } else if self.appender.is_idle() && is_at_rest(self) {
             // The other blocks of an import are read back when their
             // turn comes.
             self.lookahead.release_permits();

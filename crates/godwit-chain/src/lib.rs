@@ -67,7 +67,7 @@ mod waiting;
 mod window;
 
 pub use chain::deliver::note_unreadable;
-pub use chain::{Chain, Poll};
+pub use chain::{Chain, Poll, is_at_rest};
 pub use coin_at_tip::{CoinAtTip, CoinBelow};
 pub use coins_view::CoinsView;
 pub use contradiction::Contradiction;
@@ -109,8 +109,8 @@ pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;
 pub use view::{
     body, deletes_blocks, has_pruned, heading, history, history_memory, history_progress,
-    is_at_rest, is_below_lowest, is_pruning, is_unvalidated, keep_above, lacks_history_alone,
-    left_blocks, lowest_for_indexes, may_return, prune_to, replay_ahead, scripts_from, show_blocks,
-    starts_over, view_coins, want_again, want_no_longer,
+    is_below_lowest, is_pruning, is_unvalidated, keep_above, lacks_history_alone, left_blocks,
+    lowest_for_indexes, may_return, prune_to, replay_ahead, scripts_from, show_blocks, starts_over,
+    view_coins, want_again, want_no_longer,
 };
 pub use waiting::{settle_until, wait_with_both};

@@ -39,12 +39,6 @@ pub fn heading(chain: &Chain) -> NodeId {
     index.best().filter(|_| moves).unwrap_or(tip)
 }
 
-/// Whether the chain stays where it is: there is nothing to connect, or what comes next has to be fetched
-/// again.
-pub fn is_at_rest(chain: &Chain) -> bool {
-    super::chain::rests(chain)
-}
-
 /// What is stored of a block.
 pub fn body(chain: &Chain, id: NodeId) -> Body {
     Body::of(&chain.index, id)

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use godwit_store::exec::Priority;
 use godwit_store::{HistoryCommit, Refutation};
 
-use super::{Chain, rests};
+use super::{Chain, is_at_rest};
 use crate::coins_view::CoinsView;
 use crate::durability::Closed;
 use crate::error::ChainError;
@@ -18,7 +18,7 @@ use crate::stats::{CoinsHash, VIEW_SORT_BYTES};
 /// begun: the node is about to end. Returns whether that did anything.
 pub(super) fn validate(chain: &mut Chain) -> Result<bool, ChainError> {
     let has_stopped = chain.goal.is_reached(&chain.index, chain.index.tip());
-    let chain_rests = rests(chain) && !has_stopped;
+    let chain_rests = is_at_rest(chain) && !has_stopped;
     let Chain { env, index, appender, durability, history, now, .. } = chain;
     let Some(history) = history else { return Ok(false) };
     let mut shared = Shared { env, index, appender, durability, now: *now, chain_rests };

@@ -1,7 +1,6 @@
 //! Blocks that are read for peers.
 
 use super::*;
-use crate::view::is_at_rest;
 
 /// Decoding needs no disk, but a worker.
 #[test]

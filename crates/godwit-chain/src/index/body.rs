@@ -8,7 +8,7 @@ use crate::tree::NodeId;
 /// What is stored of a block. The appender knows of one that is on its way to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// It is the genesis block, which no file holds and nobody lacks.
+    /// It is the genesis block, which no file holds: every node has it.
     Genesis,
     /// It has not come, as far as the index knows: one that was damaged may be forgotten.
     Absent,

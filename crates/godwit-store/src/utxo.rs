@@ -41,6 +41,7 @@ mod merge_policy;
 mod room;
 mod run;
 mod run_lookup;
+mod runs;
 mod scrub;
 mod sealed;
 mod segments;
@@ -48,6 +49,7 @@ mod slots;
 mod sort;
 mod stop;
 mod store;
+mod unnamed;
 mod worker_pools;
 mod write_rate;
 
@@ -69,8 +71,8 @@ pub use scrub::{RunScrub, Scrubbed};
 pub use sealed::SealedSince;
 pub use segments::Shape;
 pub use sort::{MIN_SORT_MEMORY, OutPointOrder, SortedScan};
-pub(crate) use store::remove_runs;
 pub use store::{Counters, UtxoStore, sealed_since, unsealed_coin};
+pub(crate) use unnamed::remove_runs;
 pub use worker_pools::UtxoEvent;
 
 #[cfg(test)]

@@ -1,18 +1,13 @@
 //! Rotation, and the results of background jobs.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use super::budget::MAX_UNFLUSHED;
-use super::jobs::{FlushJob, Flushed, MergeJob, MergePart, Written};
-use super::layers::Layers;
-use super::manifest::{Manifest, VERSION};
+use super::jobs::{FlushJob, Flushed, Written};
+use super::manifest::Manifest;
 use super::memtable::Memtable;
-use super::merge_policy::STALL_SEGMENTS;
-use super::room;
-use super::run::format::RunId;
 use super::run::segment::Segment;
-use super::store::{Merging, RunningMerge, UtxoStore};
+use super::store::{UtxoStore, snapshot};
 use super::worker_pools::{Done, UtxoEvent};
 use crate::error::StoreError;
 
@@ -45,26 +40,23 @@ pub fn written_seal(store: &UtxoStore) -> SealId {
 /// Bytes of runs that merges have replaced and whose files stay because the last commit names them: the
 /// next one has them removed.
 pub fn replaced_bytes(store: &UtxoStore) -> u64 {
-    store.commits.replaced()
+    store.runs.replaced_bytes()
 }
 
 /// As [`UtxoStore::manifest`], of the coins that the last commit has made durable: their runs may be others
 /// by now.
 pub fn manifest_again(store: &mut UtxoStore) -> (ManifestId, Manifest) {
-    store.manifest(SealId(store.commits.seal()))
+    store.manifest(SealId(store.runs.committed_seal()))
 }
 
 /// A memtable is in a run, which is to be synced.
 fn on_written(store: &mut UtxoStore, written: Written) {
     let Written { seal, segments, sync } = written;
-    if let Some(segment) = segments.first() {
-        store.commits.written(segment.run.id, segment.run.bytes());
-        store.runs.push(Arc::downgrade(&segment.run));
+    if let Some(bytes) = store.runs.add(segments) {
         store.counters.flushes += 1;
-        store.counters.flushed_bytes += segment.run.bytes();
+        store.counters.flushed_bytes += bytes;
     }
     store.sealed.set_written(seal);
-    store.segments.install(segments);
     store.pools.sync(&store.context, sync);
     store.after_change();
 }
@@ -106,7 +98,7 @@ impl UtxoStore {
             table.memory() / table.coins().max(1)
         );
         let (seal, table) = self.sealed.seal(table, memory);
-        let run = self.take_run_id();
+        let run = self.runs.take_run_id();
         let buffer = self.budget.write_buffer();
         self.pools.flush(&self.context, FlushJob { run, seal, table, buffer });
         self.after_change();
@@ -146,15 +138,7 @@ impl UtxoStore {
     }
 
     fn must_wait(&self) -> bool {
-        let behind =
-            self.merging.running().is_some() && self.segments.shape().deepest >= STALL_SEGMENTS;
-        behind || self.lacks_room()
-    }
-
-    fn take_run_id(&mut self) -> RunId {
-        let run = RunId(self.next_run);
-        self.next_run += 1;
-        run
+        self.runs.is_behind() || self.lacks_room()
     }
 
     /// Handles the reports of background jobs, and starts jobs that are due. Never waits. To be
@@ -203,32 +187,18 @@ impl UtxoStore {
     }
 
     fn on_merged(&mut self, output: Vec<Arc<Segment>>) {
-        let Merging::Running(merge) = std::mem::replace(&mut self.merging, Merging::Idle) else {
-            panic!("one merge runs at a time");
-        };
-        let bytes = output.first().map_or(0, |segment| segment.run.bytes());
-        self.commits.written(merge.run, bytes);
+        let (read, written) = self.runs.end_merge(output);
         self.counters.merges += 1;
-        self.counters.merge_bytes_read += merge.parts.iter().map(|part| part.bytes()).sum::<u64>();
-        self.counters.merge_bytes_written += bytes;
-        self.runs.extend(output.first().map(|segment| Arc::downgrade(&segment.run)));
-        self.segments.replace(&merge.parts, output);
-        self.commits.note_current(&self.segments.run_ids());
+        self.counters.merge_bytes_read += read;
+        self.counters.merge_bytes_written += written;
         self.after_change();
     }
 
     /// Restores what must hold after layers have changed: filters and indexes within their shares,
     /// the newest layers published, kept memtables within the budget.
     pub(super) fn after_change(&mut self) {
-        self.segments.limit_filters(self.budget.filter_limit());
-        self.segments.limit_indexes(self.budget.index_limit());
-        self.layers = Arc::new(Layers {
-            context: self.context.clone(),
-            epoch: self.sealed.current().clone(),
-            flushing: self.sealed.unwritten().map(|sealed| Arc::clone(&sealed.table)).collect(),
-            written: self.sealed.written_tables().map(Arc::downgrade).collect(),
-            partitions: self.segments.partitions().to_vec(),
-        });
+        self.runs.limit_memory(self.budget);
+        self.layers = Arc::new(snapshot(&self.context, &self.sealed, &self.runs));
         self.published.publish(Arc::clone(&self.layers));
         self.sealed.release();
         self.drop_kept();
@@ -236,50 +206,15 @@ impl UtxoStore {
 
     /// Starts the merge that is due, if none is running, its memory fits, and the disk has room for it.
     fn start_merge(&mut self) -> Result<(), StoreError> {
-        // Where there are too many segments, it is now or never.
-        let deepest = self.segments.partitions().iter().map(Vec::len).max();
-        let is_last_chance = deepest >= Some(STALL_SEGMENTS);
-        match self.merging {
-            Merging::Running(_) => return Ok(()),
-            Merging::PutOff { until } if !is_last_chance && self.context.executor.now() < until => {
-                return Ok(());
-            }
-            Merging::PutOff { .. } | Merging::Idle => {}
-        }
-        let due = |max_bytes| self.segments.next_merge(self.commits.seal(), max_bytes);
-        let Some((mut seals, mut parts)) = due(self.budget.shared_merge_limit()) else {
-            self.merging = Merging::Idle;
-            return Ok(());
-        };
-        let memory = self.budget.merge_memory(&parts);
-        if self.memory_used().needed() + memory > self.budget.bytes() {
+        let Some(due) = self.runs.due_merge(&self.context, self.budget) else { return Ok(()) };
+        if self.memory_used().needed() + due.memory > self.budget.bytes() {
             return Ok(());
         }
-        let left = if is_last_chance { 0 } else { room::LEFT_FREE };
-        let require = |parts: &[MergePart]| {
-            room::require(&self.context, parts.iter().map(MergePart::bytes).sum(), left)
-        };
-        let mut room = require(&parts);
-        if room.is_err() && parts.len() > 1 {
-            (seals, parts) =
-                due(0).expect("as before, without the others that could share its run");
-            room = require(&parts);
+        let begun = self.runs.begin_merge(due, &self.context, self.budget);
+        if let Some(job) = begun.inspect_err(|lacking| self.failed = Some(lacking.clone()))? {
+            self.pools.merge(&self.context, job);
+            self.drop_kept();
         }
-        if let Err(lacking) = room {
-            if is_last_chance {
-                self.failed = Some(lacking.clone());
-                return Err(lacking);
-            }
-            self.merging.put_off(&lacking, self.context.executor.now());
-            return Ok(());
-        }
-        let run = self.take_run_id();
-        let buffers = (self.budget.read_buffer(), self.budget.write_buffer());
-        let max_filter = self.budget.merge_filter_limit() as u64;
-        let job = MergeJob { run, parts: parts.clone(), seals, buffers, max_filter };
-        self.merging = Merging::Running(RunningMerge { run, parts, memory });
-        self.pools.merge(&self.context, job);
-        self.drop_kept();
         Ok(())
     }
 
@@ -308,7 +243,7 @@ impl UtxoStore {
     /// What a background job failed with.
     pub fn wait_merges(&mut self) -> Result<(), StoreError> {
         self.poll()?;
-        while self.merging.running().is_some() {
+        while self.runs.is_merging() {
             self.wait_event()?;
         }
         Ok(())
@@ -322,23 +257,7 @@ impl UtxoStore {
     /// If `up_to` is not flushed, or older than the last commit.
     pub fn manifest(&mut self, up_to: SealId) -> (ManifestId, Manifest) {
         assert!(up_to <= self.flushed(), "a commit names flushed seals only");
-        assert!(up_to.0 >= self.commits.seal(), "commits do not go back");
-        let manifest = Manifest {
-            version: VERSION,
-            partition_bits: self.context.partition_bits as u8,
-            fingerprint: self.context.hasher.fingerprint(),
-            seal: up_to.0,
-            next_run: self.next_run,
-            runs: self.segments.runs_up_to(up_to.0),
-        };
-        (self.commits.issue(&manifest), manifest)
-    }
-
-    /// The runs of this store, and those that merges have replaced while a snapshot with them is read:
-    /// a run is not open all the time, so its file must last as long as its readers.
-    fn runs_in_use(&mut self) -> BTreeSet<RunId> {
-        self.runs.retain(|run| run.strong_count() > 0);
-        self.runs.iter().filter_map(Weak::upgrade).map(|run| run.id).collect()
+        self.runs.manifest(&self.context, up_to.0)
     }
 
     /// Notes that a manifest is durable: files that no manifest needs and no snapshot reads any more are
@@ -352,10 +271,7 @@ impl UtxoStore {
     ///
     /// If a later manifest was confirmed before.
     pub fn committed(&mut self, id: ManifestId) -> Result<(), StoreError> {
-        self.commits.committed(id);
-        self.commits.note_current(&self.segments.run_ids());
-        let in_use = self.runs_in_use();
-        let obsolete = self.commits.take_obsolete(&in_use);
+        let obsolete = self.runs.committed(id);
         let dir = &self.context.dir;
         let paths = obsolete.into_iter().flat_map(|run| [run.path(dir), run.parity_path(dir)]);
         self.pools.remove(&self.context, paths);

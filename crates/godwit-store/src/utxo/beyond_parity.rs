@@ -76,7 +76,7 @@ use super::run::segment::{BlockIndex, SealRange, Segment};
 use super::run::writer::RunWriter;
 use super::sort::Scratch;
 use super::stop::{Stop, WorkError};
-use super::store::unnamed_files;
+use super::unnamed::unnamed_files;
 use crate::error::{Damage, StoreError};
 
 use gathered::{Gathered, entries};

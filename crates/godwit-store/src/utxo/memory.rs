@@ -16,17 +16,17 @@ impl UtxoStore {
 
     /// Memory in use.
     pub fn memory_used(&self) -> MemoryUsage {
-        let merging = self.merging.running().map_or(0, |merge| merge.memory);
-        MemoryUsage {
+        let mut used = MemoryUsage {
             active: self.active.memory(),
             flushing: self.sealed.unwritten_memory(),
             kept: self.sealed.kept_memory(),
             clean: self.sealed.clean_memory(),
             snapshots: self.sealed.snapshot_memory(),
-            filters: self.segments.filter_memory(),
-            indexes: self.segments.index_memory(),
-            buffers: merging + self.sealed.flush_memory(),
-        }
+            buffers: self.sealed.flush_memory(),
+            ..MemoryUsage::default()
+        };
+        used += self.runs.memory_used();
+        used
     }
 
     /// Bytes of coins that no durable run has yet, as memory counts them: what a clean end has to write.

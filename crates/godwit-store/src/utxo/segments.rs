@@ -70,11 +70,16 @@ impl Segments {
         Shape {
             runs: self.run_ids().len(),
             segments: self.all().count(),
-            deepest: self.partitions.iter().map(Vec::len).max().unwrap_or(0),
+            deepest: self.deepest(),
             entries: self.all().map(|segment| segment.meta.entries).sum(),
             tombstones: self.all().map(|segment| segment.meta.tombstones).sum(),
             bytes: self.all().map(|segment| segment.bytes()).sum(),
         }
+    }
+
+    /// Segments of the partition that has most.
+    pub(super) fn deepest(&self) -> usize {
+        self.partitions.iter().map(Vec::len).max().unwrap_or(0)
     }
 
     pub(super) fn run_ids(&self) -> BTreeSet<RunId> {

@@ -1,33 +1,27 @@
 //! The store as the connector uses it: coins in and out, in block order, from one thread.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock, Weak};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::{Arc, RwLock};
 
 use crossbeam_channel::Receiver;
 use godwit_primitives::Coin;
 use godwit_primitives::coin::is_unspendable;
 
 use super::budget::{Budget, UtxoConfig};
-use super::commits::Commits;
 use super::compressed::CompressedCoins;
-use super::derived;
 use super::entry::CoinParts;
-use super::jobs::MergePart;
 use super::key::{HashedOutPoint, UtxoHasher};
 use super::layers::{EpochPin, Layers, LayersReader, UtxoContext};
-use super::manifest::{Manifest, ManifestRun};
+use super::manifest::Manifest;
 use super::memtable::{KnownCoin, Memtable, Probe, Taken};
-use super::room;
-use super::run::file::RunFile;
 use super::run::file::repair::Repairs;
-use super::run::format::{BLOCK, RunId, SegmentMeta};
+use super::runs::Runs;
 use super::sealed::{Sealed, SealedSince};
-use super::segments::{Segments, Shape};
+use super::segments::Shape;
 use super::worker_pools::{UtxoEvent, WorkerPools};
 use super::write_rate::WriteRate;
-use crate::disk::{OpenMode, StoreDisk};
-use crate::error::{Damage, IoFailure, Operation, StoreError};
+use crate::disk::StoreDisk;
+use crate::error::{IoFailure, Operation, StoreError};
 use crate::exec::Executor;
 
 /// What a store did since it was opened.
@@ -50,42 +44,6 @@ pub struct Counters {
     pub repaired_blocks: u64,
 }
 
-/// What has become of the merge that was due last.
-pub(super) enum Merging {
-    /// It was made, or its memory does not fit.
-    Idle,
-    /// It has no room on the disk, which is asked again at this time of the executor's.
-    PutOff {
-        until: Duration,
-    },
-    Running(RunningMerge),
-}
-
-impl Merging {
-    pub(super) fn running(&self) -> Option<&RunningMerge> {
-        match self {
-            Self::Running(merge) => Some(merge),
-            Self::Idle | Self::PutOff { .. } => None,
-        }
-    }
-
-    /// The disk has no room for the merge that is due. Coins are looked up in more segments meanwhile.
-    pub(super) fn put_off(&mut self, lacking: &StoreError, now: Duration) {
-        if !matches!(self, Self::PutOff { .. }) {
-            log::warn!("{lacking}. This is put off until they are.");
-        }
-        *self = Self::PutOff { until: now + room::LOOK_AGAIN };
-    }
-}
-
-/// The running merge.
-pub(super) struct RunningMerge {
-    pub(super) run: RunId,
-    pub(super) parts: Vec<MergePart>,
-    /// Memory that it takes, in bytes: buffers, filter and block index.
-    pub(super) memory: usize,
-}
-
 /// The coins of the chain: a memtable over immutable runs.
 ///
 /// [`super::layers`] explains what other threads may read meanwhile, [`super`] how commits work.
@@ -98,15 +56,10 @@ pub struct UtxoStore {
     /// Kept memtables stay although memory is short: within [`Self::pinned`].
     pub(super) pinned: bool,
     pub(super) sealed: Sealed,
-    pub(super) segments: Segments,
-    pub(super) commits: Commits,
-    /// Runs that this store or a reader of an older snapshot still uses.
-    pub(super) runs: Vec<Weak<RunFile>>,
+    pub(super) runs: Runs,
     pub(super) layers: Arc<Layers>,
     pub(super) published: LayersReader,
     pub(super) pools: WorkerPools,
-    pub(super) merging: Merging,
-    pub(super) next_run: u64,
     /// The first failure of a background job. Nothing works after it.
     pub(super) failed: Option<StoreError>,
     pub(super) counters: Counters,
@@ -137,30 +90,10 @@ impl UtxoStore {
         let repairs = Repairs::default();
         let context = UtxoContext::for_manifest(disk, dir, hasher, manifest, executor, repairs)?;
         context.disk.create_dir_all(&context.dir)?;
-        let unnamed = unnamed_files(&context, manifest)?;
-        let next_run = unnamed.next_run.max(manifest.next_run);
         let budget = Budget::new(config);
-        let mut segments = Segments::new(context.partitions());
-        let mut runs = Vec::new();
-        for named in &manifest.runs {
-            let (run, metas) = open_run(&context, named)?;
-            runs.push(Arc::downgrade(&run));
-            for meta in &metas {
-                let segment = derived::load(&context, &run, meta, named.seals)?;
-                segments.install(vec![Arc::new(segment)]);
-                segments.limit_filters(budget.filter_limit());
-                segments.limit_indexes(budget.index_limit());
-            }
-        }
-        unnamed.remove(&context)?;
+        let runs = Runs::open(&context, manifest, budget)?;
         let sealed = Sealed::new(manifest.seal);
-        let layers = Arc::new(Layers {
-            context: context.clone(),
-            epoch: sealed.current().clone(),
-            flushing: Vec::new(),
-            written: Vec::new(),
-            partitions: segments.partitions().to_vec(),
-        });
+        let layers = Arc::new(snapshot(&context, &sealed, &runs));
         let no_thread =
             |error| StoreError::Io(IoFailure::new(&context.dir, Operation::Spawn, &error));
         let pools = WorkerPools::start(&context).map_err(no_thread)?;
@@ -171,14 +104,10 @@ impl UtxoStore {
             allowance: 0,
             pinned: false,
             sealed,
-            segments,
-            commits: Commits::new(manifest),
             runs,
             published: LayersReader(Arc::new(RwLock::new(Arc::clone(&layers)))),
             layers,
             pools,
-            merging: Merging::Idle,
-            next_run,
             failed: None,
             counters: Counters::default(),
             stalled: false,
@@ -371,7 +300,7 @@ impl UtxoStore {
 
     /// Numbers and sizes of the runs.
     pub fn shape(&self) -> Shape {
-        self.segments.shape()
+        self.runs.shape()
     }
 
     /// Coins and tombstones of the active memtable.
@@ -398,119 +327,19 @@ pub fn sealed_since<'s>(store: &'s UtxoStore, pin: &EpochPin) -> Option<SealedSi
     store.sealed.since(pin)
 }
 
-/// Removes all runs of a directory, whose coins were given up.
-pub(crate) fn remove_runs(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
-    let is_run = |path: &PathBuf| RunId::of_path(path).is_some();
-    let paths: Vec<PathBuf> = disk.list_if_there(dir)?.into_iter().filter(is_run).collect();
-    if !paths.is_empty() {
-        log::info!("{}: removing {} files of coins.", dir.display(), paths.len());
+/// All that is below the active memtable.
+pub(super) fn snapshot(context: &UtxoContext, sealed: &Sealed, runs: &Runs) -> Layers {
+    Layers {
+        context: context.clone(),
+        epoch: sealed.current().clone(),
+        flushing: sealed.unwritten().map(|sealed| Arc::clone(&sealed.table)).collect(),
+        written: sealed.written_tables().map(Arc::downgrade).collect(),
+        partitions: runs.partitions().to_vec(),
     }
-    paths.iter().try_for_each(|path| disk.remove(path))
 }
 
 fn read(layers: &Layers, key: &HashedOutPoint) -> Result<Option<Coin>, StoreError> {
     let mut out = Vec::with_capacity(1);
     layers.get_many(std::slice::from_ref(key), &mut out)?;
     Ok(out.pop().flatten())
-}
-
-/// Files of runs that a manifest does not name.
-pub(super) struct Unnamed {
-    /// Those that are of no use if all runs that the manifest names are there.
-    obsolete: Vec<PathBuf>,
-    /// The lowest run id above all that were seen.
-    pub(super) next_run: u64,
-}
-
-pub(super) fn unnamed_files(
-    context: &UtxoContext,
-    manifest: &Manifest,
-) -> Result<Unnamed, StoreError> {
-    let (mut obsolete, mut kept, mut next_run) = (Vec::new(), 0, 0);
-    for path in context.disk.list(&context.dir)? {
-        let Some(run) = RunId::of_path(&path) else { continue };
-        if !run.is_scratch() {
-            next_run = next_run.max(run.0 + 1);
-        }
-        let is_named = manifest.runs.iter().any(|named| named.id == run);
-        if run.is_scratch() || !manifest.is_empty() && !is_named {
-            obsolete.push(path);
-        } else if manifest.is_empty() {
-            kept += 1;
-        }
-    }
-    if kept > 0 {
-        let dir = context.dir.display();
-        log::warn!("{dir} has {kept} files that no commit names; they are kept for now.");
-    }
-    Ok(Unnamed { obsolete, next_run })
-}
-
-impl Unnamed {
-    /// Removes scratch files, and runs that were not written to their end: no commit can have named them. A
-    /// repair that is killed leaves some, which would take the room of the next one, and no start that finds
-    /// coins damaged removes anything.
-    pub(super) fn remove_unfinished(&self, context: &UtxoContext) -> Result<(), StoreError> {
-        for path in &self.obsolete {
-            let run = RunId::of_path(path).expect("no other is noted");
-            if !is_finished(context, run)? {
-                log::info!("Removing {}, which was not written to its end.", path.display());
-                context.disk.remove(path)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn remove(self, context: &UtxoContext) -> Result<(), StoreError> {
-        for path in self.obsolete {
-            log::info!("Removing {}, which no commit names.", path.display());
-            context.disk.remove(&path)?;
-        }
-        Ok(())
-    }
-}
-
-/// Whether a run has its footer, which is written last.
-fn is_finished(context: &UtxoContext, id: RunId) -> Result<bool, StoreError> {
-    let (disk, path, repairs) = (context.disk.clone(), id.path(&context.dir), Arc::default());
-    if id.is_scratch() || disk.is_missing(&path)? {
-        return Ok(false);
-    }
-    let bytes = disk.open(&path, OpenMode::Read)?.file_len()?;
-    let blocks = u32::try_from(bytes / BLOCK as u64).unwrap_or(u32::MAX);
-    match (RunFile { id, disk, path, blocks, repairs }).read_footer() {
-        Err(error) if error.is_rotten() => Ok(false),
-        footer => footer.map(|_| true),
-    }
-}
-
-/// Opens a run; returns it with the descriptions of its segments that are in use.
-pub(super) fn open_run(
-    context: &UtxoContext,
-    named: &ManifestRun,
-) -> Result<(Arc<RunFile>, Vec<SegmentMeta>), StoreError> {
-    let path = named.id.path(&context.dir);
-    let disk = context.disk.clone();
-    let repairs = Arc::clone(&context.repairs);
-    let (id, blocks) = (named.id, named.blocks);
-    let run = Arc::new(RunFile { id, disk, path: path.clone(), blocks, repairs });
-    let file = run.open().map_err(|error| match error.is_not_found() {
-        true => StoreError::damaged(&path, 0, Damage::MissingFile),
-        false => error,
-    })?;
-    let len = file.file_len()?;
-    if len < run.bytes() {
-        run.restore_end(len)?;
-    }
-    let footer = run.read_footer()?;
-    let fits = footer.fingerprint == context.hasher.fingerprint()
-        && u32::from(footer.partition_bits) == context.partition_bits;
-    let mut metas = footer.segments;
-    metas.retain(|meta| {
-        named.partitions.checked_shr(u32::from(meta.partition)).unwrap_or(0) & 1 == 1
-    });
-    if !fits || metas.len() != named.partitions.count_ones() as usize {
-        return Err(run.damaged(named.blocks.saturating_sub(1), Damage::Format));
-    }
-    Ok((run, metas))
 }

@@ -289,7 +289,7 @@ fn a_merge_of_damaged_runs_writes_the_right_coins() {
 
 /// One segment of each run, newest first.
 fn inputs(store: &UtxoStore) -> Vec<Arc<Segment>> {
-    store.segments.partitions()[0].clone()
+    store.runs.partitions()[0].clone()
 }
 
 fn merge_inputs(

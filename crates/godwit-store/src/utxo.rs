@@ -5,6 +5,10 @@
 //! syncs that; another thread merges runs. There is no write-ahead log: what a crash loses is applied again
 //! from the block files.
 //!
+//! [`UtxoStore`] connects two parts that do not know each other, and whose state nothing else changes:
+//! [`memtables`], in memory, and [`runs`], in files. It has the jobs begun that bring coins from one to the
+//! other, divides the memory between them, and publishes both together as [`Layers`].
+//!
 //! # Commits
 //!
 //! 1. At tip `T` the chain calls [`UtxoStore::rotate`] and remembers the [`SealId`] with `T`.
@@ -36,6 +40,7 @@ mod lost_coins;
 mod manifest;
 mod memory;
 mod memtable;
+mod memtables;
 mod merge;
 mod merge_policy;
 mod room;

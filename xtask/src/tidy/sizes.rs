@@ -67,9 +67,9 @@ const EXCEPTIONS: &[Exception] = &[
     Exception {
         crate_name: "godwit-store",
         name: "UtxoStore",
-        methods: 49,
-        fields: 14,
-        why: "one database: lookups, rotation, flushes, merges and commits change the same layers and one budget",
+        methods: 46,
+        fields: 10,
+        why: "one database: three quarters are the crate's interface, most of them one line to memtables or runs",
     },
 ];
 

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::budget::MAX_UNFLUSHED;
-use super::jobs::{FlushJob, Flushed, Written};
+use super::jobs::{FlushJob, Written};
 use super::manifest::Manifest;
-use super::memtable::Memtable;
 use super::run::segment::Segment;
 use super::store::{UtxoStore, snapshot};
 use super::worker_pools::{Done, UtxoEvent};
@@ -29,12 +28,12 @@ pub enum Rotation {
 
 /// The seal of the last rotation.
 pub fn newest_seal(store: &UtxoStore) -> SealId {
-    SealId(store.sealed.newest())
+    SealId(store.memtables.sealed().newest())
 }
 
 /// The newest seal whose coins, with those of all before it, are in runs, durable or not.
 pub fn written_seal(store: &UtxoStore) -> SealId {
-    SealId(store.sealed.written())
+    SealId(store.memtables.sealed().written())
 }
 
 /// Bytes of runs that merges have replaced and whose files stay because the last commit names them: the
@@ -56,7 +55,7 @@ fn on_written(store: &mut UtxoStore, written: Written) {
         store.counters.flushes += 1;
         store.counters.flushed_bytes += bytes;
     }
-    store.sealed.set_written(seal);
+    store.memtables.set_written(seal);
     store.pools.sync(&store.context, sync);
     store.after_change();
 }
@@ -71,13 +70,11 @@ impl UtxoStore {
     /// What a background job failed with.
     pub fn rotate(&mut self) -> Result<Rotation, StoreError> {
         self.poll()?;
-        if self.active.is_emptied() {
-            self.active = Memtable::new(self.budget.arena_step());
+        self.memtables.replace_emptied();
+        if self.memtables.active().is_empty() {
+            return Ok(Rotation::Sealed(newest_seal(self)));
         }
-        if self.active.is_empty() {
-            return Ok(Rotation::Sealed(SealId(self.sealed.newest())));
-        }
-        if self.must_wait() {
+        if self.runs.is_behind() || self.lacks_room() {
             self.counters.stalls += u64::from(!self.stalled);
             self.stalled = true;
             return Ok(Rotation::Full);
@@ -88,16 +85,14 @@ impl UtxoStore {
 
     /// Seals the memtable, which has entries, and has it written.
     fn seal_active(&mut self) -> SealId {
-        let memory = self.budget.flush_memory(&self.active);
-        let next = Memtable::new(self.budget.arena_step());
-        let table = std::mem::replace(&mut self.active, next);
+        let memory = self.budget.flush_memory(self.memtables.active());
+        let (seal, table) = self.memtables.rotate(memory);
         log::debug!(
             "rotating {} coins and {} tombstones, {} bytes a coin",
             table.coins(),
             table.tombstones(),
             table.memory() / table.coins().max(1)
         );
-        let (seal, table) = self.sealed.seal(table, memory);
         let run = self.runs.take_run_id();
         let buffer = self.budget.write_buffer();
         self.pools.flush(&self.context, FlushJob { run, seal, table, buffer });
@@ -114,10 +109,10 @@ impl UtxoStore {
     pub fn rotate_finally(&mut self) -> Result<SealId, StoreError> {
         self.pools.stop_merges();
         self.poll()?;
-        if self.active.is_empty() {
-            return Ok(SealId(self.sealed.newest()));
+        if self.memtables.active().is_empty() {
+            return Ok(newest_seal(self));
         }
-        while self.sealed.unflushed() >= MAX_UNFLUSHED {
+        while self.memtables.sealed().unflushed() >= MAX_UNFLUSHED {
             self.wait_event()?;
         }
         Ok(self.seal_active())
@@ -137,10 +132,6 @@ impl UtxoStore {
         }
     }
 
-    fn must_wait(&self) -> bool {
-        self.runs.is_behind() || self.lacks_room()
-    }
-
     /// Handles the reports of background jobs, and starts jobs that are due. Never waits. To be
     /// called once a block, and at intervals while there are none.
     ///
@@ -152,7 +143,7 @@ impl UtxoStore {
         while let Ok(event) = self.pools.events().try_recv() {
             self.apply_event(event)?;
         }
-        self.sealed.release();
+        self.memtables.release();
         self.start_merge()
     }
 
@@ -166,24 +157,18 @@ impl UtxoStore {
         while self.pools.events().is_empty() && self.context.executor.run_one() {}
         let event = self.pools.events().recv().expect("the store holds a sender itself");
         self.apply_event(event)?;
-        self.sealed.release();
+        self.memtables.release();
         self.start_merge()
     }
 
     fn apply_event(&mut self, event: Result<UtxoEvent, StoreError>) -> Result<(), StoreError> {
         match event.inspect_err(|error| self.failed = Some(error.clone()))?.0 {
             Done::Written(written) => on_written(self, *written),
-            Done::Flushed(flushed) => self.on_flushed(flushed),
+            Done::Flushed(flushed) => self.memtables.set_flushed(flushed),
             Done::Merged(output) => self.on_merged(output),
             Done::Removed => self.pools.removed(&self.context),
         }
         Ok(())
-    }
-
-    fn on_flushed(&mut self, flushed: Flushed) {
-        let Flushed { seal, memory, took } = flushed;
-        self.write_rate.note(memory, took);
-        self.sealed.set_flushed(seal);
     }
 
     fn on_merged(&mut self, output: Vec<Arc<Segment>>) {
@@ -198,9 +183,9 @@ impl UtxoStore {
     /// the newest layers published, kept memtables within the budget.
     pub(super) fn after_change(&mut self) {
         self.runs.limit_memory(self.budget);
-        self.layers = Arc::new(snapshot(&self.context, &self.sealed, &self.runs));
+        self.layers = Arc::new(snapshot(&self.context, &self.memtables, &self.runs));
         self.published.publish(Arc::clone(&self.layers));
-        self.sealed.release();
+        self.memtables.release();
         self.drop_kept();
     }
 
@@ -220,7 +205,7 @@ impl UtxoStore {
 
     /// The newest seal whose coins, with those of all before it, are in durable runs.
     pub fn flushed(&self) -> SealId {
-        SealId(self.sealed.flushed())
+        SealId(self.memtables.sealed().flushed())
     }
 
     /// Waits until [`Self::flushed`] has reached `seal`.

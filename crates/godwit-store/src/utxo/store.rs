@@ -13,13 +13,13 @@ use super::entry::CoinParts;
 use super::key::{HashedOutPoint, UtxoHasher};
 use super::layers::{EpochPin, Layers, LayersReader, UtxoContext};
 use super::manifest::Manifest;
-use super::memtable::{KnownCoin, Memtable, Probe, Taken};
+use super::memtable::{KnownCoin, Probe, Taken};
+use super::memtables::Memtables;
 use super::run::file::repair::Repairs;
 use super::runs::Runs;
-use super::sealed::{Sealed, SealedSince};
+use super::sealed::SealedSince;
 use super::segments::Shape;
 use super::worker_pools::{UtxoEvent, WorkerPools};
-use super::write_rate::WriteRate;
 use crate::disk::StoreDisk;
 use crate::error::{IoFailure, Operation, StoreError};
 use crate::exec::Executor;
@@ -44,18 +44,13 @@ pub struct Counters {
     pub repaired_blocks: u64,
 }
 
-/// The coins of the chain: a memtable over immutable runs.
+/// The coins of the chain: memtables over immutable runs.
 ///
 /// [`super::layers`] explains what other threads may read meanwhile, [`super`] how commits work.
 pub struct UtxoStore {
     pub(super) context: UtxoContext,
     pub(super) budget: Budget,
-    pub(super) active: Memtable,
-    /// Size of `active`, in bytes, at which kept memtables have to be dropped.
-    pub(super) allowance: usize,
-    /// Kept memtables stay although memory is short: within [`Self::pinned`].
-    pub(super) pinned: bool,
-    pub(super) sealed: Sealed,
+    pub(super) memtables: Memtables,
     pub(super) runs: Runs,
     pub(super) layers: Arc<Layers>,
     pub(super) published: LayersReader,
@@ -65,7 +60,6 @@ pub struct UtxoStore {
     pub(super) counters: Counters,
     /// Whether the last rotation was refused for want of room.
     pub(super) stalled: bool,
-    pub(super) write_rate: WriteRate,
 }
 
 impl UtxoStore {
@@ -92,18 +86,15 @@ impl UtxoStore {
         context.disk.create_dir_all(&context.dir)?;
         let budget = Budget::new(config);
         let runs = Runs::open(&context, manifest, budget)?;
-        let sealed = Sealed::new(manifest.seal);
-        let layers = Arc::new(snapshot(&context, &sealed, &runs));
+        let memtables = Memtables::new(manifest.seal, budget.arena_step());
+        let layers = Arc::new(snapshot(&context, &memtables, &runs));
         let no_thread =
             |error| StoreError::Io(IoFailure::new(&context.dir, Operation::Spawn, &error));
         let pools = WorkerPools::start(&context).map_err(no_thread)?;
         let mut store = Self {
             context,
             budget,
-            active: Memtable::new(budget.arena_step()),
-            allowance: 0,
-            pinned: false,
-            sealed,
+            memtables,
             runs,
             published: LayersReader(Arc::new(RwLock::new(Arc::clone(&layers)))),
             layers,
@@ -111,7 +102,6 @@ impl UtxoStore {
             failed: None,
             counters: Counters::default(),
             stalled: false,
-            write_rate: WriteRate::assumed(),
         };
         store.after_change();
         Ok(store)
@@ -129,7 +119,7 @@ impl UtxoStore {
             return;
         }
         let parts = CoinParts { value: *value, script, height: *height, coinbase: *coinbase };
-        self.active.add(key, parts, possible_overwrite);
+        self.memtables.active_mut().add(key, parts, possible_overwrite);
         self.after_growth();
     }
 
@@ -141,7 +131,7 @@ impl UtxoStore {
         compressed: [&[u8]; 2],
         possible_overwrite: bool,
     ) {
-        self.active.insert(key, compressed, possible_overwrite);
+        self.memtables.active_mut().insert(key, compressed, possible_overwrite);
         self.after_growth();
     }
 
@@ -159,38 +149,24 @@ impl UtxoStore {
     /// As [`Self::take`], and appends the coin to `out`. Returns what memory knew of it.
     #[inline]
     pub fn take_compressed(&mut self, key: &HashedOutPoint, out: &mut CompressedCoins) -> Probe {
-        match self.active.take(key, |coin| out.push(coin)) {
-            Probe::NotInMemory => self.take_sealed(key, out),
-            known => {
-                self.after_growth();
-                known
-            }
+        let known = self.memtables.take(key, out);
+        if known != Probe::NotInMemory {
+            self.after_growth();
         }
-    }
-
-    fn take_sealed(&mut self, key: &HashedOutPoint, out: &mut CompressedCoins) -> Probe {
-        let found = self.sealed.newest_first().find_map(|sealed| sealed.table.get(key));
-        let Some(entry) = found else { return Probe::NotInMemory };
-        let coin = entry.coin_bytes();
-        if coin.is_empty() {
-            return Probe::Spent;
-        }
-        out.push(coin);
-        self.spend_below(key);
-        Probe::Unspent
+        known
     }
 
     /// Spends a coin that a snapshot has and that [`Self::take`] said is not in memory.
     #[inline]
     pub fn spend_below(&mut self, key: &HashedOutPoint) {
-        self.active.spend_below(key);
+        self.memtables.active_mut().spend_below(key);
         self.after_growth();
     }
 
     /// Takes back what [`Self::spend_below`] did, so that the coin is where it was; `false` if that is
     /// sealed, and the coin has to be added again.
     pub fn unspend_below(&mut self, key: &HashedOutPoint) -> bool {
-        self.active.forget_spend(key)
+        self.memtables.active_mut().forget_spend(key)
     }
 
     /// Spends a coin wherever it is; `None` if there is no such coin.
@@ -218,7 +194,7 @@ impl UtxoStore {
     ///
     /// A failed read or a damaged block.
     pub fn get(&self, key: &HashedOutPoint) -> Result<Option<Coin>, StoreError> {
-        match self.active.coin(key) {
+        match self.memtables.active().coin(key) {
             Some(known) => Ok(known.unspent()),
             None => read(&self.layers, key),
         }
@@ -227,11 +203,7 @@ impl UtxoStore {
     /// What memory knows of a coin.
     #[inline]
     pub fn probe(&self, key: &HashedOutPoint) -> Probe {
-        let sealed = self.sealed.newest_first().map(|sealed| &*sealed.table);
-        let mut tables = std::iter::once(&self.active).chain(sealed);
-        tables.find_map(|table| table.get(key)).map_or(Probe::NotInMemory, |entry| {
-            if entry.is_tombstone() { Probe::Spent } else { Probe::Unspent }
-        })
+        self.memtables.probe(key)
     }
 
     /// The first of `keys` that memory knows to be unspent.
@@ -245,14 +217,13 @@ impl UtxoStore {
     /// processor's cache holds.
     #[inline]
     pub fn warm(&self, keys: &[HashedOutPoint]) {
-        self.active.warm(keys);
-        self.sealed.newest_first().for_each(|sealed| sealed.table.warm(keys));
+        self.memtables.warm(keys);
     }
 
     /// As [`Self::warm`], for keys that no memtable is expected to know.
     #[inline]
     pub fn warm_slots<'k>(&self, keys: impl Iterator<Item = &'k HashedOutPoint>) {
-        self.active.warm_slots(keys);
+        self.memtables.active().warm_slots(keys);
     }
 
     /// The newest snapshot.
@@ -270,7 +241,7 @@ impl UtxoStore {
     /// [`Self::pinned`] (when memory runs out), [`Self::rotate_blocking`], [`Self::rotate`],
     /// [`Self::poll`] and [`Self::committed`], and then for good.
     pub fn covers(&self, pin: &EpochPin) -> bool {
-        self.sealed.covers(pin)
+        self.memtables.sealed().covers(pin)
     }
 
     /// Runs `change` if the pin is covered, and keeps it covered until `change` returns: only then
@@ -280,9 +251,9 @@ impl UtxoStore {
         if !self.covers(pin) {
             return None;
         }
-        (self.pinned, self.allowance) = (true, usize::MAX);
+        self.memtables.set_pinned(true);
         let result = change(self);
-        self.pinned = false;
+        self.memtables.set_pinned(false);
         self.drop_kept();
         Some(result)
     }
@@ -305,12 +276,13 @@ impl UtxoStore {
 
     /// Coins and tombstones of the active memtable.
     pub fn active_entries(&self) -> (usize, usize) {
-        (self.active.coins(), self.active.tombstones())
+        let active = self.memtables.active();
+        (active.coins(), active.tombstones())
     }
 
     #[inline]
     fn after_growth(&mut self) {
-        if self.active.memory() > self.allowance {
+        if self.memtables.is_over_allowance() {
             self.drop_kept();
         }
     }
@@ -319,16 +291,17 @@ impl UtxoStore {
 /// What the active memtable knows of a coin. Of all others [`UtxoStore::layers`] know, taken at the same
 /// moment.
 pub fn unsealed_coin(store: &UtxoStore, key: &HashedOutPoint) -> Option<KnownCoin> {
-    store.active.coin(key)
+    store.memtables.active().coin(key)
 }
 
 /// What was sealed since the snapshot of `pin`; `None` if nothing was, or the pin is not covered.
 pub fn sealed_since<'s>(store: &'s UtxoStore, pin: &EpochPin) -> Option<SealedSince<'s>> {
-    store.sealed.since(pin)
+    store.memtables.sealed().since(pin)
 }
 
 /// All that is below the active memtable.
-pub(super) fn snapshot(context: &UtxoContext, sealed: &Sealed, runs: &Runs) -> Layers {
+pub(super) fn snapshot(context: &UtxoContext, memtables: &Memtables, runs: &Runs) -> Layers {
+    let sealed = memtables.sealed();
     Layers {
         context: context.clone(),
         epoch: sealed.current().clone(),

@@ -92,20 +92,20 @@ fn an_empty_memtable_is_not_rotated_for_want_of_memory() {
 #[test]
 fn a_large_memtable_that_became_empty_is_replaced() {
     let mut store = open(&FaultDisk::new(), &Manifest::empty(0, &hasher())).unwrap();
-    let fresh = store.active.memory();
+    let fresh = store.memtables.active().memory();
     let seal = store.rotate().unwrap();
     for round in 0..2 {
         let mut coins = 0;
-        while store.active.memory() < MIN_BUDGET as usize / 3 * 2 {
+        while store.memtables.active().memory() < MIN_BUDGET as usize / 3 * 2 {
             add(&mut store, &outpoint(coins), &coin(coins), false);
             coins += 1;
         }
         assert!((0..coins).all(|n| matches!(store.take(&outpoint(n)), Taken::Coin(_))));
-        assert!(store.active.is_empty());
+        assert!(store.memtables.active().is_empty());
         assert!(store.wants_rotation(), "{round}");
         assert_eq!(store.rotate().unwrap(), seal);
         assert!(!store.wants_rotation());
-        assert_eq!((store.active.memory(), store.counters().flushes), (fresh, 0));
+        assert_eq!((store.memtables.active().memory(), store.counters().flushes), (fresh, 0));
     }
 }
 
@@ -115,7 +115,7 @@ fn a_memtable_without_offsets_that_became_empty_is_replaced() {
     let seal = store.rotate().unwrap();
     add(&mut store, &outpoint(1), &coin(1), false);
     assert!(!store.wants_rotation());
-    store.active.fill_arena();
+    store.memtables.active_mut().fill_arena();
     assert!(store.wants_rotation());
     assert!(matches!(store.take(&outpoint(1)), Taken::Coin(_)));
     assert_eq!(store.rotate().unwrap(), seal);

@@ -364,8 +364,8 @@ impl World {
             Step::Reopen => self.reopen(random),
             Step::DropKept => {
                 match random.below(2) {
-                    0 => self.store.sealed.drop_oldest_clean(),
-                    _ => self.store.sealed.drop_oldest_kept(),
+                    0 => self.store.memtables.sealed_mut().drop_oldest_clean(),
+                    _ => self.store.memtables.sealed_mut().drop_oldest_kept(),
                 };
             }
             Step::Check => {

@@ -215,7 +215,7 @@ fn coins_of_a_flushed_memtable_need_no_read_until_its_memory_is_needed() {
     assert_eq!(in_runs(&store), 0);
     let (before, used) = (store.layers(), store.memory_used());
     assert!(used.clean > 0 && used.kept == 0, "{used:?}");
-    assert!(store.sealed.drop_oldest_clean());
+    assert!(store.memtables.sealed_mut().drop_oldest_clean());
     assert_eq!(in_runs(&store), 10);
     // A snapshot from before finds those that are left, and the others in its runs.
     let mut coins = Vec::new();
@@ -238,7 +238,7 @@ fn what_is_no_longer_covered_is_not_begun() {
     commit(&mut store);
     assert_eq!(store.pinned(&pin, |_| 1), Some(1));
     assert!(sealed_since(&store, &pin).is_some());
-    assert!(store.sealed.drop_oldest_kept());
+    assert!(store.memtables.sealed_mut().drop_oldest_kept());
     assert_eq!(store.pinned(&pin, |_| 1), None);
     assert!(sealed_since(&store, &pin).is_none(), "what was sealed is not all there");
     let pin = store.layers().pin();

@@ -76,7 +76,7 @@ fn the_memory_of_a_memtable_is_free_before_its_run_is_durable() {
     assert!(store.flushed() < first && newest_seal(&store) == first);
     assert_eq!(store.memory_used().flushing, 0);
     assert!(store.unwritten() > 0, "a clean end would wait for it");
-    assert!(store.sealed.drop_oldest_clean());
+    assert!(store.memtables.sealed_mut().drop_oldest_clean());
     assert_eq!(store.get(&outpoint(0)).unwrap(), Some(coin(0)), "from the run");
     add(&mut store, &outpoint(1), &coin(1), false);
     let second = rotate(&mut store);
@@ -111,7 +111,7 @@ fn a_snapshot_without_its_memtables_answers_for_the_keys_that_these_left() {
     assert!(left.into_iter().eq(of_runs));
     gate.open();
     wait_written(&mut store, seal);
-    while store.sealed.drop_oldest_clean() {}
+    while store.memtables.sealed_mut().drop_oldest_clean() {}
     assert!(memtable.upgrade().is_none(), "nobody holds it");
     let set = &mut |n, coin: &[u8]| found.set(n as usize, coin);
     runs.get_some_compressed(&keys, &mut open, &|| false, set).unwrap();

@@ -38,7 +38,7 @@ fn write_unsynced(store: &mut UtxoStore, OpenedAtLast(gate): &OpenedAtLast) -> S
         std::thread::yield_now();
     }
     gate.wait_for_one();
-    while store.sealed.drop_oldest_clean() {}
+    while store.memtables.sealed_mut().drop_oldest_clean() {}
     seal
 }
 

@@ -79,6 +79,13 @@ struct SealedCoins {
     seals: usize,
 }
 
+/// The job that is under way.
+enum Job {
+    Commit(Committing),
+    /// Bytes of blocks and undo records are pushed out.
+    PushOut,
+}
+
 /// The commit that is under way.
 struct Committing {
     /// What it will have made durable.
@@ -172,7 +179,8 @@ pub(crate) struct Durability {
     /// Those that no commit holds, oldest first: at most [`writing::MOST_SEALS`], of which all but the last
     /// one are written, and the one of an end.
     flushes: VecDeque<Flush>,
-    committing: Option<Committing>,
+    /// One at a time.
+    job: Option<Job>,
     durable: Durable,
     /// Something waits for a commit of the block index.
     wanted: bool,
@@ -186,8 +194,6 @@ pub(crate) struct Durability {
     pushed: u64,
     /// So many more are pushed out at once.
     push_bytes: u64,
-    /// A job pushes bytes out.
-    pushing: bool,
     /// What has become known of the history below a snapshot.
     history: HistoryChange,
     pruning: Pruning,
@@ -209,7 +215,7 @@ impl Durability {
         let ChainOptions { prune_bytes, push_bytes, coin_writing, workers, .. } = *options;
         Self {
             flushes: VecDeque::new(),
-            committing: None,
+            job: None,
             durable: Durable { verified, coins: index.point(index.tip()), appended: 0 },
             wanted: false,
             awaited: None,
@@ -218,7 +224,6 @@ impl Durability {
             writing: Writing::new(coin_writing, workers),
             pushed: 0,
             push_bytes,
-            pushing: false,
             history: HistoryChange::None,
             pruning: Pruning::new(prune_bytes, index),
             scrub,
@@ -337,12 +342,12 @@ impl Durability {
 
     /// Whether no commit is under way or wanted.
     pub(crate) fn is_settled(&self) -> bool {
-        self.committing.is_none() && !self.wanted
+        self.committing().is_none() && !self.wanted
     }
 
     /// Whether a job of this station is under way.
     pub(crate) fn is_busy(&self) -> bool {
-        self.committing.is_some() || self.pushing
+        self.job.is_some()
     }
 
     /// Of each seal that no commit holds, oldest first, whether its block is connected.
@@ -351,8 +356,15 @@ impl Durability {
         self.flushes.iter().map(|flush| flush.connected).collect()
     }
 
+    fn committing(&self) -> Option<&Committing> {
+        match &self.job {
+            Some(Job::Commit(commit)) => Some(commit),
+            Some(Job::PushOut) | None => None,
+        }
+    }
+
     fn is_committing_coins(&self) -> bool {
-        self.committing.as_ref().is_some_and(|commit| commit.seals > 0)
+        self.committing().is_some_and(|commit| commit.seals > 0)
     }
 
     /// Whether the memtable may be sealed now. While earlier seals wait for their commit, only if they are
@@ -440,14 +452,14 @@ impl Durability {
     /// Whether there is anything that the next commit would make durable. Every header, stored block and
     /// connected block is a change of the index.
     fn is_behind(&self, state: &State<'_>) -> bool {
-        let durable = self.committing.as_ref().map_or(&self.durable, |commit| &commit.durable);
+        let durable = self.committing().map_or(&self.durable, |commit| &commit.durable);
         state.index.tree().changes() > 0 || state.verified() != durable.verified
     }
 
     /// Has the bytes that were written since the last time written to the disk, so that the syncs of the next
     /// commit are short.
     fn push_out(&mut self, state: &State<'_>) {
-        (self.pushing, self.pushed) = (true, state.appended);
+        (self.job, self.pushed) = (Some(Job::PushOut), state.appended);
         let store = Arc::clone(&state.env.store);
         self.job_sender
             .run(Priority::Urgent, "push out", move || Answer::PushedOut(store.push_out()));
@@ -519,7 +531,7 @@ impl Durability {
         let coins = sealed.as_ref().map_or(self.durable.coins, |sealed| sealed.utxo.tip);
         let seals = sealed.as_ref().map_or(0, |sealed| sealed.seals);
         let durable = Durable { verified, coins, appended: *bytes };
-        self.committing = Some(Committing { durable, ids, seals });
+        self.job = Some(Job::Commit(Committing { durable, ids, seals }));
         let (utxo, manifest) = sealed.map(|sealed| (sealed.utxo, sealed.manifest)).unzip();
         let (verified_tip, scrub) = (Some(verified), self.scrub.take_place(index));
         let (history, closed) = self.history.begin(&mut self.pruning).unzip();
@@ -541,13 +553,11 @@ impl Durability {
         coins: &mut UtxoStore,
         answer: Answer,
     ) -> Result<(), StoreError> {
+        let job = self.job.take();
         match answer {
-            Answer::PushedOut(pushed) => {
-                self.pushing = false;
-                pushed
-            }
+            Answer::PushedOut(pushed) => pushed,
             Answer::Committed(committed) => {
-                let commit = self.committing.take().expect("a commit was under way");
+                let Some(Job::Commit(commit)) = job else { unreachable!("a commit was under way") };
                 let Committing { durable, ids, seals } = commit;
                 let (manifest, when) = committed?;
                 index.note_named(&ids);

@@ -17,26 +17,26 @@
 //! that the files of the others go; it is due at once where these are large.
 
 mod commit;
+mod flushes;
 mod history_change;
 pub(crate) mod pace;
 pub(crate) mod pruning;
 pub(crate) mod writing;
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_store::exec::Priority;
 use godwit_store::utxo::{
-    Manifest, ManifestId, Rotation, SealId, UtxoStore, manifest_again, newest_seal, replaced_bytes,
-    written_seal,
+    Manifest, ManifestId, Rotation, SealId, UtxoStore, manifest_again, newest_seal,
 };
 use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
 use godwit_stream::{DataStream, SerializeData};
 
 use crate::apply::CoinReads;
 use crate::coins_view::Viewers;
+use crate::durability::flushes::{Flush, Flushes};
 pub(crate) use crate::durability::history_change::Closed;
 use crate::durability::history_change::HistoryChange;
 use crate::durability::pace::Pace;
@@ -63,20 +63,10 @@ pub(crate) const COMMIT_ENTRIES: usize = 32 << 10;
 /// then. Tests have small runs.
 pub(crate) const REPLACED_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 1 << 30 };
 
-/// A sealed memtable on its way to disk, and the block whose coins it completes.
-struct Flush {
-    seal: SealId,
-    tip: NodeId,
-    /// That block was connected: it is not taken back any more.
-    connected: bool,
-}
-
 /// Coins that a commit names.
 struct SealedCoins {
     utxo: UtxoCommit,
     manifest: ManifestId,
-    /// Seals that it makes durable, the last one included.
-    seals: usize,
 }
 
 /// The job that is under way.
@@ -92,8 +82,6 @@ struct Committing {
     durable: Durable,
     /// The entries of the block index that it holds.
     ids: Vec<NodeId>,
-    /// Seals that it makes durable.
-    seals: usize,
 }
 
 /// What commits have made durable.
@@ -137,31 +125,15 @@ impl State<'_> {
     }
 }
 
-/// Which of the flushes the next commit can name: the last whose block is connected and whose run is
-/// durable.
-fn last_complete(flushes: &VecDeque<Flush>, coins: &UtxoStore) -> Option<usize> {
-    let is_complete = |flush: &Flush| flush.connected && coins.flushed() >= flush.seal;
-    flushes.iter().rposition(is_complete)
-}
-
-/// Bytes of runs that a commit of the coins on disk, as they are, would free; none while a commit of newer
-/// ones is to come.
-fn replaced(durability: &Durability, coins: &UtxoStore) -> u64 {
-    match durability.flushes.is_empty() && !durability.replacing {
-        true => replaced_bytes(coins),
-        false => 0,
-    }
-}
-
 /// The coins on disk once more, by the runs that they are in by now, where that frees any.
 fn coins_again(durability: &Durability, state: &mut State<'_>) -> Option<SealedCoins> {
-    if replaced(durability, state.coins) == 0 {
+    if durability.flushes.replaced_bytes(state.coins) == 0 {
         return None;
     }
     let (tip, assumed) = (durability.durable.coins, state.index.assumed().copied());
     let (id, manifest) = manifest_again(state.coins);
     let utxo = UtxoCommit { tip, manifest: encoded(&manifest), assumed };
-    Some(SealedCoins { utxo, manifest: id, seals: 0 })
+    Some(SealedCoins { utxo, manifest: id })
 }
 
 fn encoded(manifest: &Manifest) -> SerializeData {
@@ -170,15 +142,9 @@ fn encoded(manifest: &Manifest) -> SerializeData {
     encoded.into_vec()
 }
 
-fn may_seal_ahead(writing: &Writing, coins: &UtxoStore) -> bool {
-    writing.may_seal_ahead(coins.unwritten(), coins.write_rate())
-}
-
 /// See the module's documentation.
 pub(crate) struct Durability {
-    /// Those that no commit holds, oldest first: at most [`writing::MOST_SEALS`], of which all but the last
-    /// one are written, and the one of an end.
-    flushes: VecDeque<Flush>,
+    flushes: Flushes,
     /// One at a time.
     job: Option<Job>,
     durable: Durable,
@@ -186,10 +152,7 @@ pub(crate) struct Durability {
     wanted: bool,
     /// A header whose commit a block waits for.
     awaited: Option<NodeId>,
-    /// The coins are replaced by those of a snapshot, and so are not those of any block.
-    replacing: bool,
     pace: Pace,
-    writing: Writing,
     /// Bytes of blocks and undo records that were pushed out or are in a commit, as in [`State::appended`].
     pushed: u64,
     /// So many more are pushed out at once.
@@ -214,14 +177,12 @@ impl Durability {
     ) -> Self {
         let ChainOptions { prune_bytes, push_bytes, coin_writing, workers, .. } = *options;
         Self {
-            flushes: VecDeque::new(),
+            flushes: Flushes::new(Writing::new(coin_writing, workers)),
             job: None,
             durable: Durable { verified, coins: index.point(index.tip()), appended: 0 },
             wanted: false,
             awaited: None,
-            replacing: false,
             pace: Pace::default(),
-            writing: Writing::new(coin_writing, workers),
             pushed: 0,
             push_bytes,
             history: HistoryChange::None,
@@ -302,42 +263,34 @@ impl Durability {
     /// A block was applied, and workers have done these reads since the last one. `now` is in seconds since
     /// 1970.
     pub(crate) fn note_applied(&mut self, application: Application, reads: CoinReads, now: i64) {
-        self.writing.note_read(reads);
-        self.writing.note_applied(application, now);
+        self.flushes.note_applied(application, reads, now);
     }
 
     /// A block was connected.
     pub(crate) fn note_connected(&mut self, id: NodeId) {
-        for flush in self.flushes.iter_mut().filter(|flush| flush.tip == id) {
-            flush.connected = true;
-        }
+        self.flushes.note_connected(id);
     }
 
     /// Blocks of the window were taken back down to `applied`. What was sealed with one of them is not
     /// committed alone.
     pub(crate) fn note_taken_back(&mut self, index: &BlockIndex, applied: NodeId) {
-        let holds_one =
-            |flush: &Flush| !flush.connected && !index.tree().is_ancestor(flush.tip, applied);
-        while self.flushes.back().is_some_and(holds_one) {
-            self.flushes.pop_back();
-            self.writing.note_given_up();
-        }
+        self.flushes.note_taken_back(index, applied);
     }
 
     /// Whether no block may be applied before the memtable is rotated.
     pub(crate) fn wants_rotation(&self, coins: &UtxoStore) -> bool {
-        coins.wants_rotation() || self.writing.must_seal(coins.unsealed(), coins.write_rate())
+        self.flushes.wants_rotation(coins)
     }
 
     /// The coins are those of no block from now on, until those of a snapshot are committed.
     pub(crate) fn replace_coins(&mut self) {
-        self.replacing = true;
+        self.flushes.replace_coins();
     }
 
     /// Whether the coins of the tip, which are those of the window's end, are on disk, or must not be.
     pub(crate) fn needs_no_flush(&self, index: &BlockIndex, coins: &UtxoStore) -> bool {
-        let written = self.flushes.is_empty() && coins.unsealed() == 0;
-        self.replacing || written && self.durable.coins == index.point(index.tip())
+        let written = self.flushes.none_waits() && coins.unsealed() == 0;
+        self.flushes.is_replacing() || written && self.durable.coins == index.point(index.tip())
     }
 
     /// Whether no commit is under way or wanted.
@@ -353,7 +306,7 @@ impl Durability {
     /// Of each seal that no commit holds, oldest first, whether its block is connected.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> Vec<bool> {
-        self.flushes.iter().map(|flush| flush.connected).collect()
+        self.flushes.waiting()
     }
 
     fn committing(&self) -> Option<&Committing> {
@@ -363,26 +316,11 @@ impl Durability {
         }
     }
 
-    fn is_committing_coins(&self) -> bool {
-        self.committing().is_some_and(|commit| commit.seals > 0)
-    }
-
-    /// Whether the memtable may be sealed now. While earlier seals wait for their commit, only if they are
-    /// written, if little is at risk, and if nobody is to be shown the coins that the commit names alone.
-    fn may_seal(&self, coins: &UtxoStore, is_viewed: bool) -> bool {
-        if self.flushes.is_empty() && !self.is_committing_coins() {
-            return true;
-        }
-        let is_written = self.flushes.back().is_none_or(|last| written_seal(coins) >= last.seal);
-        is_written && !is_viewed && may_seal_ahead(&self.writing, coins)
-    }
-
     /// Whether coins are to be sealed so that block files can be deleted: none are being written that might
     /// do.
     fn want_for_pruning(&mut self, state: &State<'_>) -> bool {
-        self.flushes.is_empty()
-            && !self.is_committing_coins()
-            && !self.replacing
+        self.flushes.all_committed()
+            && !self.flushes.is_replacing()
             && self.pruning.want_coins(state.env, state.index, state.replay)
     }
 
@@ -400,24 +338,24 @@ impl Durability {
         let is_viewed = self.viewers.wait();
         let due = is_viewed
             || self.wants_rotation(state.coins)
-            || self.writing.interval_is_over(state.now)
+            || self.flushes.interval_is_over(state.now)
             || self.want_for_pruning(&state);
-        if due && self.may_seal(state.coins, is_viewed) {
+        if due && self.flushes.may_seal(state.coins, is_viewed) {
             // If memory is full, or too much unwritten, while the last flush is still being written, nothing
             // is applied until that is done. Everything else goes on.
             any = self.rotate(&mut state)?;
         }
         self.pace.note(self.is_behind(&state), state.now);
         if !self.is_busy() && state.may_commit {
-            let has_coins = last_complete(&self.flushes, state.coins).is_some();
+            let has_coins = self.flushes.has_complete(state.coins);
             // The next seal may wait for this commit.
-            let holds_up = is_viewed || due && !may_seal_ahead(&self.writing, state.coins);
+            let holds_up = is_viewed || due && !self.flushes.may_seal_ahead(state.coins);
             let is_due = has_coins && (holds_up || self.pace.has_rested(state.env.now()))
                 || self.wanted
                 || state.index.tree().changes() >= COMMIT_ENTRIES
                 || self.pace.is_due(state.now)
                 || self.pruning.is_due(state.env, state.index, state.replay)
-                || replaced(self, state.coins) > REPLACED_BYTES;
+                || self.flushes.replaced_bytes(state.coins) > REPLACED_BYTES;
             if self.scrub.reads_files() {
                 // What it reads of the database, a commit would change.
                 if is_due {
@@ -442,7 +380,7 @@ impl Durability {
 
     /// Has what is durable checked, while there is nothing else to do.
     pub(crate) fn scrub(&mut self, state: &State<'_>) {
-        if self.flushes.is_empty() && !self.is_busy() {
+        if self.flushes.none_waits() && !self.is_busy() {
             let settled = !self.is_behind(state);
             let State { env, index, coins, now, .. } = state;
             self.scrub.advance(env, index, coins, *now, settled);
@@ -470,7 +408,7 @@ impl Durability {
         match state.coins.rotate()? {
             Rotation::Sealed(seal) => {
                 let connected = state.applied == state.index.tip();
-                self.begin_flush(Flush { seal, tip: state.applied, connected });
+                self.flushes.begin(Flush { seal, tip: state.applied, connected });
                 Ok(true)
             }
             Rotation::Full => Ok(false),
@@ -479,21 +417,12 @@ impl Durability {
 
     /// The memtables up to `seal` hold the coins of the tip.
     pub(crate) fn note_sealed(&mut self, seal: SealId, tip: NodeId) {
-        self.begin_flush(Flush { seal, tip, connected: true });
+        self.flushes.begin(Flush { seal, tip, connected: true });
     }
 
-    fn begin_flush(&mut self, flush: Flush) {
-        self.flushes.push_back(flush);
-        self.writing.note_sealed();
-    }
-
-    /// Commits the run of the last flush that is durable and whose block is connected, with the tip that it
-    /// describes. An earlier seal needs no commit of its own.
+    /// Commits the run of the last flush that is complete, if any, with the tip that it describes.
     pub(crate) fn commit_flush(&mut self, state: &mut State<'_>) {
-        let Some(last) = last_complete(&self.flushes, state.coins) else { return };
-        let seals = last + 1;
-        let Some(Flush { seal, tip, .. }) = self.flushes.drain(..seals).next_back() else { return };
-        self.replacing = false;
+        let Some(Flush { seal, tip, .. }) = self.flushes.take_complete(state.coins) else { return };
         let (id, manifest) = state.coins.manifest(seal);
         let utxo = UtxoCommit {
             manifest: encoded(&manifest),
@@ -505,7 +434,7 @@ impl Durability {
         if seal == newest_seal(state.coins) {
             self.viewers.serve(state.index, tip, &state.coins.layers());
         }
-        let coins = SealedCoins { utxo, manifest: id, seals };
+        let coins = SealedCoins { utxo, manifest: id };
         self.start_commit(state, Some(coins), self.pace.most_headers());
     }
 
@@ -529,9 +458,8 @@ impl Durability {
         let tips = self.awaited.take().into_iter().chain(*replay);
         let (ids, blocks) = index.take_some_changes(tips, most_headers);
         let coins = sealed.as_ref().map_or(self.durable.coins, |sealed| sealed.utxo.tip);
-        let seals = sealed.as_ref().map_or(0, |sealed| sealed.seals);
         let durable = Durable { verified, coins, appended: *bytes };
-        self.job = Some(Job::Commit(Committing { durable, ids, seals }));
+        self.job = Some(Job::Commit(Committing { durable, ids }));
         let (utxo, manifest) = sealed.map(|sealed| (sealed.utxo, sealed.manifest)).unzip();
         let (verified_tip, scrub) = (Some(verified), self.scrub.take_place(index));
         let (history, closed) = self.history.begin(&mut self.pruning).unzip();
@@ -558,17 +486,17 @@ impl Durability {
             Answer::PushedOut(pushed) => pushed,
             Answer::Committed(committed) => {
                 let Some(Job::Commit(commit)) = job else { unreachable!("a commit was under way") };
-                let Committing { durable, ids, seals } = commit;
+                let Committing { durable, ids } = commit;
                 let (manifest, when) = committed?;
                 index.note_named(&ids);
                 self.pace.end(when);
                 if let Some(manifest) = manifest {
                     coins.committed(manifest)?;
-                    self.writing.note_committed(seals);
                 }
+                self.flushes.note_committed();
                 self.history.end();
                 self.durable = durable;
-                let Backlog { blocks, time } = self.writing.backlog();
+                let Backlog { blocks, time } = self.flushes.backlog();
                 log::info!(
                     "Durable: verified up to height {}, coins at height {}. A power cut now would have {blocks} \
                      blocks applied again, in about {:.1} s.",
@@ -586,7 +514,7 @@ impl Durability {
         let Durable { verified, coins, appended: durable, .. } = self.durable;
         (status.verified_durable, status.coins_durable) = (verified, coins);
         status.bytes_at_risk = appended - durable;
-        let backlog = self.writing.backlog();
+        let backlog = self.flushes.backlog();
         (status.unwritten_blocks, status.replay) = (backlog.blocks, backlog.time);
     }
 }

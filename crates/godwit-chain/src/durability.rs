@@ -36,7 +36,7 @@ use godwit_stream::{DataStream, SerializeData};
 
 use crate::apply::CoinReads;
 use crate::coins_view::Viewers;
-use crate::durability::flushes::{Flush, Flushes};
+use crate::durability::flushes::{Flush, Flushes, SealFor};
 pub(crate) use crate::durability::history_change::Closed;
 use crate::durability::history_change::HistoryChange;
 use crate::durability::pace::Pace;
@@ -329,18 +329,34 @@ impl Durability {
         self.pace.takes_blocks(now)
     }
 
-    /// Starts what is due; returns whether there was anything.
-    pub(crate) fn advance(&mut self, mut state: State<'_>) -> Result<bool, ChainError> {
-        let mut any = false;
+    /// Shows the coins of the tip to those who wait for them, where these are on disk.
+    fn serve_viewers(&mut self, state: &State<'_>) {
         if self.viewers.wait() && self.needs_no_flush(state.index, state.coins) {
             self.viewers.serve(state.index, state.index.tip(), &state.coins.layers());
         }
-        let is_viewed = self.viewers.wait();
-        let due = is_viewed
-            || self.wants_rotation(state.coins)
-            || self.flushes.interval_is_over(state.now)
-            || self.want_for_pruning(&state);
-        if due && self.flushes.may_seal(state.coins, is_viewed) {
+    }
+
+    /// For what the memtable is to be sealed, if for anything.
+    fn wants_seal(&mut self, state: &State<'_>) -> Option<SealFor> {
+        if self.viewers.wait() {
+            Some(SealFor::Viewers)
+        } else if self.wants_rotation(state.coins) || self.flushes.interval_is_over(state.now) {
+            Some(SealFor::Bounds)
+        } else if self.want_for_pruning(state) {
+            Some(SealFor::Pruning)
+        } else {
+            None
+        }
+    }
+
+    /// Starts what is due; returns whether there was anything.
+    pub(crate) fn advance(&mut self, mut state: State<'_>) -> Result<bool, ChainError> {
+        let mut any = false;
+        self.serve_viewers(&state);
+        let seal_for = self.wants_seal(&state);
+        if let Some(reason) = seal_for
+            && self.flushes.may_seal(state.coins, reason)
+        {
             // If memory is full, or too much unwritten, while the last flush is still being written, nothing
             // is applied until that is done. Everything else goes on.
             any = self.rotate(&mut state)?;
@@ -349,7 +365,8 @@ impl Durability {
         if !self.is_busy() && state.may_commit {
             let has_coins = self.flushes.has_complete(state.coins);
             // The next seal may wait for this commit.
-            let holds_up = is_viewed || due && !self.flushes.may_seal_ahead(state.coins);
+            let holds_up =
+                seal_for.is_some_and(|reason| !self.flushes.may_seal_ahead(state.coins, reason));
             let is_due = has_coins && (holds_up || self.pace.has_rested(state.env.now()))
                 || self.wanted
                 || state.index.tree().changes() >= COMMIT_ENTRIES

@@ -14,6 +14,17 @@ use crate::durability::writing::{Application, Backlog, Writing};
 use crate::index::BlockIndex;
 use crate::tree::NodeId;
 
+/// For what the memtable is to be sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SealFor {
+    /// Somebody waits for the coins of the tip, and is shown what the commit names alone: nothing else.
+    Viewers,
+    /// Memory is short, a power cut or a clean end would cost too much, or the interval is over.
+    Bounds,
+    /// Block files can be deleted when newer coins are on disk.
+    Pruning,
+}
+
 /// A sealed memtable on its way to disk, and the block whose coins it completes.
 pub(super) struct Flush {
     pub(super) seal: SealId,
@@ -112,18 +123,18 @@ impl Flushes {
     }
 
     /// Whether the memtable may be sealed now. While earlier seals wait for their commit, only if they are
-    /// written, if little is at risk, and if nobody is to be shown the coins that the commit names alone.
-    pub(super) fn may_seal(&self, coins: &UtxoStore, is_viewed: bool) -> bool {
-        if self.all_committed() {
-            return true;
-        }
-        let is_written = self.waiting.back().is_none_or(|last| written_seal(coins) >= last.seal);
-        is_written && !is_viewed && self.may_seal_ahead(coins)
+    /// written, too.
+    pub(super) fn may_seal(&self, coins: &UtxoStore, reason: SealFor) -> bool {
+        let last = self.waiting.back();
+        let is_written = || last.is_none_or(|last| written_seal(coins) >= last.seal);
+        self.all_committed() || is_written() && self.may_seal_ahead(coins, reason)
     }
 
-    /// Whether so little is at risk that the next seal need not wait for a commit.
-    pub(super) fn may_seal_ahead(&self, coins: &UtxoStore) -> bool {
-        self.writing.may_seal_ahead(coins.unwritten(), coins.write_rate())
+    /// Whether the next seal need not wait for the commit of those before it: little is at risk, and nobody
+    /// is to be shown the coins that the commit names alone.
+    pub(super) fn may_seal_ahead(&self, coins: &UtxoStore, reason: SealFor) -> bool {
+        reason != SealFor::Viewers
+            && self.writing.may_seal_ahead(coins.unwritten(), coins.write_rate())
     }
 
     /// Whether no block may be applied before the memtable is rotated.
@@ -216,13 +227,17 @@ mod tests {
         let seal = coins.rotate_blocking().expect("no fault");
         coins.wait_flushed(seal).expect("no fault");
         let mut flushes = Flushes::new(Writing::new(CoinWriting::PRODUCT, 2));
-        assert!(flushes.may_seal(coins, true));
+        assert!(flushes.may_seal(coins, SealFor::Viewers));
         seal_one(&mut flushes, seal, tip);
-        assert!(!flushes.may_seal(coins, true) && flushes.may_seal(coins, false));
+        assert!(
+            !flushes.may_seal(coins, SealFor::Viewers) && flushes.may_seal(coins, SealFor::Bounds)
+        );
         flushes.note_connected(tip);
         flushes.take_complete(coins);
-        assert!(!flushes.may_seal(coins, true) && flushes.may_seal(coins, false));
+        assert!(
+            !flushes.may_seal(coins, SealFor::Viewers) && flushes.may_seal(coins, SealFor::Bounds)
+        );
         flushes.note_committed();
-        assert!(flushes.may_seal(coins, true));
+        assert!(flushes.may_seal(coins, SealFor::Viewers));
     }
 }

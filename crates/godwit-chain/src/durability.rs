@@ -15,8 +15,12 @@
 //! [`ChainOptions::push_bytes`](crate::ChainOptions). Where merges have replaced runs since the last
 //! flush was committed, a checkpoint commits its coins once more, by the runs that they are in by now, so
 //! that the files of the others go; it is due at once where these are large.
+//!
+//! What is begun now is decided in [`due`], by what the parts say: [`flushes`], which holds what is being
+//! written, [`pace`] and [`pruning`].
 
 mod commit;
+pub(crate) mod due;
 mod flushes;
 mod history_change;
 pub(crate) mod pace;
@@ -36,6 +40,7 @@ use godwit_stream::{DataStream, SerializeData};
 
 use crate::apply::CoinReads;
 use crate::coins_view::Viewers;
+use crate::durability::due::{Due, Pending};
 use crate::durability::flushes::{Flush, Flushes, SealFor};
 pub(crate) use crate::durability::history_change::Closed;
 use crate::durability::history_change::HistoryChange;
@@ -53,15 +58,6 @@ use crate::tree::NodeId;
 
 /// Bytes of blocks and undo records after which the product pushes them out.
 pub const PUSH_BYTES: u64 = 16 << 20;
-
-/// Entries of the block index that have changed after which they are committed: a commit holds them as
-/// records, of some 200 bytes each. An import of empty blocks changes 20,000 a second.
-pub(crate) const COMMIT_ENTRIES: usize = 32 << 10;
-
-/// Bytes of runs that merges have replaced above which the coins on disk are committed once more, so that
-/// the files go: at the tip the next coins are committed a day later, and the disk lacks the room until
-/// then. Tests have small runs.
-pub(crate) const REPLACED_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 1 << 30 };
 
 /// Coins that a commit names.
 struct SealedCoins {
@@ -351,48 +347,54 @@ impl Durability {
 
     /// Starts what is due; returns whether there was anything.
     pub(crate) fn advance(&mut self, mut state: State<'_>) -> Result<bool, ChainError> {
-        let mut any = false;
         self.serve_viewers(&state);
         let seal_for = self.wants_seal(&state);
-        if let Some(reason) = seal_for
-            && self.flushes.may_seal(state.coins, reason)
-        {
-            // If memory is full, or too much unwritten, while the last flush is still being written, nothing
-            // is applied until that is done. Everything else goes on.
-            any = self.rotate(&mut state)?;
-        }
+        // If memory is full, or too much unwritten, while the last flush is still being written, nothing is
+        // applied until that is done. Everything else goes on.
+        let may_seal = seal_for.is_some_and(|reason| self.flushes.may_seal(state.coins, reason));
+        let sealed = may_seal && self.rotate(&mut state)?;
         self.pace.note(self.is_behind(&state), state.now);
-        if !self.is_busy() && state.may_commit {
-            let has_coins = self.flushes.has_complete(state.coins);
-            // The next seal may wait for this commit.
-            let holds_up =
-                seal_for.is_some_and(|reason| !self.flushes.may_seal_ahead(state.coins, reason));
-            let is_due = has_coins && (holds_up || self.pace.has_rested(state.env.now()))
-                || self.wanted
-                || state.index.tree().changes() >= COMMIT_ENTRIES
-                || self.pace.is_due(state.now)
-                || self.pruning.is_due(state.env, state.index, state.replay)
-                || self.flushes.replaced_bytes(state.coins) > REPLACED_BYTES;
-            if self.scrub.reads_files() {
-                // What it reads of the database, a commit would change.
-                if is_due {
-                    self.scrub.stop_files();
-                }
-                return Ok(any);
+        let may_start = !self.is_busy() && state.may_commit;
+        let started = may_start && self.start_due(&mut state, seal_for);
+        Ok(sealed || started)
+    }
+
+    /// Starts the job that is due, if any; returns whether there was one.
+    fn start_due(&mut self, state: &mut State<'_>, seal_for: Option<SealFor>) -> bool {
+        let due = self.pending(state, seal_for).due();
+        if self.scrub.reads_files() {
+            // What it reads of the database, a commit would change.
+            if matches!(due, Some(Due::Flush | Due::Index)) {
+                self.scrub.stop_files();
             }
-            if is_due {
-                match has_coins {
-                    true => self.commit_flush(&mut state),
-                    false => self.start_commit(&mut state, None, self.pace.most_headers()),
-                }
-                any = true;
-            } else if state.appended - self.pushed >= self.push_bytes {
-                self.push_out(&state);
-                any = true;
-            }
-            self.pruning.note_looked();
+            return false;
         }
-        Ok(any)
+        match due {
+            Some(Due::Flush) => self.commit_flush(state),
+            Some(Due::Index) => self.start_commit(state, None, self.pace.most_headers()),
+            Some(Due::PushOut) => self.push_out(state),
+            None => {}
+        }
+        self.pruning.note_looked();
+        due.is_some()
+    }
+
+    /// What waits for a job, and whether the memtable, which is to be sealed for that reason, waits for it.
+    fn pending(&self, state: &State<'_>, seal_for: Option<SealFor>) -> Pending {
+        let State { env, index, coins, replay, now, appended, .. } = state;
+        let waits_for_commit = |reason| !self.flushes.may_seal_ahead(coins, reason);
+        Pending {
+            has_coins: self.flushes.has_complete(coins),
+            are_coins_awaited: seal_for.is_some_and(waits_for_commit),
+            have_coins_rested: self.pace.has_rested(env.now()),
+            is_wanted: self.wanted,
+            entries: index.tree().changes(),
+            is_old: self.pace.is_due(*now),
+            frees_files: self.pruning.is_due(env, index, *replay),
+            replaced: self.flushes.replaced_bytes(coins),
+            unpushed: appended - self.pushed,
+            push_bytes: self.push_bytes,
+        }
     }
 
     /// Has what is durable checked, while there is nothing else to do.

@@ -7,7 +7,7 @@ use godwit_store::utxo::replaced_bytes;
 
 use super::sealed_windows::{CHAIN, OFTEN, settled};
 use super::*;
-use crate::durability::{COMMIT_ENTRIES, REPLACED_BYTES};
+use crate::durability::due::{COMMIT_ENTRIES, REPLACED_BYTES};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 

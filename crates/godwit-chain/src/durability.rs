@@ -36,7 +36,7 @@ use godwit_store::utxo::{
     Manifest, ManifestId, Rotation, SealId, UtxoStore, manifest_again, newest_seal,
 };
 use godwit_store::{ChainPoint, Commit, StoreError, UtxoCommit};
-use godwit_stream::{DataStream, SerializeData};
+use godwit_stream::DataStream;
 
 use crate::apply::CoinReads;
 use crate::coins_view::Viewers;
@@ -63,6 +63,16 @@ pub const PUSH_BYTES: u64 = 16 << 20;
 struct SealedCoins {
     utxo: UtxoCommit,
     manifest: ManifestId,
+}
+
+impl SealedCoins {
+    /// Those of the block `tip`.
+    fn new(index: &BlockIndex, tip: ChainPoint, (id, manifest): (ManifestId, Manifest)) -> Self {
+        let mut encoded = DataStream::new();
+        encoded.put(&manifest);
+        let assumed = index.assumed().copied();
+        Self { utxo: UtxoCommit { tip, manifest: encoded.into_vec(), assumed }, manifest: id }
+    }
 }
 
 /// The job that is under way.
@@ -119,23 +129,6 @@ impl State<'_> {
     fn verified(&self) -> ChainPoint {
         self.index.point(self.replay.unwrap_or(self.index.tip()))
     }
-}
-
-/// The coins on disk once more, by the runs that they are in by now, where that frees any.
-fn coins_again(durability: &Durability, state: &mut State<'_>) -> Option<SealedCoins> {
-    if durability.flushes.replaced_bytes(state.coins) == 0 {
-        return None;
-    }
-    let (tip, assumed) = (durability.durable.coins, state.index.assumed().copied());
-    let (id, manifest) = manifest_again(state.coins);
-    let utxo = UtxoCommit { tip, manifest: encoded(&manifest), assumed };
-    Some(SealedCoins { utxo, manifest: id })
-}
-
-fn encoded(manifest: &Manifest) -> SerializeData {
-    let mut encoded = DataStream::new();
-    encoded.put(manifest);
-    encoded.into_vec()
 }
 
 /// See the module's documentation.
@@ -442,24 +435,28 @@ impl Durability {
     /// Commits the run of the last flush that is complete, if any, with the tip that it describes.
     pub(crate) fn commit_flush(&mut self, state: &mut State<'_>) {
         let Some(Flush { seal, tip, .. }) = self.flushes.take_complete(state.coins) else { return };
-        let (id, manifest) = state.coins.manifest(seal);
-        let utxo = UtxoCommit {
-            manifest: encoded(&manifest),
-            tip: state.index.point(tip),
-            assumed: state.index.assumed().copied(),
-        };
+        let manifest = state.coins.manifest(seal);
+        let coins = SealedCoins::new(state.index, state.index.point(tip), manifest);
         self.pruning.note_coins(tip);
         // Otherwise what is newer is in runs too: they see what the next commit names.
         if seal == newest_seal(state.coins) {
             self.viewers.serve(state.index, tip, &state.coins.layers());
         }
-        let coins = SealedCoins { utxo, manifest: id };
         self.start_commit(state, Some(coins), self.pace.most_headers());
     }
 
     /// Commits the block index and the verified height; every header, however long that takes.
     pub(crate) fn commit_index(&mut self, state: &mut State<'_>) {
         self.start_commit(state, None, usize::MAX);
+    }
+
+    /// The coins on disk once more, by the runs that they are in by now, where that frees any.
+    fn coins_again(&self, state: &mut State<'_>) -> Option<SealedCoins> {
+        if self.flushes.replaced_bytes(state.coins) == 0 {
+            return None;
+        }
+        let manifest = manifest_again(state.coins);
+        Some(SealedCoins::new(state.index, self.durable.coins, manifest))
     }
 
     fn start_commit(
@@ -469,7 +466,7 @@ impl Durability {
         most_headers: usize,
     ) {
         assert!(!self.is_busy(), "one job at a time");
-        let sealed = sealed.or_else(|| coins_again(self, state));
+        let sealed = sealed.or_else(|| self.coins_again(state));
         let verified = state.verified();
         let State { env, index, replay, now, appended: bytes, .. } = state;
         let appended = env.store.take_appended();

@@ -116,7 +116,8 @@ pub fn is_at_rest(chain: &Chain) -> bool {
 
 /// As [`Window::prepare_way`].
 pub(crate) fn prepare_way(chain: &mut Chain, target: NodeId) -> Result<bool, ChainError> {
-    let (lowest, prunings) = (chain.durability.prune_height(), chain.durability.prunings());
+    let pruning = chain.durability.pruning();
+    let (lowest, prunings) = (pruning.lowest(), pruning.prunings());
     chain.window.prepare_way(&mut chain.index, target, lowest, prunings)
 }
 
@@ -336,7 +337,7 @@ impl Chain {
         self.durability.note_stored(&self.index, &stored);
         // It was missing below the tip: from the lowest block on all may be stored again.
         let (id, tree) = (stored.id(), self.index.tree());
-        if self.index.height(id) + 1 == self.durability.prune_height()
+        if self.index.height(id) + 1 == self.durability.pruning().lowest()
             && tree.is_ancestor(id, self.index.tip())
         {
             self.durability.find_prune_height(&self.index);

@@ -187,16 +187,6 @@ impl Durability {
         &mut self.viewers
     }
 
-    /// Lowest height from which on every block up to the tip is stored.
-    pub(crate) fn prune_height(&self) -> u32 {
-        self.pruning.lowest()
-    }
-
-    /// How often blocks were deleted.
-    pub(crate) fn prunings(&self) -> u32 {
-        self.pruning.prunings()
-    }
-
     /// What is deleted, and when.
     pub(crate) fn pruning(&self) -> &Pruning {
         &self.pruning

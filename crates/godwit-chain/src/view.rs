@@ -301,7 +301,7 @@ impl Chain {
     /// The lowest height from which on every block up to the tip can be served: 0 unless blocks were
     /// pruned or are lost, or the coins loaded from a snapshot.
     pub fn prune_height(&self) -> u32 {
-        self.durability.prune_height()
+        self.durability.pruning().lowest()
     }
 
     /// The network's parameters.

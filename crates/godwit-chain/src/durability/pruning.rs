@@ -150,6 +150,7 @@ impl Pruning {
         self.undeleted
     }
 
+    /// How often blocks were deleted.
     pub(crate) fn prunings(&self) -> u32 {
         self.prunings
     }

@@ -104,8 +104,8 @@ pub struct Chain {
     pub(crate) env: Environment,
 }
 
-/// Whether the chain stays where it is: nothing can be applied, since all that can be connected is, or a block
-/// on the way is lost.
+/// Whether the chain stays where it is: nothing can be applied, since all that can be connected is, or a
+/// block on the way is lost.
 pub fn is_at_rest(chain: &Chain) -> bool {
     let Chain { index, window, goal, recovery, .. } = chain;
     let waits_for_copy = |target| window.waits_for_copy(index, target);

@@ -295,14 +295,6 @@ impl Durability {
         }
     }
 
-    /// Whether coins are to be sealed so that block files can be deleted: none are being written that might
-    /// do.
-    fn want_for_pruning(&mut self, state: &State<'_>) -> bool {
-        self.flushes.all_committed()
-            && !self.flushes.is_replacing()
-            && self.pruning.want_coins(state.env, state.index, state.replay)
-    }
-
     /// Whether blocks may be accepted: not while the disk is behind. `now` is in seconds since 1970.
     pub(crate) fn takes_blocks(&self, now: i64) -> bool {
         self.pace.takes_blocks(now)
@@ -316,22 +308,23 @@ impl Durability {
     }
 
     /// For what the memtable is to be sealed, if for anything.
-    fn wants_seal(&mut self, state: &State<'_>) -> Option<SealFor> {
+    fn reason_to_seal(&mut self, state: &State<'_>) -> Option<SealFor> {
         if self.viewers.wait() {
             Some(SealFor::Viewers)
         } else if self.wants_rotation(state.coins) || self.flushes.interval_is_over(state.now) {
             Some(SealFor::Bounds)
-        } else if self.want_for_pruning(state) {
-            Some(SealFor::Pruning)
         } else {
-            None
+            // Coins that are being written might do for pruning.
+            let may_want = self.flushes.all_committed() && !self.flushes.is_replacing();
+            let wants = may_want && self.pruning.want_coins(state.env, state.index, state.replay);
+            wants.then_some(SealFor::Pruning)
         }
     }
 
     /// Starts what is due; returns whether there was anything.
     pub(crate) fn advance(&mut self, mut state: State<'_>) -> Result<bool, ChainError> {
         self.serve_viewers(&state);
-        let seal_for = self.wants_seal(&state);
+        let seal_for = self.reason_to_seal(&state);
         // If memory is full, or too much unwritten, while the last flush is still being written, nothing is
         // applied until that is done. Everything else goes on.
         let may_seal = seal_for.is_some_and(|reason| self.flushes.may_seal(state.coins, reason));

@@ -214,8 +214,8 @@ struct Reporter {
 
 impl Reporter {
     /// The lowest block that was found damaged and did not come again. One above `end`, at which the user
-    /// wants the import to stop, is not wanted; one that was connected is not forgotten, and one that came may
-    /// have been pruned since.
+    /// wants the import to stop, is not wanted; one that was connected is not forgotten, and one that came
+    /// may have been pruned since.
     fn missing(&self, chain: &Chain, end: Option<u32>) -> Option<ChainPoint> {
         let ids = self.lost.iter().filter_map(|hash| chain.tree().find(hash));
         let missing = ids.filter(|id| matches!(body(chain, *id), Body::Absent | Body::Lost(_)));

@@ -91,8 +91,8 @@ impl Window {
         Ok(None)
     }
 
-    /// Takes the coins of the tip, which is verified, back on the way to `target`: has a worker read what that
-    /// needs, and does it when the answer is here. Whether it is done.
+    /// Takes the coins of the tip, which is verified, back on the way to `target`: has a worker read what
+    /// that needs, and does it when the answer is here. Whether it is done.
     pub(crate) fn disconnect(
         &mut self,
         env: &Environment,
@@ -123,8 +123,8 @@ impl Window {
         }
     }
 
-    /// Whether the next block on the way to `target` has to be fetched again, or the one that is to be left, or
-    /// another one that this needs.
+    /// Whether the next block on the way to `target` has to be fetched again, or the one that is to be left,
+    /// or another one that this needs.
     pub(crate) fn waits_for_copy(&self, index: &BlockIndex, target: NodeId) -> bool {
         let (tree, applied) = (index.tree(), self.applied);
         let next = tree.ancestor(target, index.height(applied) + 1);

@@ -126,7 +126,8 @@ impl Masters {
     pub(super) fn make(world: &World) -> Self {
         let [whole, half, killed, other] = [(); 4].map(|()| Node::new("regtest"));
         let connect = format!("-connect=127.0.0.1:{}", world.chain.port);
-        let assumed = world.assumed.map_or("-assumevalid=0".into(), |hash| format!("-assumevalid={hash}"));
+        let assumed =
+            world.assumed.map_or("-assumevalid=0".into(), |hash| format!("-assumevalid={hash}"));
         let sync = |node: &Node, height: usize| {
             let stop = format!("-stopatheight={height}");
             node.run(&[&connect, &"-listen=0", &assumed, &stop]).expect(Exit::Success);

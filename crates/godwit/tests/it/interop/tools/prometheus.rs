@@ -57,6 +57,20 @@ fn series(port: u16, query: &str) -> Vec<Value> {
 }
 
 #[test]
+fn a_figure_of_the_dashboard_is_what_it_is_now() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels").iter();
+    let figures = panels.filter(|panel| panel["type"] == "stat");
+    let targets: Vec<&Value> =
+        figures.flat_map(|panel| panel["targets"].as_array().expect("targets")).collect();
+    assert!(targets.len() > 5, "{targets:?}");
+    // Of a range, the last value is shown that there was: the time left for hours behind the end of a sync.
+    for target in targets {
+        assert!(target["instant"] == true && target["range"] == false, "{target}");
+    }
+}
+
+#[test]
 fn prometheus_has_all_that_the_dashboard_asks_for() {
     let Some(program) = cached("prometheus", "prometheus/prometheus") else { return };
     let node = Node::new("regtest");

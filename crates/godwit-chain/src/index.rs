@@ -457,13 +457,15 @@ impl BlockIndex {
         self.damaged.lost.contains(&id)
     }
 
-    /// The bytes of a lost block are at its place again, and have this checksum.
-    pub(crate) fn rewritten(&mut self, id: NodeId, checksum: BlockChecksum) {
-        // Otherwise it was pruned meanwhile.
-        if self.damaged.lost.remove(&id) {
+    /// The bytes of a lost block are at its place again, and have this checksum. Returns whether it was lost
+    /// still: otherwise it was pruned meanwhile.
+    pub(crate) fn rewritten(&mut self, id: NodeId, checksum: BlockChecksum) -> bool {
+        let was_lost = self.damaged.lost.remove(&id);
+        if was_lost {
             self.damaged.rewritten.insert(id);
             self.set_checksum(id, checksum);
         }
+        was_lost
     }
 
     /// Block file `file` will be deleted: forgets the block's position. Returns whether the block

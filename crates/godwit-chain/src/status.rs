@@ -41,6 +41,10 @@ pub struct ChainStatus {
     /// Blocks whose coins were fetched again, because memory ran out after the first time.
     pub refetched: u64,
     pub scrub: ScrubStatus,
+    /// Damaged blocks that were fetched and written again since the chain was opened, whoever found them.
+    pub rewritten: u64,
+    /// Damaged blocks that are to be.
+    pub lost: u64,
     /// While the history below a snapshot is validated.
     pub history: Option<HistoryProgress>,
 }
@@ -64,6 +68,8 @@ impl ChainStatus {
             connected: ConnectedTotals::default(),
             refetched: 0,
             scrub: ScrubStatus::default(),
+            rewritten: 0,
+            lost: 0,
             history: None,
         }
     }

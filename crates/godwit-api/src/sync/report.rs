@@ -87,7 +87,7 @@ pub struct Repairs {
     pub coins: u64,
     /// By the scrub, from what is stored.
     pub scrub: u64,
-    /// Blocks that peers were asked for again.
+    /// Blocks that were fetched and written again.
     pub blocks: u64,
     /// Damaged items that are not repaired.
     pub left: u64,

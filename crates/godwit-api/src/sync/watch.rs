@@ -111,8 +111,8 @@ impl SyncWatch {
             repairs: Repairs {
                 coins: facts.repaired_coins,
                 scrub: facts.status.scrub.repaired,
-                blocks: facts.status.scrub.lost,
-                left: facts.status.scrub.left,
+                blocks: facts.status.rewritten,
+                left: facts.status.scrub.left + facts.status.lost,
             },
             memory: memory(&facts.status.memory, facts.memory.peers),
             other_memory: facts.memory,

@@ -4,11 +4,9 @@
 //! local server may ask this one. A browser tells both apart in its headers: the name in `Host` is the
 //! site's, and `Origin` and `Sec-Fetch-Site` are set by the browser alone.
 
-use hyper::header::{HOST, HeaderMap, HeaderName, ORIGIN};
+use std::net::{IpAddr, Ipv6Addr};
 
-/// Names of this machine for itself. An address that only it reaches is no other's name; the port may be
-/// that of a tunnel.
-const OURS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+use hyper::header::{HOST, HeaderMap, HeaderName, ORIGIN};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -23,12 +21,18 @@ fn only(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
     }
 }
 
+/// Whether this machine calls itself so. An address that only it reaches is no other's name; the port may be
+/// that of a tunnel.
 fn is_our_name(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.parse::<u16>().is_ok() => name,
         _ => host,
     };
-    OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
+    let address = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(inside) => inside.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        None => name.parse().ok().map(IpAddr::V4),
+    };
+    name.eq_ignore_ascii_case("localhost") || address.is_some_and(|address| address.is_loopback())
 }
 
 /// Whether a request may be answered.
@@ -64,7 +68,15 @@ mod tests {
 
     #[test]
     fn w1_a_name_of_others_that_leads_here_is_refused() {
-        for host in ["localhost", "localhost:8338", "LOCALHOST:1", "127.0.0.1:8338", "[::1]:8338"] {
+        for host in [
+            "localhost",
+            "localhost:8338",
+            "LOCALHOST:1",
+            "127.0.0.1:8338",
+            "127.0.0.2:8338",
+            "127.255.0.1",
+            "[::1]:8338",
+        ] {
             assert!(answered(&[(HOST, host)]), "{host}");
         }
         for host in [
@@ -73,7 +85,11 @@ mod tests {
             "attacker.example:8338",
             "localhost.attacker.example",
             "127.0.0.1.nip.io:8338",
-            "127.0.0.2:8338",
+            "127.1:8338",
+            "127.0.0.2.attacker.example",
+            "[127.0.0.1]:8338",
+            "[::2]:8338",
+            "[::1",
             "192.168.1.7:8338",
             "localhost:99999",
             "localhost:",

@@ -62,9 +62,12 @@ fn main_bytes(height: u32) -> f64 {
     (low + (high - low) * share) * 1e6
 }
 
-/// Of the last half of the blocks that came, bytes, coins and inputs for each block.
+/// What the blocks that came say of the next ones.
 struct Measured {
+    /// Of the last half of the blocks, or of those of the last half of the time if these are larger: a few
+    /// large ones behind many small ones are most of the work.
     bytes_a_block: f64,
+    /// Of the last half of the blocks.
     coins_a_byte: f64,
 }
 
@@ -72,12 +75,19 @@ impl Measured {
     fn of(history: &[Sample]) -> Option<Self> {
         let (first, last) = (history.first()?, history.last()?);
         let half = (first.blocks + last.blocks) / 2.0;
-        let from =
-            &history[history.partition_point(|sample| sample.blocks < half).saturating_sub(1)];
-        let (blocks, bytes) = (last.blocks - from.blocks, last.work.bytes - from.work.bytes);
-        let coins = last.work.coins - from.work.coins;
-        (blocks > 0.0 && bytes > 0.0)
-            .then(|| Self { bytes_a_block: bytes / blocks, coins_a_byte: coins / bytes })
+        let half_time = (first.at + last.at) / 2.0;
+        let since = |later: usize| last.since(&history[later.saturating_sub(1)]);
+        let of_blocks = since(history.partition_point(|sample| sample.blocks < half));
+        let of_time = since(history.partition_point(|sample| sample.at < half_time));
+        let size = |past: &Sample| match past.blocks > 0.0 {
+            true => past.work.bytes / past.blocks,
+            false => 0.0,
+        };
+        let bytes = of_blocks.work.bytes;
+        (of_blocks.blocks > 0.0 && bytes > 0.0).then(|| Self {
+            bytes_a_block: size(&of_blocks).max(size(&of_time)),
+            coins_a_byte: of_blocks.work.coins / bytes,
+        })
     }
 }
 
@@ -205,6 +215,23 @@ mod tests {
             [sample(0.0, 0.0), sample(99.0, 1e3), sample(100.0, 1e3), sample(200.0, 101e3)];
         assert_eq!(Schedule::LikeTheLast.ahead(&at, &longer)[1].bytes, 100e3 / 101.0 * 1_000.0);
         assert_eq!(Schedule::LikeTheLast.ahead(&at, &[])[1].bytes, 1_000.0);
+    }
+
+    #[test]
+    fn blocks_that_became_larger_count_before_half_of_them_came() {
+        let sample = |at, blocks, bytes| Sample {
+            at,
+            blocks,
+            work: Work { bytes, ..Work::default() },
+            ..Sample::default()
+        };
+        // A thousand empty ones in two seconds, then one of 400 kB a second.
+        let mut history = vec![sample(0.0, 0.0, 0.0), sample(2.0, 1_000.0, 2e5)];
+        history
+            .extend((1..=40).map(f64::from).map(|n| sample(2.0 + n, 1_000.0 + n, 2e5 + n * 4e5)));
+        let at = Stretch { first: 0, tip: 1_040, best: 1_140, scripts_from: 0 };
+        let [_, with] = Schedule::LikeTheLast.ahead(&at, &history);
+        assert!((with.bytes - 4e7).abs() < 1.0, "{with:?}");
     }
 
     #[test]

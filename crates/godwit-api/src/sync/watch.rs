@@ -37,6 +37,7 @@ pub struct SyncWatch {
     first: u32,
     history: History,
     starved: Duration,
+    idle: Duration,
     share: Option<f64>,
     /// It is by what work costs, no longer by bytes.
     is_by_costs: bool,
@@ -57,6 +58,7 @@ impl SyncWatch {
             first,
             history: History::default(),
             starved: Duration::ZERO,
+            idle: Duration::ZERO,
             share: None,
             is_by_costs: false,
             best: 0,
@@ -71,9 +73,14 @@ impl SyncWatch {
         self.starved += time;
     }
 
+    /// Nothing was to be done for so long.
+    pub fn idle(&mut self, time: Duration) {
+        self.idle += time;
+    }
+
     /// Takes what is now, and tells it.
     pub fn take(&mut self, facts: SyncFacts) -> SyncReport {
-        let now = sample(&facts, self.starved);
+        let now = sample(&facts, self.starved, self.idle);
         self.history.push(now);
         let past = self.history.last(CURRENT).unwrap_or_default();
         let missing = facts.best.height.saturating_sub(facts.tip.height);
@@ -194,7 +201,7 @@ fn stage(initial_download: bool, missing_blocks: u32, peers: usize) -> SyncStage
     }
 }
 
-fn sample(facts: &SyncFacts, starved: Duration) -> Sample {
+fn sample(facts: &SyncFacts, starved: Duration, idle: Duration) -> Sample {
     let ChainStatus { connected, times, scripts, .. } = &facts.status;
     let inputs = scripts.inputs;
     Sample {
@@ -213,7 +220,8 @@ fn sample(facts: &SyncFacts, starved: Duration) -> Sample {
             accept: times.accept.as_secs_f64(),
             apply: times.apply.as_secs_f64(),
             flush: times.flush.as_secs_f64(),
-            wait: times.wait.as_secs_f64(),
+            // A node with nothing to do waits for nothing.
+            wait: times.wait.saturating_sub(idle).as_secs_f64(),
         },
     }
 }

@@ -420,9 +420,9 @@ impl<'a> Node<'a> {
                 let questions = self.rpc.receiver();
                 let began = self.core.chain().status().times.wait;
                 wait_with_both(self.core.chain_mut(), inbox, questions, timeout);
-                if poll == Poll::Idle && lacks_blocks(&self.core) {
+                if poll == Poll::Idle {
                     let waited = self.core.chain().status().times.wait - began;
-                    self.overview.starve(waited);
+                    self.overview.note_rest(&self.core, waited);
                 }
             }
         }
@@ -584,12 +584,6 @@ struct Finished {
     costs: Vec<String>,
     on_terminal: bool,
     server: Option<Server>,
-}
-
-/// Whether blocks are to come: those of known headers, or all that the initial download has not heard of.
-fn lacks_blocks(core: &NodeCore) -> bool {
-    let (tree, tip) = (core.chain().tree(), core.chain().tip_point());
-    core.is_initial_download() || tree.node(tree.best_header()).height > tip.height
 }
 
 fn now(started: Instant) -> Now {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use godwit_api::{
     Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport, SyncWatch, Tip, Verification,
 };
-use godwit_chain::{BackendKind, NodeId, ScriptEngine, StoredData, scripts_from};
+use godwit_chain::{BackendKind, Chain, NodeId, ScriptEngine, StoredData, history, scripts_from};
 use godwit_p2p::{ConnectionKind, MAX_WINDOW_BLOCKS, Now, PeerInfo, Target};
 use godwit_primitives::Network;
 
@@ -43,9 +43,14 @@ impl Overview {
         overview
     }
 
-    /// Blocks were missing for so long.
-    pub(super) fn starve(&mut self, time: Duration) {
-        self.watch.starve(time);
+    /// The chain rested for so long: blocks were missing, or nothing was to be done. History below a snapshot
+    /// may have waited for jobs meanwhile.
+    pub(super) fn note_rest(&mut self, core: &NodeCore, time: Duration) {
+        if lacks_blocks(core) {
+            self.watch.starve(time);
+        } else if history(core.chain()).is_none() {
+            self.watch.idle(time);
+        }
     }
 
     /// Looks at the node, if it is time to.
@@ -60,6 +65,12 @@ impl Overview {
     pub(super) fn report(&self) -> &Arc<SyncReport> {
         &self.report
     }
+}
+
+/// Whether blocks are to come: those of known headers, or all that the initial download has not heard of.
+fn lacks_blocks(core: &NodeCore) -> bool {
+    let (tree, tip) = (core.chain().tree(), core.chain().tip_point());
+    core.is_initial_download() || tree.node(tree.best_header()).height > tip.height
 }
 
 /// Processor seconds that a script takes about (`docs/scale.md`), until they are measured.

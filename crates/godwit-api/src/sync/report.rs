@@ -71,12 +71,12 @@ pub struct SyncReport {
 pub struct Risk {
     /// Blocks to be fetched and verified again.
     pub blocks: u32,
-    /// Their bytes and those of their undo records.
+    /// Bytes of blocks, those included that wait for earlier ones, and of undo records.
     pub bytes: u64,
     /// The last block that is durable.
     pub durable: u32,
-    /// Blocks to be applied again, and how long that is expected to take.
-    pub unwritten: u32,
+    /// Blocks that are left and would be applied again, and how long that is expected to take.
+    pub replay_blocks: u32,
     pub replay: f64,
 }
 
@@ -182,7 +182,7 @@ fn risk_json(risk: &Risk) -> Json {
         ("blocks", risk.blocks.into()),
         ("bytes", risk.bytes.into()),
         ("durable", risk.durable.into()),
-        ("replay_blocks", risk.unwritten.into()),
+        ("replay_blocks", risk.replay_blocks.into()),
         ("replay_seconds", short(risk.replay, 1)),
     ])
 }

@@ -226,14 +226,19 @@ fn sample(facts: &SyncFacts, starved: Duration, idle: Duration) -> Sample {
     }
 }
 
+/// Blocks that would be lost are no stored blocks: of those whose coins are not on disk only the others are
+/// applied again.
 fn risk(status: &ChainStatus) -> Risk {
     let durable = status.verified_durable.height.min(status.tip.height);
+    let unwritten = status.unwritten_blocks;
+    let replay_blocks = durable.saturating_sub(status.coins_durable.height).min(unwritten);
+    let share = f64::from(replay_blocks) / f64::from(unwritten.max(1));
     Risk {
         blocks: status.tip.height - durable,
         bytes: status.bytes_at_risk,
         durable,
-        unwritten: status.unwritten_blocks,
-        replay: status.replay.as_secs_f64(),
+        replay_blocks,
+        replay: status.replay.as_secs_f64() * share,
     }
 }
 

@@ -267,18 +267,7 @@ fn ours(text: &mut Text, sync: &SyncReport) {
     let kinds =
         [("blocks", written.appended), ("coins", written.flushed), ("merges", written.merged)];
     text.by(family, "kind", kinds);
-    text.gauge(
-        "godwit_durable_height",
-        "The last block that a power cut leaves",
-        sync.risk.durable,
-    );
-    text.gauge("godwit_power_cut_blocks", "Blocks that a power cut would cost", sync.risk.blocks);
-    text.gauge("godwit_power_cut_bytes", "Their bytes and those of undo records", sync.risk.bytes);
-    text.gauge(
-        "godwit_replay_seconds",
-        "Applying stored blocks again after a power cut",
-        sync.risk.replay,
-    );
+    power_cut(text, sync);
     text.by(("godwit_memory_bytes", "gauge", "Memory in use"), "kind", sync.memory.iter().copied());
     text.gauge("godwit_memory_budget_bytes", "-memory", sync.other_memory.budget);
     text.gauge("godwit_memory_locked_bytes", "Locked memory", sync.other_memory.locked);
@@ -289,6 +278,22 @@ fn ours(text: &mut Text, sync: &SyncReport) {
     text.gauge("godwit_damages", "Damaged items that are not repaired", repairs.left);
     let family = ("godwit_peer_received_bytes_per_second", "gauge", "Speed of each peer");
     text.by(family, "id", sync.peers.iter().map(|line| (line.peer.id, line.bytes_per_second)));
+}
+
+fn power_cut(text: &mut Text, sync: &SyncReport) {
+    let risk = &sync.risk;
+    text.gauge("godwit_durable_height", "The last block that a power cut leaves", risk.durable);
+    text.gauge("godwit_power_cut_blocks", "Blocks that a power cut would cost", risk.blocks);
+    text.gauge(
+        "godwit_power_cut_bytes",
+        "Bytes of all blocks and undo records that it would",
+        risk.bytes,
+    );
+    text.gauge(
+        "godwit_replay_seconds",
+        "Applying stored blocks again after a power cut",
+        risk.replay,
+    );
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ pub enum Bottleneck {
     #[default]
     Nothing,
     NoPeers,
+    /// No block is known that is not connected: what is waited for are headers, over the network.
+    Headers,
     /// Blocks arrive more slowly than they are checked.
     Network,
     /// The next block is asked of this peer, and it does not come.
@@ -57,7 +59,7 @@ pub(super) fn bottleneck(
 }
 
 impl Bottleneck {
-    /// One of each kind.
+    /// One of each name.
     pub(crate) const KINDS: [Self; 7] = [
         Self::Nothing,
         Self::NoPeers,
@@ -73,7 +75,7 @@ impl Bottleneck {
         match self {
             Self::Nothing => "none",
             Self::NoPeers => "no_peers",
-            Self::Network => "network",
+            Self::Network | Self::Headers => "network",
             Self::Peer(_) => "peer",
             Self::Processor => "processor",
             Self::Connector => "connector",
@@ -86,7 +88,7 @@ impl Bottleneck {
         match self {
             Self::Nothing => "nothing".to_owned(),
             Self::NoPeers => "the lack of peers".to_owned(),
-            Self::Network => "the network".to_owned(),
+            Self::Network | Self::Headers => "the network".to_owned(),
             Self::Peer(id) => format!("peer {id}"),
             Self::Processor => "the processor".to_owned(),
             Self::Connector => "one core".to_owned(),
@@ -94,11 +96,12 @@ impl Bottleneck {
         }
     }
 
-    /// A sentence for people.
+    /// The same with a reason. The page has it behind "Held up by".
     pub fn sentence(self) -> String {
         match self {
             Self::Nothing => "nothing is waited for".to_owned(),
-            Self::NoPeers => "no peer answers".to_owned(),
+            Self::NoPeers => "the lack of peers: none answers".to_owned(),
+            Self::Headers => "the network: headers are awaited".to_owned(),
             Self::Network => {
                 "the network: blocks arrive more slowly than they are checked".to_owned()
             }
@@ -138,6 +141,15 @@ mod tests {
             [Bottleneck::Connector, Bottleneck::Disk]
         );
         assert_eq!(bottleneck(&Sample::default(), &MACHINE, 8, None), Bottleneck::Nothing);
+    }
+
+    #[test]
+    fn a_sentence_says_what_holds_it_up_before_it_says_why() {
+        use Bottleneck::{Connector, Headers, Network, NoPeers, Peer, Processor};
+        for bottleneck in [NoPeers, Headers, Network, Peer(7), Processor, Connector] {
+            let (words, sentence) = (bottleneck.words(), bottleneck.sentence());
+            assert!(sentence.starts_with(&format!("{words}: ")), "Held up by {sentence}.");
+        }
     }
 
     #[test]

@@ -23,6 +23,9 @@ const LATE: Duration = Duration::from_secs(3);
 /// Blocks that a node in step with the network may lack: those that are on their way.
 const IN_STEP: u32 = 3;
 
+/// For so long; then they are not.
+const ON_THEIR_WAY: Duration = Duration::from_secs(60);
+
 /// What a second's bytes count in a peer's speed.
 const NEW_SPEED: f64 = 0.2;
 
@@ -46,6 +49,8 @@ pub struct SyncWatch {
     speeds: HashMap<u64, (u64, f64)>,
     /// The peer that the lowest block is asked of, its height, and since when.
     next_block: Option<(u64, u32, Duration)>,
+    /// The height of the tip, and since when blocks above it are missing.
+    lacking: Option<(u32, Duration)>,
     last: Duration,
 }
 
@@ -64,6 +69,7 @@ impl SyncWatch {
             best: 0,
             speeds: HashMap::new(),
             next_block: None,
+            lacking: None,
             last: Duration::ZERO,
         }
     }
@@ -84,7 +90,8 @@ impl SyncWatch {
         self.history.push(now);
         let past = self.history.last(CURRENT).unwrap_or_default();
         let missing = facts.best.height.saturating_sub(facts.tip.height);
-        let stage = stage(facts.initial_download, missing, facts.peers.len());
+        let is_late = self.is_late(facts.tip.height, missing, facts.now);
+        let stage = stage(facts.initial_download, missing, is_late, facts.peers.len());
         let at = Stretch {
             first: self.first,
             tip: facts.tip.height,
@@ -106,9 +113,11 @@ impl SyncWatch {
                 .then(|| estimate(samples, &self.schedule.ahead(&at, samples), &self.machine))
                 .flatten(),
             bottleneck: match stage {
+                // Of a new block it would not hear.
+                SyncStage::Synced if peers.is_empty() => Bottleneck::NoPeers,
                 SyncStage::Synced => Bottleneck::Nothing,
                 SyncStage::Connecting => Bottleneck::NoPeers,
-                SyncStage::Headers => Bottleneck::Network,
+                SyncStage::Headers => Bottleneck::Headers,
                 SyncStage::Blocks => bottleneck(&past, &self.machine, peers.len(), late),
             },
             blocks_per_second: each(past.blocks),
@@ -160,6 +169,13 @@ impl SyncWatch {
         };
     }
 
+    /// Whether blocks above the tip have been missing for long.
+    fn is_late(&mut self, tip: u32, missing: u32, now: Duration) -> bool {
+        let known = self.lacking.filter(|(height, _)| *height == tip);
+        self.lacking = (missing > 0).then(|| known.unwrap_or((tip, now)));
+        self.lacking.is_some_and(|(_, since)| now.saturating_sub(since) >= ON_THEIR_WAY)
+    }
+
     /// The peer of which the next block has been asked for long.
     fn late_peer(&mut self, facts: &SyncFacts) -> Option<u64> {
         let lowest = |peer: &PeerFacts| peer.lowest.map(|height| (height, peer.id));
@@ -192,9 +208,9 @@ impl SyncWatch {
 
 /// Once the initial download has ended it does not begin again: it says nothing of a node that was away for
 /// weeks since, which is not in step with the network before it has caught up.
-fn stage(initial_download: bool, missing_blocks: u32, peers: usize) -> SyncStage {
+fn stage(initial_download: bool, missing_blocks: u32, is_late: bool, peers: usize) -> SyncStage {
     match missing_blocks {
-        0..=IN_STEP if !initial_download => SyncStage::Synced,
+        0..=IN_STEP if !initial_download && !is_late => SyncStage::Synced,
         1.. => SyncStage::Blocks,
         0 if peers == 0 => SyncStage::Connecting,
         0 => SyncStage::Headers,
@@ -286,12 +302,13 @@ mod tests {
 
     #[test]
     fn a_node_that_was_away_is_not_in_step_before_it_has_caught_up() {
-        assert_eq!(stage(true, 0, 0), SyncStage::Connecting);
-        assert_eq!(stage(true, 0, 1), SyncStage::Headers);
-        assert_eq!(stage(true, 1, 1), SyncStage::Blocks);
-        assert_eq!(stage(false, 0, 0), SyncStage::Synced);
-        assert_eq!(stage(false, IN_STEP, 1), SyncStage::Synced, "they are on their way");
-        assert_eq!(stage(false, IN_STEP + 1, 1), SyncStage::Blocks);
+        assert_eq!(stage(true, 0, false, 0), SyncStage::Connecting);
+        assert_eq!(stage(true, 0, false, 1), SyncStage::Headers);
+        assert_eq!(stage(true, 1, false, 1), SyncStage::Blocks);
+        assert_eq!(stage(false, 0, false, 0), SyncStage::Synced);
+        assert_eq!(stage(false, IN_STEP, false, 1), SyncStage::Synced, "they are on their way");
+        assert_eq!(stage(false, IN_STEP, true, 1), SyncStage::Blocks, "they do not come");
+        assert_eq!(stage(false, IN_STEP + 1, false, 1), SyncStage::Blocks);
     }
 
     const MACHINE: Machine = Machine { processors: 4.0, script: 22e-6 };

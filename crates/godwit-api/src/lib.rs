@@ -59,8 +59,8 @@ pub use server::{
 pub use snapshot_load::{LOADING, LoadOutcome, SnapshotLoad};
 pub use subnet::{Subnet, SubnetError};
 pub use sync::{
-    Bottleneck, Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport, SyncStage,
-    SyncWatch, Tip, Verification,
+    Bottleneck, Connections, Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport,
+    SyncStage, SyncWatch, Tip, UnvalidatedHistory, Verification,
 };
 pub use zmq::{
     DEFAULT_HIGH_WATER_MARK, MAX_ZMQ_SUBSCRIBERS, Notice, NoticedBlock, Notices, Notifier, Topic,

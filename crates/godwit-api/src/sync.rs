@@ -16,7 +16,9 @@ mod watch;
 pub use ahead::Schedule;
 pub use bottleneck::Bottleneck;
 pub use estimate::Machine;
-pub use facts::{MemoryFacts, PeerFacts, SyncFacts, Tip, Verification};
+pub use facts::{
+    Connections, MemoryFacts, PeerFacts, SyncFacts, Tip, UnvalidatedHistory, Verification,
+};
 #[cfg(test)]
 pub(crate) use report::PeerLine;
 pub(crate) use report::sync_json;

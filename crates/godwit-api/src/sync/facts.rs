@@ -19,6 +19,8 @@ pub struct SyncFacts {
     pub stored_ahead: u64,
     pub initial_download: bool,
     pub verification: Verification,
+    /// What Bitcoin Core would warn of.
+    pub warnings: Vec<String>,
     /// Processor time of all threads.
     pub processor: Duration,
     pub repaired_coins: u64,
@@ -29,6 +31,8 @@ pub struct SyncFacts {
     pub traffic: TrafficTotals,
     /// Of the chain up to the tip.
     pub transactions: u64,
+    /// As other methods count them.
+    pub connections: Connections,
     /// In the order of their ids.
     pub peers: Vec<PeerFacts>,
 }
@@ -47,8 +51,24 @@ pub struct Verification {
     /// Scripts run from this height on; those of blocks below are, or were in this run, taken as valid. 0:
     /// all run.
     pub scripts_from: u32,
-    /// The block whose coins a snapshot brought.
-    pub snapshot: Option<u32>,
+    /// As long as coins of a snapshot are taken as right.
+    pub unvalidated: Option<UnvalidatedHistory>,
+}
+
+/// The history below a snapshot's block, by heights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnvalidatedHistory {
+    /// The snapshot's block.
+    pub base: u32,
+    /// The last block that is validated.
+    pub validated: u32,
+}
+
+/// All connections, those included whose handshake is not complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    pub inbound: usize,
+    pub outbound: usize,
 }
 
 /// Memory that is not the chain's, in bytes.

@@ -6,7 +6,7 @@ use godwit_rpc::Json;
 
 use super::bottleneck::Bottleneck;
 use super::estimate::{Estimate, Sample, Stages};
-use super::facts::{MemoryFacts, PeerFacts, Tip, Verification};
+use super::facts::{Connections, MemoryFacts, PeerFacts, Tip, UnvalidatedHistory, Verification};
 
 /// What the node is at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct SyncReport {
     pub memory: Vec<(&'static str, u64)>,
     pub other_memory: MemoryFacts,
     pub verification: Verification,
+    /// What Bitcoin Core would warn of.
+    pub warnings: Vec<String>,
     pub scripts: ScriptTotals,
     /// Bytes of block and undo files.
     pub bytes_on_disk: u64,
@@ -57,6 +59,7 @@ pub struct SyncReport {
     pub traffic: TrafficTotals,
     /// Of the chain up to the tip.
     pub transactions: u64,
+    pub connections: Connections,
     pub peers: Vec<PeerLine>,
     /// Cumulative, since the start of the run.
     pub now: Sample,
@@ -194,8 +197,9 @@ fn verification_json(verification: &Verification, scripts: &ScriptTotals) -> Jso
         ("scripts_from", verification.scripts_from.into()),
         ("scripts_run", scripts_run.into()),
     ]);
-    if let Some(height) = verification.snapshot {
-        json.push("snapshot", height);
+    if let Some(UnvalidatedHistory { base, validated }) = verification.unvalidated {
+        json.push("snapshot", base);
+        json.push("validated", validated);
     }
     json
 }
@@ -243,6 +247,7 @@ pub(crate) fn sync_json(report: &SyncReport, chain: &'static str, version: &'sta
         ("headers", report.best.height.into()),
         ("time", report.tip.time.into()),
         ("now", report.unix.into()),
+        ("warnings", report.warnings.iter().map(String::as_str).collect()),
         ("percent", report.share.map_or(Json::Null, |share| short(share * 100.0, 2))),
         ("left", report.estimate.as_ref().map_or(Json::Null, seconds_json)),
         ("bottleneck", bottleneck_json(report.bottleneck)),

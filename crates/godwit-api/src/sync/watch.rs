@@ -133,10 +133,12 @@ impl SyncWatch {
             memory: memory(&facts.status.memory, facts.memory.peers),
             other_memory: facts.memory,
             verification: facts.verification,
+            warnings: facts.warnings,
             scripts: facts.status.scripts,
             bytes_on_disk: facts.bytes_on_disk,
             traffic: facts.traffic,
             transactions: facts.transactions,
+            connections: facts.connections,
             peers,
             now,
             points: points.collect(),
@@ -276,6 +278,7 @@ fn memory(memory: &ChainMemory, peers: u64) -> Vec<(&'static str, u64)> {
 /// Of a sync of which everything is known that can be.
 #[cfg(test)]
 pub(crate) fn report_of_all() -> SyncReport {
+    use super::facts::{UnvalidatedHistory, Verification};
     let peer = PeerFacts {
         id: 7,
         address: String::new(),
@@ -290,7 +293,10 @@ pub(crate) fn report_of_all() -> SyncReport {
         estimate: Some(super::estimate::Estimate { left: 60.0, least: 30.0, most: 90.0 }),
         bottleneck: Bottleneck::Peer(7),
         memory: memory(&ChainMemory::default(), 0),
-        verification: super::facts::Verification { scripts_from: 1, snapshot: Some(1) },
+        verification: Verification {
+            scripts_from: 1,
+            unvalidated: Some(UnvalidatedHistory { base: 1, validated: 0 }),
+        },
         peers: vec![PeerLine { peer, bytes_per_second: 0.0 }],
         ..SyncReport::default()
     }

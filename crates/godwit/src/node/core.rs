@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use godwit_api::{
     BlockOutcome, HistoryFacts, Notice, Pruning, Snapshot, SnapshotLoad, SyncReport, TipFacts,
+    UnvalidatedHistory,
 };
 use godwit_chain::{
     Chain, ChainError, Disconnected, Event, HeaderTree, MAX_TIP_AGE, NodeId, PRUNE_ON_REQUEST,
@@ -30,6 +31,7 @@ use self::submissions::{Submissions, Submitted, tell_outcome};
 use super::filters::FilterReads;
 use super::index::ChainIndex;
 use super::notices::Announcer;
+use super::overview::unvalidated;
 use super::warnings::Warnings;
 use crate::chain_log::{log_disconnected, update_tip};
 
@@ -271,11 +273,9 @@ impl NodeCore {
         let prune_height = chain.prune_height();
         let target = prune_target.filter(|target| *target != PRUNE_ON_REQUEST);
         let prunes = prune_target.is_some() || has_pruned(chain);
-        let unvalidated = chain.assumed().map(|assumed| {
-            let height = assumed.base.height;
-            let validated = history(chain).map_or(0, |span| tree.node(span.tip).height);
+        let unvalidated = unvalidated(chain).map(|UnvalidatedHistory { base, validated }| {
             format!(
-                "The coins up to block {height} come from a snapshot and were not validated by this node \
+                "The coins up to block {base} come from a snapshot and were not validated by this node \
                  (in the background: up to block {validated})."
             )
         });

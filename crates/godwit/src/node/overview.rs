@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use godwit_api::{
-    Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport, SyncWatch, Tip, Verification,
+    Connections, Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport, SyncWatch, Tip,
+    UnvalidatedHistory, Verification,
 };
 use godwit_chain::{BackendKind, Chain, NodeId, ScriptEngine, StoredData, history, scripts_from};
 use godwit_p2p::{ConnectionKind, MAX_WINDOW_BLOCKS, Now, PeerInfo, Target};
@@ -105,8 +106,17 @@ fn peer(info: PeerInfo) -> Option<PeerFacts> {
     })
 }
 
+/// What is not validated below a snapshot's block, while its coins are taken as right.
+pub(super) fn unvalidated(chain: &Chain) -> Option<UnvalidatedHistory> {
+    chain.assumed().map(|assumed| UnvalidatedHistory {
+        base: assumed.base.height,
+        validated: history(chain).map_or(0, |span| chain.tree().node(span.tip).height),
+    })
+}
+
 fn facts(core: &NodeCore, now: Now, budget: u64) -> SyncFacts {
     let (chain, tree) = (core.chain(), core.chain().tree());
+    let (inbound, outbound) = core.peers().connection_counts();
     let tip = |id: NodeId| Tip { height: tree.node(id).height, time: tree.node(id).header.time };
     SyncFacts {
         now: now.monotonic,
@@ -118,8 +128,9 @@ fn facts(core: &NodeCore, now: Now, budget: u64) -> SyncFacts {
         initial_download: core.is_initial_download(),
         verification: Verification {
             scripts_from: scripts_from(chain),
-            snapshot: chain.assumed().map(|assumed| assumed.base.height),
+            unvalidated: unvalidated(chain),
         },
+        warnings: core.warnings(),
         processor: processor_time::of_process(),
         repaired_coins: chain.utxo().counters().repaired_blocks,
         memory: MemoryFacts {
@@ -130,6 +141,7 @@ fn facts(core: &NodeCore, now: Now, budget: u64) -> SyncFacts {
         bytes_on_disk: StoredData::of(chain).bytes_on_disk(),
         traffic: core.peers().total_traffic(),
         transactions: tree.node(chain.tip()).chain_tx_count,
+        connections: Connections { inbound, outbound },
         peers: core.peers().infos().into_iter().filter_map(peer).collect(),
     }
 }

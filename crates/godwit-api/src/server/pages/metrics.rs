@@ -8,7 +8,7 @@ use godwit_rpc::{Json, RpcError};
 use crate::api::Api;
 use crate::methods::{self, Call};
 use crate::seam::{Seam, Snapshot};
-use crate::sync::{Bottleneck, SyncReport};
+use crate::sync::{Bottleneck, Connections, SyncReport, UnvalidatedHistory};
 
 /// What `Content-Type` says.
 pub(super) const TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -160,14 +160,11 @@ pub(super) fn text(api: &Api, snapshot: &Snapshot, asked: &Asked, warnings: u64)
 
 fn exporters(text: &mut Text, api: &Api, snapshot: &Snapshot, asked: &Asked, warnings: u64) {
     let (tip, sync) = (&snapshot.tip, &snapshot.sync);
-    let inbound = sync.peers.iter().filter(|line| line.peer.inbound).count();
-    let (count, uptime) = (sync.peers.len(), api.program.started.elapsed().as_secs());
+    let uptime = api.program.started.elapsed().as_secs();
     text.gauge("bitcoin_blocks", "Block height", tip.height);
     let difficulty = methods::difficulty(tip.header.bits);
     text.gauge("bitcoin_difficulty", "Difficulty", difficulty);
-    text.gauge("bitcoin_peers", "Number of peers", count);
-    text.gauge("bitcoin_conn_in", "Number of connections in", inbound);
-    text.gauge("bitcoin_conn_out", "Number of connections out", count - inbound);
+    connections(text, sync);
     for (name, value) in &asked.hash_rates {
         text.gauge(name, "Estimated network hash rate per second", value);
     }
@@ -221,6 +218,14 @@ fn exporters(text: &mut Text, api: &Api, snapshot: &Snapshot, asked: &Asked, war
     );
 }
 
+/// As `getnetworkinfo` counts them: also those that are no peers yet.
+fn connections(text: &mut Text, sync: &SyncReport) {
+    let Connections { inbound, outbound } = sync.connections;
+    text.gauge("bitcoin_peers", "Number of peers", inbound + outbound);
+    text.gauge("bitcoin_conn_in", "Number of connections in", inbound);
+    text.gauge("bitcoin_conn_out", "Number of connections out", outbound);
+}
+
 fn ours(text: &mut Text, sync: &SyncReport) {
     text.gauge("godwit_headers", "Height of the best header", sync.best.height);
     if let Some(share) = sync.share {
@@ -231,6 +236,11 @@ fn ours(text: &mut Text, sync: &SyncReport) {
             [("expected", estimate.left), ("least", estimate.least), ("most", estimate.most)];
         let family = ("godwit_sync_left_seconds", "gauge", "Time left of the sync");
         text.by(family, "bound", bounds);
+    }
+    if let Some(UnvalidatedHistory { base, validated }) = sync.verification.unvalidated {
+        let family =
+            ("godwit_history_height", "gauge", "How far the history below a snapshot is validated");
+        text.by(family, "block", [("validated", validated), ("snapshot", base)]);
     }
     let held_up = |kind: Bottleneck| (kind.name(), u8::from(kind.name() == sync.bottleneck.name()));
     let family = ("godwit_bottleneck", "gauge", "What holds the sync up is 1");
@@ -323,6 +333,15 @@ mod tests {
         let mut text = Text::default();
         ours(&mut text, &crate::sync::report_of_all());
         assert_eq!(rows("metrics"), families(&text.0), "the table of metrics in docs/page.md");
+    }
+
+    #[test]
+    fn connections_count_from_their_beginning() {
+        let connections = Connections { inbound: 1, outbound: 2 };
+        let mut text = Text::default();
+        super::connections(&mut text, &SyncReport { connections, ..SyncReport::default() });
+        let values: Vec<&str> = text.0.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(values, ["bitcoin_peers 3", "bitcoin_conn_in 1", "bitcoin_conn_out 2"]);
     }
 
     #[test]

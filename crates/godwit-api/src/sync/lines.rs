@@ -2,6 +2,7 @@
 
 use super::bottleneck::Bottleneck;
 use super::estimate::Estimate;
+use super::facts::UnvalidatedHistory;
 use super::report::{SyncReport, SyncStage};
 
 const MB: f64 = 1e6;
@@ -19,6 +20,13 @@ fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// The same with a tenth.
+fn grouped_tenths(number: f64) -> String {
+    // Saturates.
+    let tenths = (number.max(0.0) * 10.0).round() as u64;
+    format!("{}.{}", grouped(tenths / 10), tenths % 10)
 }
 
 /// Seconds in their two largest units.
@@ -53,7 +61,11 @@ fn how_far(report: &SyncReport) -> String {
         SyncStage::Headers => format!("Fetching headers: {best} so far."),
         SyncStage::Synced => {
             let ago = report.unix - i64::from(report.tip.time);
-            format!("In step with the network at block {tip}, found {} ago.", time(ago as f64))
+            let ago = time(ago as f64);
+            match report.bottleneck {
+                Bottleneck::NoPeers => format!("At block {tip}, found {ago} ago; no peers."),
+                _ => format!("In step with the network at block {tip}, found {ago} ago."),
+            }
         }
         SyncStage::Blocks => {
             let from = report.verification.scripts_from;
@@ -68,25 +80,42 @@ fn how_far(report: &SyncReport) -> String {
 }
 
 fn how_long(report: &SyncReport) -> String {
-    let left = match (report.stage, &report.estimate) {
-        (SyncStage::Synced, _) => return "Nothing is left to do but to follow.".to_owned(),
-        (_, None) => "Time left: not known yet".to_owned(),
-        (_, Some(Estimate { left, least, most })) => {
-            format!("About {} left ({} to {})", time(*left), time(*least), time(*most))
-        }
+    if report.stage == SyncStage::Synced {
+        return what_is_left(report);
+    }
+    let (left, band) = match &report.estimate {
+        None => ("Time left: not known yet".to_owned(), String::new()),
+        Some(Estimate { left, least, most }) => (
+            format!("About {} left", time(*left)),
+            format!("; between {} and {}", time(*least), time(*most)),
+        ),
     };
     match report.bottleneck {
         // Nothing was measured yet.
-        Bottleneck::Nothing => format!("{left}."),
-        bottleneck => format!("{left}, held up by {}.", bottleneck.words()),
+        Bottleneck::Nothing => format!("{left}{band}."),
+        bottleneck => format!("{left}, held up by {}{band}.", bottleneck.words()),
+    }
+}
+
+/// Of a node that has caught up.
+fn what_is_left(report: &SyncReport) -> String {
+    if let Some(UnvalidatedHistory { base, validated }) = report.verification.unvalidated {
+        let [base, validated] = [base, validated].map(|height| grouped(height.into()));
+        return format!(
+            "The history up to block {base} is still to be validated (now at {validated})."
+        );
+    }
+    match report.bottleneck {
+        Bottleneck::NoPeers => "Nobody tells of new blocks.".to_owned(),
+        _ => "Nothing is left to do but to follow.".to_owned(),
     }
 }
 
 fn how_fast(report: &SyncReport) -> String {
     let risk = &report.risk;
     format!(
-        "{:.1} blocks/s, {:.2} MB/s, {}. A power cut now costs {} and {}.",
-        report.blocks_per_second,
+        "{} blocks/s, {:.2} MB/s, {}. A power cut costs {} and {}.",
+        grouped_tenths(report.blocks_per_second),
         report.bytes_per_second / MB,
         count(report.peers.len() as u64, "peer"),
         count(risk.blocks.into(), "block"),
@@ -98,12 +127,17 @@ fn how_much(report: &SyncReport) -> String {
     let all: u64 = report.memory.iter().map(|(_, bytes)| bytes).sum();
     let written = report.written.appended + report.written.flushed + report.written.merged;
     let repairs = report.repairs.coins + report.repairs.scrub + report.repairs.blocks;
+    // What asks for somebody is first: a narrow terminal cuts the ends of lines off.
+    let warnings = match report.warnings.len() {
+        0 => String::new(),
+        warnings => format!("{}. ", count(warnings as u64, "warning")),
+    };
     let left = match report.repairs.left {
         0 => String::new(),
-        left => format!(", {} left", count(left, "damage")),
+        left => format!("{} left. ", count(left, "damage")),
     };
     format!(
-        "Memory {} of {} MiB, {} KiB locked. Written {}, {}{left}.",
+        "{warnings}{left}Memory {} of {} MiB, {} KiB locked. Written {}, {}.",
         grouped(all / MIB),
         grouped(report.other_memory.budget / MIB),
         grouped(report.other_memory.locked / 1024),
@@ -112,7 +146,7 @@ fn how_much(report: &SyncReport) -> String {
     )
 }
 
-/// Stage, time, speed, price. No text of a peer's is in them.
+/// Stage, time, speed, price. No text of a peer's is in them. What matters is in the first 80 characters.
 fn lines(report: &SyncReport) -> [String; 4] {
     [how_far(report), how_long(report), how_fast(report), how_much(report)]
 }
@@ -127,7 +161,8 @@ impl SyncReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::facts::Tip;
+    use crate::sync::facts::{MemoryFacts, Tip, Verification};
+    use crate::sync::report::{Repairs, Risk};
 
     #[test]
     fn numbers_are_grouped() {
@@ -135,6 +170,7 @@ mod tests {
             [0, 999, 1_000, 977_000, 1_234_567].map(grouped),
             ["0", "999", "1,000", "977,000", "1,234,567"]
         );
+        assert_eq!([0.04, 999.96, 1_234.5].map(grouped_tenths), ["0.0", "1,000.0", "1,234.5"]);
         assert_eq!([count(1, "block"), count(0, "block")], ["1 block", "0 blocks"]);
     }
 
@@ -168,5 +204,62 @@ mod tests {
         assert_eq!(line(Bottleneck::Peer(7)), "Time left: not known yet, held up by peer 7.");
         let rest = "Time left: not known yet, held up by the disk or other programs.";
         assert_eq!(line(Bottleneck::Disk), rest);
+    }
+
+    #[test]
+    fn a_node_in_step_without_peers_says_so() {
+        let tip = Tip { height: 300, time: 1_000 };
+        let report = SyncReport {
+            stage: SyncStage::Synced,
+            bottleneck: Bottleneck::NoPeers,
+            tip,
+            unix: 1_040,
+            ..SyncReport::default()
+        };
+        let [place, left, ..] = report.lines();
+        assert_eq!(place, "At block 300, found 40 s ago; no peers.");
+        assert_eq!(left, "Nobody tells of new blocks.");
+    }
+
+    #[test]
+    fn history_below_a_snapshot_is_left_to_do() {
+        let unvalidated = Some(UnvalidatedHistory { base: 840_000, validated: 12_345 });
+        let verification = Verification { scripts_from: 0, unvalidated };
+        let report = SyncReport { stage: SyncStage::Synced, verification, ..SyncReport::default() };
+        let line = "The history up to block 840,000 is still to be validated (now at 12,345).";
+        assert_eq!(report.lines()[1], line);
+    }
+
+    #[test]
+    fn what_matters_of_a_large_sync_fits_into_eighty_columns() {
+        const GIB: u64 = 1 << 30;
+        let verification = Verification { scripts_from: 938_344, unvalidated: None };
+        let report = SyncReport {
+            stage: SyncStage::Blocks,
+            tip: Tip { height: 938_342, time: 0 },
+            best: Tip { height: 977_000, time: 0 },
+            share: Some(0.9604),
+            estimate: Some(Estimate { left: 45_240.0, least: 37_200.0, most: 66_600.0 }),
+            bottleneck: Bottleneck::Disk,
+            blocks_per_second: 1_234.5,
+            bytes_per_second: 12.34e6,
+            risk: Risk { blocks: 1_234, replay: 59.0, ..Risk::default() },
+            repairs: Repairs { left: 2, ..Repairs::default() },
+            memory: vec![("coins", 7 * GIB)],
+            other_memory: MemoryFacts { peers: 0, locked: 1 << 20, budget: 8 * GIB },
+            warnings: vec![String::new()],
+            verification,
+            ..SyncReport::default()
+        };
+        let shown = report.lines().map(|line| line.chars().take(80).collect::<String>());
+        assert_eq!(
+            shown,
+            [
+                "Block 938,342 of 977,000, 96.04 % of the work; scripts run from block 938,344.",
+                "About 12 h 34 min left, held up by the disk or other programs; between 10 h 20 m",
+                "1,234.5 blocks/s, 12.34 MB/s, 0 peers. A power cut costs 1,234 blocks and 59 s.",
+                "1 warning. 2 damages left. Memory 7,168 of 8,192 MiB, 1,024 KiB locked. Written ",
+            ]
+        );
     }
 }

@@ -304,7 +304,11 @@ pub(crate) fn report_of_all() -> SyncReport {
 
 #[cfg(test)]
 mod tests {
+    use godwit_primitives::BlockHash;
+    use godwit_store::ChainPoint;
+
     use super::*;
+    use crate::sync::facts::{Connections, MemoryFacts, Tip, Verification};
 
     #[test]
     fn a_node_that_was_away_is_not_in_step_before_it_has_caught_up() {
@@ -318,6 +322,138 @@ mod tests {
     }
 
     const MACHINE: Machine = Machine { processors: 4.0, script: 22e-6 };
+
+    /// Of a chain with such a tip, all of which is on disk.
+    fn status(height: u32) -> ChainStatus {
+        let point = ChainPoint { hash: BlockHash::default(), height };
+        ChainStatus {
+            tip: point,
+            best_header: point,
+            verified_durable: point,
+            coins_durable: point,
+            bytes_at_risk: 0,
+            unwritten_blocks: 0,
+            replay: Duration::ZERO,
+            written: Default::default(),
+            memory: ChainMemory::default(),
+            times: Default::default(),
+            scripts: Default::default(),
+            connected: Default::default(),
+            refetched: 0,
+            scrub: Default::default(),
+            rewritten: 0,
+            lost: 0,
+            history: None,
+        }
+    }
+
+    /// Of a node that has caught up but for so many blocks, with one peer.
+    fn facts(second: u64, height: u32, missing: u32) -> SyncFacts {
+        let peer = PeerFacts {
+            id: 7,
+            address: String::new(),
+            agent: String::new(),
+            inbound: false,
+            received: 0,
+            in_flight: missing,
+            lowest: (missing > 0).then_some(height + 1),
+        };
+        SyncFacts {
+            now: Duration::from_secs(second),
+            unix: 0,
+            tip: Tip { height, time: 0 },
+            best: Tip { height: height + missing, time: 0 },
+            status: status(height),
+            stored_ahead: 0,
+            initial_download: false,
+            verification: Verification::default(),
+            warnings: Vec::new(),
+            processor: Duration::ZERO,
+            repaired_coins: 0,
+            memory: MemoryFacts::default(),
+            bytes_on_disk: 0,
+            traffic: Default::default(),
+            transactions: 0,
+            connections: Connections::default(),
+            peers: vec![peer],
+        }
+    }
+
+    fn watch() -> SyncWatch {
+        SyncWatch::new(Schedule::LikeTheLast, MACHINE, 0)
+    }
+
+    #[test]
+    fn a_node_with_nothing_to_do_waits_for_nothing() {
+        let mut watch = watch();
+        let mut report = SyncReport::default();
+        for second in 0..=20 {
+            let mut facts = facts(second, 300, 0);
+            facts.status.times.wait = Duration::from_secs(second);
+            report = watch.take(facts);
+            watch.idle(Duration::from_secs(1));
+        }
+        assert_eq!(report.now.stages.wait, 0.0);
+        assert!(report.points.len() == 20, "{:?}", report.points);
+        assert!(report.points.iter().all(|point| point.stages.wait == 0.0), "{:?}", report.points);
+    }
+
+    #[test]
+    fn blocks_that_do_not_come_for_a_minute_are_not_on_their_way() {
+        let mut watch = watch();
+        let stages: Vec<SyncStage> = (0..=70)
+            .map(|second| watch.take(facts(second, 300, u32::from(second >= 5))).stage)
+            .collect();
+        assert!(stages[..65].iter().all(|stage| *stage == SyncStage::Synced), "{stages:?}");
+        assert!(stages[65..].iter().all(|stage| *stage == SyncStage::Blocks), "{stages:?}");
+        // The next one has its own time.
+        assert_eq!(watch.take(facts(71, 301, 1)).stage, SyncStage::Synced);
+        assert_eq!(watch.take(facts(132, 301, 0)).stage, SyncStage::Synced);
+    }
+
+    #[test]
+    fn what_is_waited_for_without_blocks_is_named() {
+        let mut watch = watch();
+        assert_eq!(watch.take(facts(0, 300, 0)).bottleneck, Bottleneck::Nothing);
+        let alone = SyncFacts { peers: Vec::new(), ..facts(1, 300, 0) };
+        assert_eq!(watch.take(alone).bottleneck, Bottleneck::NoPeers);
+        let starts = SyncFacts { initial_download: true, ..facts(2, 300, 0) };
+        let report = watch.take(starts);
+        assert_eq!((report.stage, report.bottleneck), (SyncStage::Headers, Bottleneck::Headers));
+    }
+
+    #[test]
+    fn blocks_that_would_be_lost_are_not_counted_as_stored() {
+        let at = |height| ChainPoint { hash: BlockHash::default(), height };
+        let cut = |unwritten_blocks, replay, verified, coins| {
+            risk(&ChainStatus {
+                verified_durable: at(verified),
+                coins_durable: at(coins),
+                unwritten_blocks,
+                replay: Duration::from_secs(replay),
+                ..status(1_100)
+            })
+        };
+        let Risk { blocks, durable, replay_blocks, replay, .. } = cut(800, 16, 500, 300);
+        assert_eq!((blocks, durable, replay_blocks, replay), (600, 500, 200, 4.0));
+        for (unwritten, seconds) in [(50, 5), (0, 0)] {
+            let Risk { blocks, replay_blocks, replay, .. } =
+                cut(unwritten, seconds, 1_100, 1_100 - unwritten);
+            assert_eq!((blocks, replay_blocks, replay), (0, unwritten, seconds as f64));
+        }
+    }
+
+    #[test]
+    fn damage_counts_until_it_is_repaired_whoever_found_it() {
+        let repairs = |lost, rewritten| {
+            let mut facts = facts(0, 300, 0);
+            (facts.status.lost, facts.status.rewritten, facts.status.scrub.left) =
+                (lost, rewritten, 2);
+            let Repairs { blocks, left, .. } = watch().take(facts).repairs;
+            (blocks, left)
+        };
+        assert_eq!([repairs(1, 0), repairs(0, 1)], [(0, 3), (1, 2)]);
+    }
 
     /// After so many seconds, with so many blocks like main's, that many of which ran their scripts.
     fn connected(at: f64, blocks: f64, with_scripts: f64) -> Sample {

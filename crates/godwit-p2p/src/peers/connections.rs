@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use log::{debug, info};
 use rand::Rng;
+use rand::seq::SliceRandom;
 
 use super::action::{Action, NetCommand, SocketId};
 use super::context::Context;
@@ -38,10 +39,13 @@ pub(super) struct Attempt {
     pub(super) kind: ConnectionKind,
     /// Address, once it is known.
     pub(super) address: Option<NetAddress>,
+    /// Further addresses of the name, for when this one cannot be reached.
+    pub(super) left: Vec<NetAddress>,
     /// Nonce of our `version`.
     pub(super) nonce: u64,
     /// A failure counts against the address.
     pub(super) count_failure: bool,
+    /// When its address, or before that its name, was first tried.
     pub(super) begun: Duration,
     /// The name is being looked up.
     pub(super) resolving: bool,
@@ -173,7 +177,7 @@ impl Connections {
         address: Option<NetAddress>,
     ) -> bool {
         let Some(attempt) = self.connecting.remove(&id) else { return false };
-        note_attempt(cx, &attempt);
+        note_attempt(cx, &attempt, attempt.count_failure);
         let address = address.or(attempt.address);
         let is_banned = address.is_some_and(|address| cx.table.bans().contains(&address.host));
         if is_banned && attempt.kind != ConnectionKind::Manual {
@@ -193,27 +197,33 @@ impl Connections {
         true
     }
 
-    /// A connection could not be opened. That counts against the address unless our own network or
-    /// proxy is at fault (Core `CConnman::ConnectNode`).
+    /// A connection could not be opened: the next address of its name is called, if there is one.
     pub(super) fn on_failed(&mut self, cx: &mut Context<'_>, id: PeerId, why: ConnectFailure) {
         let Some(attempt) = self.connecting.remove(&id) else { return };
         debug!("peer={}: connecting failed: {why} ({})", id.0, attempt.kind);
-        match why {
-            // The address is of a network that this machine is not in, as IPv6 of many.
-            ConnectFailure::NoRoute if reaches_another(cx, &attempt) => note_attempt(cx, &attempt),
-            ConnectFailure::Local | ConnectFailure::NoRoute => line::watch::failed_here(cx),
-            ConnectFailure::Refused => {
-                line::watch::heard(cx);
-                note_attempt(cx, &attempt);
-            }
-            ConnectFailure::Unanswered => {
-                let counts = attempt.count_failure;
-                let attempt = Attempt { count_failure: false, ..attempt };
-                note_attempt(cx, &attempt);
-                let address = attempt.address.filter(|_| counts && is_from_book(attempt.kind));
-                line::watch::unanswered(cx, attempt.begun, address);
-            }
+        note_failure(cx, &attempt, why);
+        self.call_next(cx, id, attempt);
+    }
+
+    /// Calls the next address of a name, if there is one; but none while one of them is connected or being
+    /// called: then the name is but another one of that peer's (Core `CConnman::ConnectNode`).
+    fn call_next(&mut self, cx: &mut Context<'_>, id: PeerId, mut attempt: Attempt) {
+        if let Some(open) = attempt.left.iter().find(|address| self.is_open(cx, address)) {
+            let target = &attempt.target;
+            return debug!("peer={}: already connected to {open}, one of {target:?}", id.0);
         }
+        let Some(address) = attempt.left.pop() else { return };
+        (attempt.address, attempt.begun) = (Some(address), cx.now.monotonic);
+        let v2 = begins_with_v2(cx, attempt.kind, Some(address));
+        self.connecting.insert(id, attempt);
+        let target = Target::Address(address);
+        cx.out.push(NetCommand::Connect { peer: id, target, v2 });
+    }
+
+    /// Whether there is a connection to an address, in either direction, or one is being opened.
+    fn is_open(&self, cx: &Context<'_>, address: &NetAddress) -> bool {
+        cx.table.iter().any(|peer| peer.address == Some(*address))
+            || self.connecting.values().any(|attempt| attempt.address == Some(*address))
     }
 
     /// Opens the connections that are missing.
@@ -292,6 +302,7 @@ impl Connections {
             target: target.clone(),
             kind,
             address,
+            left: Vec::new(),
             nonce,
             count_failure,
             begun: cx.now.monotonic,
@@ -339,20 +350,16 @@ impl Connections {
         let waiting: Vec<PeerId> =
             self.connecting.iter().filter(|(_, one)| waits(one)).map(|(&id, _)| id).collect();
         for id in waiting {
-            let chosen = cx.rng.random_range(0..addresses.len().max(1));
-            let Some(attempt) = self.connecting.get_mut(&id) else { continue };
-            let (Some(found), Target::Name { port, .. }) = (addresses.get(chosen), &attempt.target)
-            else {
-                self.on_failed(cx, id, ConnectFailure::Local);
-                continue;
-            };
-            let address = NetAddress::new(found.host, *port);
+            let Some(mut attempt) = self.connecting.remove(&id) else { continue };
+            let Target::Name { port, .. } = &attempt.target else { continue };
+            attempt.left = addresses.iter().map(|at| NetAddress::new(at.host, *port)).collect();
+            attempt.left.shuffle(cx.rng);
             attempt.resolving = false;
-            attempt.address = Some(address);
-            let kind = attempt.kind;
-            let target = Target::Address(address);
-            let v2 = begins_with_v2(cx, kind, Some(address));
-            cx.out.push(NetCommand::Connect { peer: id, target, v2 });
+            if attempt.left.is_empty() {
+                debug!("peer={}: connecting failed: no address ({})", id.0, attempt.kind);
+                note_failure(cx, &attempt, ConnectFailure::Local);
+            }
+            self.call_next(cx, id, attempt);
         }
     }
 
@@ -447,11 +454,33 @@ fn reaches_another(cx: &Context<'_>, attempt: &Attempt) -> bool {
     cx.table.iter().any(is_of_another)
 }
 
-/// Counts an attempt in the address book. Called only once it is known that our own side was not at
-/// fault: a dead proxy must not spoil the addresses.
-fn note_attempt(cx: &mut Context<'_>, attempt: &Attempt) {
+/// A connection could not be opened. That counts against the address unless our own network or proxy is
+/// at fault (Core `CConnman::ConnectNode`).
+fn note_failure(cx: &mut Context<'_>, attempt: &Attempt, why: ConnectFailure) {
+    let counts = attempt.count_failure;
+    match why {
+        // The address is of a network that this machine is not in, as IPv6 of many.
+        ConnectFailure::NoRoute if reaches_another(cx, attempt) => {
+            note_attempt(cx, attempt, counts);
+        }
+        ConnectFailure::Local | ConnectFailure::NoRoute => line::watch::failed_here(cx),
+        ConnectFailure::Refused => {
+            line::watch::heard(cx);
+            note_attempt(cx, attempt, counts);
+        }
+        ConnectFailure::Unanswered => {
+            note_attempt(cx, attempt, false);
+            let address = attempt.address.filter(|_| counts && is_from_book(attempt.kind));
+            line::watch::unanswered(cx, attempt.begun, address);
+        }
+    }
+}
+
+/// Counts an attempt in the address book, and as a failure if it `counts`. Called only once it is known
+/// that our own side was not at fault: a dead proxy must not spoil the addresses.
+fn note_attempt(cx: &mut Context<'_>, attempt: &Attempt, counts: bool) {
     if let Some(address) = attempt.address.filter(|_| is_from_book(attempt.kind)) {
-        cx.book.attempt(cx.now.unix, &address, attempt.count_failure);
+        cx.book.attempt(cx.now.unix, &address, counts);
     }
 }
 

@@ -20,6 +20,7 @@ mod hostile;
 mod index;
 mod line;
 mod memory;
+mod names;
 mod onion;
 mod permissions;
 mod requests;

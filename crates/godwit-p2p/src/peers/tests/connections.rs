@@ -398,43 +398,6 @@ fn a_full_house_makes_room_by_eviction() {
 }
 
 #[test]
-fn names_are_resolved_first_or_left_to_the_proxy() {
-    let target = Target::Name { host: "node.example".into(), port: 8_333 };
-    let named = PeersConfig { connect_only: Some(vec![target.clone()]), ..config() };
-    let mut node = Harness::new(named.clone());
-    node.advance(Duration::from_secs(1));
-    assert_eq!((node.resolves.len(), node.connects.len()), (1, 0));
-    let found = NetAddress::new(Host::Ipv4([50, 1, 1, 1]), 0);
-    node.tell(NetEvent::Resolved { host: "node.example".into(), addresses: vec![found] });
-    node.pump();
-    let expected = Target::Address(NetAddress { port: 8_333, ..found });
-    let (id, at, kind) = node.connects.pop().expect("one");
-    assert_eq!((at, kind), (expected, ConnectionKind::Manual));
-    node.tell(NetEvent::Connected { peer: id, address: None });
-    node.pump();
-    node.greet(id);
-    node.advance(Duration::from_secs(120));
-    assert_eq!((node.resolves.len(), node.connects.len()), (1, 0), "it is connected");
-
-    let mut node = Harness::new(PeersConfig { name_proxy: true, ..named });
-    node.advance(Duration::from_secs(1));
-    assert!(node.resolves.is_empty());
-    assert_eq!(node.connects.pop().map(|(_, at, _)| at), Some(target));
-}
-
-#[test]
-fn a_name_without_addresses_is_tried_again_later() {
-    let target = Target::Name { host: "node.example".into(), port: 8_333 };
-    let mut node = Harness::new(PeersConfig { connect_only: Some(vec![target]), ..config() });
-    node.advance(Duration::from_secs(1));
-    node.tell(NetEvent::Resolved { host: "node.example".into(), addresses: vec![] });
-    node.pump();
-    assert_eq!(node.peers.parts.connections.attempts().len(), 0);
-    node.advance(Duration::from_secs(120));
-    assert!(node.resolves.len() > 1 && node.connects.is_empty());
-}
-
-#[test]
 fn dns_seeds_fill_an_empty_address_book() {
     let seeds = vec!["seed.example.".to_string()];
     let mut node = Harness::new(PeersConfig { dns_seeds: seeds.clone(), ..config() });

@@ -215,6 +215,7 @@ impl Harness {
             target: Target::Address(address),
             kind,
             address: Some(address),
+            left: Vec::new(),
             nonce: 77 + id.0,
             count_failure: true,
             begun: self.now.monotonic,

@@ -156,6 +156,7 @@ fn begin_to_connect(node: &mut Harness) -> PeerId {
         target: Target::Address(address),
         kind: OUTBOUND,
         address: Some(address),
+        left: Vec::new(),
         nonce: id.0,
         count_failure: true,
         begun: node.now.monotonic,

@@ -85,6 +85,18 @@ fn the_block_that_completes_a_branch_is_answered_when_the_chain_has_come_to_rest
     }
 }
 
+#[test]
+fn the_block_at_which_the_node_stops_is_answered() {
+    let chain = chain::recent();
+    let height = chain.summary.height + 1;
+    let node = Node::new("regtest");
+    let stop = format!("-stopatheight={height}");
+    let mut godwit = Answering::with_chain(&node, chain, &[stop]);
+    let (method, params) = submit(&block::on(chain.tip(), height, 1, &[]));
+    assert_eq!(godwit.call(method, &params), Value::Null);
+    assert!(godwit.running.wait().success());
+}
+
 /// Blocks on the tip that break a rule of scripts.
 fn broken_scripts(chain: &RecentChain) -> Vec<Vec<u8>> {
     let height = chain.summary.height + 1;

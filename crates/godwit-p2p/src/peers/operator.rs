@@ -88,7 +88,7 @@ pub struct PeerSays {
     pub user_agent: String,
     /// Seconds by which its clock is ahead of ours.
     pub time_offset: i64,
-    /// It wants transactions announced.
+    /// It wants transactions announced, over a connection that is not for blocks alone.
     pub relay: bool,
     pub protocol: Protocol,
     /// Our address as it sees it.
@@ -142,6 +142,8 @@ impl Peers {
     fn info(&self, peer: &Peer) -> PeerInfo {
         let handshake = &peer.handshake;
         let waits = peer.ping.nonce.and(peer.ping.sent_at);
+        // Until then it is when the peer connected, for the deadlines.
+        let has_received = peer.flow.traffic.bytes_received() > 0;
         PeerInfo {
             id: peer.id,
             kind: peer.kind,
@@ -154,13 +156,13 @@ impl Peers {
                 services: handshake.services,
                 user_agent: handshake.user_agent.clone(),
                 time_offset: handshake.time_offset,
-                relay: handshake.relay,
+                relay: peer.hears_of_transactions(),
                 protocol: handshake.protocol,
                 local: handshake.local,
             },
             times: PeerTimes {
                 connected: peer.connected_at,
-                last_received: peer.last_received,
+                last_received: if has_received { peer.last_received } else { Duration::ZERO },
                 last_sent: peer.flow.traffic.last_sent,
                 last_block: peer.fetch.last_block(),
                 last_ping: peer.ping.last,

@@ -71,7 +71,7 @@ pub(super) struct Handshake {
     pub(super) start_height: i32,
     /// Seconds by which its clock is ahead of ours.
     pub(super) time_offset: i64,
-    /// It wants transactions announced.
+    /// It wants transactions announced: its `version` says so.
     pub(super) relay: bool,
     /// The protocol of the connection.
     pub(super) protocol: Protocol,
@@ -234,7 +234,7 @@ impl Handshake {
             user_agent: String::new(),
             start_height: -1,
             time_offset: 0,
-            relay: true,
+            relay: false,
             protocol: Protocol::Detecting,
             established: false,
             wants_addrv2: false,

@@ -32,6 +32,28 @@ fn an_outbound_connection_says_hello_in_core_s_order() {
     assert_eq!(commands(node.take(id)), [C::SENDCMPCT, C::PING, C::GETHEADERS]);
 }
 
+/// As bitcoind shows it: only what the peer has said.
+#[test]
+fn before_its_version_nothing_is_shown_of_what_a_peer_wants() {
+    let mut node = Harness::with_chain(config(), &chain(3, 60));
+    let (inbound, manual) = (node.inbound(), node.outbound(ConnectionKind::Manual));
+    let blocks_alone = node.outbound(ConnectionKind::BlockRelay);
+    let shown = |node: &Harness| {
+        let of_peer = |info: crate::PeerInfo| {
+            (info.said.relay, info.transactions.told_before, info.times.last_received)
+        };
+        node.peers.infos().into_iter().map(of_peer).collect::<Vec<_>>()
+    };
+    node.advance(Duration::from_secs(1));
+    assert_eq!(shown(&node), [(false, 0, Duration::ZERO); 3]);
+    let version = node.version();
+    for id in [inbound, manual, blocks_alone] {
+        node.says(id, Message::Version(Box::new(version.clone())));
+    }
+    let now = node.now.monotonic;
+    assert_eq!(shown(&node), [(true, 1, now), (true, 1, now), (false, 0, now)]);
+}
+
 /// Block 1 is at height 1; `lowest` is the first height of which the block is here.
 #[test]
 fn blocks_are_promised_only_when_they_are_here() {

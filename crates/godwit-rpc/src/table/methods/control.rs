@@ -37,7 +37,7 @@ pub(super) const ROWS: &[Method] = &[
         Control,
         "stop",
         "Ends the node.",
-        &[optional("wait", Kind::Number, "Milliseconds to wait before; for tests.")],
+        &[optional("wait", Kind::Number, "Longest wait, in milliseconds; for tests.")],
     ),
     present(Control, "uptime", "For how many seconds the node has been running.", &[]),
 ];

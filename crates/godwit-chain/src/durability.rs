@@ -16,12 +16,12 @@
 //! flush was committed, a checkpoint commits its coins once more, by the runs that they are in by now, so
 //! that the files of the others go; it is due at once where these are large.
 //!
-//! What is begun now is decided in [`due`], by what the parts say: [`flushes`], which holds what is being
-//! written, [`pace`] and [`pruning`].
+//! When the memtable is sealed, [`Durability::reason_to_seal`] and [`flushes`] say, which holds what is being
+//! written; which job is begun then, [`due`], by what [`flushes`], [`pace`] and [`pruning`] say.
 
 mod commit;
 pub(crate) mod due;
-mod flushes;
+pub(crate) mod flushes;
 mod history_change;
 pub(crate) mod pace;
 pub(crate) mod pruning;
@@ -340,13 +340,13 @@ impl Durability {
         let due = self.pending(state, seal_for).due();
         if self.scrub.reads_files() {
             // What it reads of the database, a commit would change.
-            if matches!(due, Some(Due::Flush | Due::Index)) {
+            if matches!(due, Some(Due::Coins | Due::Index)) {
                 self.scrub.stop_files();
             }
             return false;
         }
         match due {
-            Some(Due::Flush) => self.commit_flush(state),
+            Some(Due::Coins) => self.commit_flush(state),
             Some(Due::Index) => self.start_commit(state, None, self.pace.most_headers()),
             Some(Due::PushOut) => self.push_out(state),
             None => {}
@@ -486,13 +486,14 @@ impl Durability {
             Answer::Committed(committed) => {
                 let Some(Job::Commit(commit)) = job else { unreachable!("a commit was under way") };
                 let Committing { durable, ids } = commit;
+                let seals = self.flushes.end_commit();
                 let (manifest, when) = committed?;
                 index.note_named(&ids);
                 self.pace.end(when);
                 if let Some(manifest) = manifest {
                     coins.committed(manifest)?;
                 }
-                self.flushes.note_committed();
+                self.flushes.note_committed(seals);
                 self.history.end();
                 self.durable = durable;
                 let Backlog { blocks, time } = self.flushes.backlog();

@@ -23,11 +23,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use godwit_consensus::Reject;
-use godwit_store::utxo::{Layers, ManifestId, Rotation, SealId, UtxoStore};
+use godwit_store::utxo::{Layers, ManifestId, Rotation, UtxoStore};
 use godwit_store::{HistoryCoins, HistoryCommit, Refutation, StoreError};
 
 use crate::appender::Appender;
 use crate::durability::Durability;
+use crate::durability::flushes::Flush;
 use crate::durability::writing::{Application, Writing};
 use crate::environment::Environment;
 use crate::error::ChainError;
@@ -53,13 +54,6 @@ pub(crate) fn share(coins: u64, behind: u32) -> u64 {
 
 /// The hash of the coins at the snapshot's block.
 pub(crate) struct Answer(pub(crate) Result<[u8; 32], ChainError>);
-
-/// A sealed memtable on its way to disk, and the block whose coins it completes.
-struct Flush {
-    seal: SealId,
-    tip: NodeId,
-    connected: bool,
-}
 
 enum Stage {
     Connecting,

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use godwit_chain::{Chain, MIN_BLOCKS_TO_KEEP, deletes_blocks, is_below_lowest, is_pruning};
+use godwit_chain::{
+    Body, Chain, MIN_BLOCKS_TO_KEEP, body, deletes_blocks, is_below_lowest, is_pruning,
+};
 use godwit_p2p::{PeerId, PeerInfo, Services};
 use godwit_primitives::{BlockHash, Network};
 use godwit_rpc::{Json, RpcError, code};
@@ -56,7 +58,7 @@ pub(super) fn block_from_peer(call: &mut Call<'_>) -> Result<Json, RpcError> {
                  peer",
             ));
         }
-        if block.position.is_some() || id == tree.genesis() {
+        if matches!(body(chain, id), Body::Genesis | Body::Stored(_) | Body::Lost(_)) {
             return Err(misc("Block already downloaded"));
         }
         // Next to those that are stored a start would count it as one of them, and it has no undo record.

@@ -14,7 +14,7 @@ pub(crate) const REPLACED_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 1 << 3
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// A commit that names the coins of a flush, with all else.
-    Flush,
+    Coins,
     /// A commit without newer coins.
     Index,
     /// Bytes of blocks and undo records are pushed out.
@@ -48,8 +48,8 @@ pub(super) struct Pending {
 impl Pending {
     /// What is to be begun now, if anything.
     pub(super) fn due(&self) -> Option<Due> {
-        if self.is_flush_due() || self.is_index_due() {
-            Some(if self.has_coins { Due::Flush } else { Due::Index })
+        if self.are_coins_due() || self.is_other_due() {
+            Some(if self.has_coins { Due::Coins } else { Due::Index })
         } else if self.unpushed >= self.push_bytes {
             Some(Due::PushOut)
         } else {
@@ -58,12 +58,12 @@ impl Pending {
     }
 
     /// Whether coins are a reason to commit.
-    fn is_flush_due(&self) -> bool {
+    fn are_coins_due(&self) -> bool {
         self.has_coins && (self.are_coins_awaited || self.have_coins_rested)
     }
 
     /// Whether anything else is.
-    fn is_index_due(&self) -> bool {
+    fn is_other_due(&self) -> bool {
         self.is_wanted
             || self.entries >= COMMIT_ENTRIES
             || self.is_old
@@ -102,7 +102,7 @@ mod tests {
             Pending { replaced: REPLACED_BYTES + 1, ..RESTING },
         ] {
             assert_eq!(reason.due(), Some(Due::Index));
-            assert_eq!(Pending { has_coins: true, ..reason }.due(), Some(Due::Flush));
+            assert_eq!(Pending { has_coins: true, ..reason }.due(), Some(Due::Coins));
         }
     }
 
@@ -111,7 +111,7 @@ mod tests {
         for (are_coins_awaited, have_coins_rested) in [(true, false), (false, true), (true, true)] {
             let unwritten = Pending { are_coins_awaited, have_coins_rested, ..RESTING };
             assert_eq!(unwritten.due(), None);
-            assert_eq!(Pending { has_coins: true, ..unwritten }.due(), Some(Due::Flush));
+            assert_eq!(Pending { has_coins: true, ..unwritten }.due(), Some(Due::Coins));
         }
     }
 
@@ -121,6 +121,6 @@ mod tests {
         assert_eq!(many.due(), Some(Due::PushOut));
         assert_eq!(Pending { is_wanted: true, ..many }.due(), Some(Due::Index));
         let rested = Pending { has_coins: true, have_coins_rested: true, ..RESTING };
-        assert_eq!(Pending { unpushed: 100, ..rested }.due(), Some(Due::Flush));
+        assert_eq!(Pending { unpushed: 100, ..rested }.due(), Some(Due::Coins));
     }
 }

@@ -14,7 +14,7 @@ use crate::durability::writing::{Application, Backlog, Writing};
 use crate::index::BlockIndex;
 use crate::tree::NodeId;
 
-/// For what the memtable is to be sealed.
+/// For what the memtable is to be sealed. The last two differ for readers only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SealFor {
     /// Somebody waits for the coins of the tip, and is shown what the commit names alone: nothing else.
@@ -26,11 +26,11 @@ pub(super) enum SealFor {
 }
 
 /// A sealed memtable on its way to disk, and the block whose coins it completes.
-pub(super) struct Flush {
-    pub(super) seal: SealId,
-    pub(super) tip: NodeId,
+pub(crate) struct Flush {
+    pub(crate) seal: SealId,
+    pub(crate) tip: NodeId,
     /// That block was connected: it is not taken back any more.
-    pub(super) connected: bool,
+    pub(crate) connected: bool,
 }
 
 /// See the module's documentation.
@@ -107,9 +107,14 @@ impl Flushes {
         self.waiting.iter().rposition(is_complete)
     }
 
-    /// The commit has returned: what it held of them is durable.
-    pub(super) fn note_committed(&mut self) {
-        self.writing.note_committed(std::mem::take(&mut self.committing));
+    /// The commit has returned; how many of them it held.
+    pub(super) fn end_commit(&mut self) -> usize {
+        std::mem::take(&mut self.committing)
+    }
+
+    /// So many are durable.
+    pub(super) fn note_committed(&mut self, seals: usize) {
+        self.writing.note_committed(seals);
     }
 
     /// Whether every seal is in a commit, or was.
@@ -187,6 +192,11 @@ mod tests {
         flushes.begin(Flush { seal, tip, connected: false });
     }
 
+    fn note_commit(flushes: &mut Flushes) {
+        let seals = flushes.end_commit();
+        flushes.note_committed(seals);
+    }
+
     #[test]
     fn a_commit_takes_the_seals_whose_blocks_are_connected_and_the_others_wait() {
         let mut chain = chain(&FaultDisk::new());
@@ -207,15 +217,15 @@ mod tests {
         assert!(!flushes.is_replacing());
         assert_eq!(flushes.waiting(), [false]);
         assert_eq!(flushes.backlog(), Backlog { blocks: 3, time: 3 * SECOND });
-        flushes.note_committed();
+        note_commit(&mut flushes);
         assert_eq!(flushes.backlog(), Backlog { blocks: 1, time: SECOND });
         assert!(!flushes.none_waits());
-        flushes.note_committed();
+        note_commit(&mut flushes);
         assert_eq!(flushes.backlog().blocks, 1, "a commit of the index alone");
         flushes.note_connected(tip);
         assert!(flushes.take_complete(coins).is_some());
         assert!(flushes.none_waits() && !flushes.all_committed());
-        flushes.note_committed();
+        note_commit(&mut flushes);
         assert!(flushes.all_committed());
         assert_eq!(flushes.backlog(), Backlog::default());
     }
@@ -237,7 +247,7 @@ mod tests {
         assert!(
             !flushes.may_seal(coins, SealFor::Viewers) && flushes.may_seal(coins, SealFor::Bounds)
         );
-        flushes.note_committed();
+        note_commit(&mut flushes);
         assert!(flushes.may_seal(coins, SealFor::Viewers));
     }
 }

@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 
 use crate::environment::Environment;
-use crate::index::BlockIndex;
+use crate::index::{BlockIndex, Body};
 use crate::tree::NodeId;
 
 /// Blocks below the tip that are never deleted, for reorganisations and for peers (Core
@@ -188,11 +188,9 @@ impl Pruning {
         let missing = tree.walk_stored(index.tip(), end);
         self.lowest = if missing == genesis { 0 } else { index.height(missing) + 1 };
         let mut deleted = missing;
-        // Of one that was deleted the number of transactions is kept.
-        while let node = index.node(deleted)
-            && deleted != end
-            && node.tx_count == 0
-            && let Some(parent) = node.parent()
+        while deleted != end
+            && Body::of(index, deleted) == Body::Absent
+            && let Some(parent) = index.node(deleted).parent()
         {
             deleted = tree.walk_stored(parent, end);
         }

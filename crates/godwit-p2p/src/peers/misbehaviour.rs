@@ -31,7 +31,7 @@ pub enum DisconnectReason {
     LocatorTooLong,
     /// It sends or announces transactions although it was told not to.
     UnwantedTransactions,
-    /// We called it, and it announces more blocks than there are.
+    /// We chose to call it, and it announces more blocks than there are.
     TooManyAnnouncements,
     /// It repeats known headers, or sends headers that lead nowhere, again and again.
     UselessHeaders,

@@ -114,7 +114,7 @@ pub(super) struct Ping {
 
 /// Rate limits of what costs us something and is of no use to us.
 pub(super) struct Allowances {
-    /// Transactions announced or sent, and announced blocks.
+    /// Transactions announced or sent, and, of a peer that we chose, whatever else is announced.
     pub(super) announcements: TokenBucket,
     /// Headers that were known, or have too little work.
     pub(super) useless_headers: TokenBucket,

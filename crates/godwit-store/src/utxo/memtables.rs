@@ -42,7 +42,7 @@ impl Memtables {
         &self.active
     }
 
-    /// For a change, after which [`Self::is_over_allowance`] is to be asked.
+    /// For a change; where that may add memory, [`Self::is_over_allowance`] is to be asked.
     #[inline]
     pub(super) fn active_mut(&mut self) -> &mut Memtable {
         &mut self.active
@@ -152,7 +152,7 @@ impl Memtables {
         self.active.memory() > self.allowance
     }
 
-    /// From now on, or no longer, [`Self::drop_kept`] does nothing.
+    /// From now on, or no longer, [`Self::drop_kept`] does nothing. At the end it is to be called.
     pub(super) fn set_pinned(&mut self, pinned: bool) {
         (self.pinned, self.allowance) = (pinned, usize::MAX);
     }

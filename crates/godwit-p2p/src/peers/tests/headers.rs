@@ -276,28 +276,40 @@ fn a_peer_with_little_work_is_left_in_the_initial_download_only() {
 #[test]
 fn b7_a_flood_of_announced_blocks_is_followed_by_one_question() {
     let mut node = Harness::with_chain(config(), &chain(5, 60));
-    let (called, calling) = (node.full_peer(), node.inbound_peer());
-    for id in [called, calling] {
-        node.headers(id, &chain(5, 60)[4..]);
-        node.take(id);
-    }
+    let id = node.inbound_peer();
+    node.headers(id, &chain(5, 60)[4..]);
+    node.take(id);
     let unknown = |n: u32| {
         let mut bytes = [9; 32];
         bytes[..4].copy_from_slice(&n.to_le_bytes());
         block_inv(BlockHash::from_bytes(bytes))
     };
     for _ in 0..10 {
-        node.says(calling, Message::Inv((0..50_000).map(unknown).collect()));
+        node.says(id, Message::Inv((0..50_000).map(unknown).collect()));
     }
-    assert_eq!(node.take(calling).len(), 1, "one getheaders for ten times 50,000 blocks");
-    assert_eq!(node.is_gone(calling), None);
-    // Whom we called takes a place that another peer could have.
-    for _ in 0..2 {
-        node.says(called, Message::Inv((0..50_000).map(unknown).collect()));
+    assert_eq!(node.take(id).len(), 1, "one getheaders for ten times 50,000 blocks");
+    assert_eq!(node.is_gone(id), None);
+}
+
+/// Whom we chose takes a place that another peer could have.
+#[test]
+fn b7_whom_we_chose_is_let_go_when_it_announces_more_blocks_than_there_are() {
+    let mut node = Harness::with_chain(config(), &chain(5, 60));
+    let too_many = Some(DisconnectReason::TooManyAnnouncements);
+    for (kind, ends) in [
+        (ConnectionKind::OutboundFull, too_many),
+        (ConnectionKind::BlockRelay, too_many),
+        (ConnectionKind::Manual, None),
+    ] {
+        let id = node.peer(kind);
+        let unknown = block_inv(BlockHash::from_bytes([9; 32]));
+        for _ in 0..2 {
+            node.says(id, Message::Inv(vec![unknown; 50_000]));
+        }
+        assert_eq!(node.is_gone(id), None);
+        node.says(id, Message::Inv(vec![unknown]));
+        assert_eq!(node.is_gone(id), ends, "{kind}");
     }
-    assert_eq!((node.take(called).len(), node.is_gone(called)), (1, None));
-    node.says(called, Message::Inv(vec![unknown(7)]));
-    assert_eq!(node.is_gone(called), Some(DisconnectReason::TooManyAnnouncements));
     assert_eq!(node.discouraged(), 0);
 }
 

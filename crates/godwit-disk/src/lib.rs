@@ -55,6 +55,10 @@ pub trait Disk: Send + Sync {
     fn check_link(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
+    /// Fails where this process may not add files to a directory, or remove them. By default it may.
+    fn check_writable(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
     /// Names of all entries of a directory, in any order.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
     /// How many bytes the file system of a directory has room for; `u64::MAX` where no bound is known.

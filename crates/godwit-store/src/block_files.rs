@@ -452,6 +452,14 @@ pub(crate) fn check_links(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError
     paths.iter().try_for_each(|path| disk.check_link(path))
 }
 
+/// Fails where one of them cannot be opened to be read and written, before anything is given up that is to be
+/// made again from them.
+pub(crate) fn check_usable(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    let mut paths = disk.list(dir)?;
+    paths.retain(|path| is_of_blocks(path));
+    paths.iter().try_for_each(|path| disk.open(path, OpenMode::ReadWrite).map(drop))
+}
+
 fn is_of_blocks(path: &Path) -> bool {
     ["blk", "rev"].iter().any(|prefix| file_number(path, prefix).is_some())
 }

@@ -183,6 +183,13 @@ impl Control {
         self.manifest().is_some_and(|manifest| manifest.is_empty())
     }
 
+    /// How many runs it names, as far as can be told.
+    pub(crate) fn run_count(&self) -> usize {
+        let hasher = UtxoHasher::new(self.identity.utxo_hash_key);
+        let manifest = self.manifest().filter(|manifest| manifest.is_readable(&hasher));
+        manifest.map_or(0, |manifest| manifest.files().count())
+    }
+
     fn manifest(&self) -> Option<Manifest> {
         SpanReader::new(self.state.utxo_manifest.as_ref()?).get().ok()
     }

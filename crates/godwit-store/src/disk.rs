@@ -128,6 +128,11 @@ impl StoreDisk {
         self.latch.run(path, Operation::Open, || self.disk.check_link(path))
     }
 
+    /// See [`Disk::check_writable`].
+    pub(crate) fn check_writable(&self, dir: &Path) -> Result<(), StoreError> {
+        self.latch.run(dir, Operation::Access, || self.disk.check_writable(dir))
+    }
+
     /// See [`Disk::create_dir_all`].
     pub fn create_dir_all(&self, path: &Path) -> Result<(), StoreError> {
         self.latch.run(path, Operation::CreateDir, || self.disk.create_dir_all(path))

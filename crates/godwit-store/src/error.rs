@@ -28,6 +28,8 @@ pub enum Operation {
     Length,
     /// Truncating or extending a file.
     SetLength,
+    /// Asking whether a directory may be changed.
+    Access,
     /// Creating a directory and its parents.
     CreateDir,
     /// `fsync` of a directory.
@@ -61,6 +63,7 @@ impl Operation {
             | Operation::Read
             | Operation::Length
             | Operation::List
+            | Operation::Access
             | Operation::Lock
             | Operation::Spawn => false,
         }
@@ -77,6 +80,7 @@ impl fmt::Display for Operation {
             Operation::Sync => "fsync",
             Operation::Length => "stat",
             Operation::SetLength => "truncate",
+            Operation::Access => "change",
             Operation::CreateDir => "create directory",
             Operation::SyncDir => "fsync directory",
             Operation::Rename => "rename",
@@ -331,6 +335,17 @@ pub enum StoreError {
         offset: u64,
         damage: Damage,
     },
+    /// Not one of the files that the last commit names is there: more likely their disk is not mounted than
+    /// all of them are lost.
+    AllMissing {
+        /// The directory that they belong in.
+        dir: PathBuf,
+        part: DamagedPart,
+        /// How many are named.
+        named: usize,
+        /// Whether what is lost can be made again from what is stored, as [`crate::has_whole_history`] says.
+        whole: bool,
+    },
     /// The data directory belongs to another network.
     OtherNetwork {
         /// The database that says so.
@@ -471,6 +486,9 @@ impl fmt::Display for StoreError {
             StoreError::Damaged { path, offset, damage } => {
                 write!(f, "{} at byte {offset}: {damage}", path.display())
             }
+            StoreError::AllMissing { dir, part, named, whole } => {
+                f.write_str(&all_missing(dir, *part, *named, *whole))
+            }
             StoreError::OtherNetwork { path, found, expected } => write!(
                 f,
                 "{} belongs to another network (magic {:02x?}, expected {:02x?})",
@@ -525,6 +543,21 @@ impl fmt::Display for StoreError {
             }
         }
     }
+}
+
+/// What to do where there is nothing in a directory that should be full.
+fn all_missing(dir: &Path, part: DamagedPart, named: usize, whole: bool) -> String {
+    let (what, remedy) = match part {
+        // Not from the block files, as where some are left.
+        DamagedPart::Index => {
+            ("block file", "`godwit -reindex` downloads the chain again".to_owned())
+        }
+        DamagedPart::Coins => ("file of coins", part.remedy(whole).to_string()),
+    };
+    format!(
+        "{} holds no {what}, and the last commit names {named}: is its disk mounted? Only if they are lost: {remedy}",
+        dir.display()
+    )
 }
 
 /// What to do where somebody has started a bitcoind on a directory of godwit's.

@@ -3,6 +3,7 @@
 mod database;
 mod foreign;
 pub(crate) mod pruned_blocks;
+mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -152,6 +153,7 @@ impl Store {
     /// [`StoreError::Locked`], [`StoreError::CoreDirectory`], [`StoreError::CoreStarted`],
     /// [`StoreError::ForeignFile`], [`StoreError::OtherNetwork`], [`StoreError::NewerSchema`],
     /// [`StoreError::Damaged`] for a damaged database or files shorter than committed,
+    /// [`StoreError::AllMissing`] where a directory has none of the files that it should be full of,
     /// [`StoreError::IncompleteHistory`] and [`StoreError::Stopped`] as the options have it, else
     /// [`StoreError::Io`].
     pub fn open(

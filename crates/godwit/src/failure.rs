@@ -154,6 +154,7 @@ impl Fatal for StoreError {
             | StoreError::UnsuitableFileSystem { .. }
             | StoreError::CoreDirectory { .. }
             | StoreError::CoreStarted { .. }
+            | StoreError::AllMissing { .. }
             | StoreError::ForeignFile { .. } => Exit::DatadirUnusable,
             StoreError::Damaged { .. } => Exit::Damaged,
             StoreError::Panicked { .. } => Exit::Bug,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use godwit_stream::DataStream;
-use rustix::fs::{Advice, FlockOperation, OFlags, fcntl_lock};
+use rustix::fs::{Access, Advice, FlockOperation, OFlags, fcntl_lock};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Disk, DiskFile, DiskLock, OpenMode};
@@ -191,6 +191,10 @@ impl Disk for RealDisk {
             // What else is in the way, whoever opens it is told.
             _ => Ok(()),
         }
+    }
+
+    fn check_writable(&self, dir: &Path) -> io::Result<()> {
+        Ok(rustix::fs::access(dir, Access::WRITE_OK | Access::EXEC_OK)?)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {

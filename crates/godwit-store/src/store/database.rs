@@ -12,10 +12,11 @@ use godwit_primitives::BlockHash;
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
 use super::pruned_blocks::Headers;
+use super::sources::check_sources;
 use super::{
     Rebuild, SCHEMA_VERSION, StoreOptions, refuse_foreign_files, remove_history, visit_blocks,
 };
-use crate::block_files::{check_links, has_first_block};
+use crate::block_files::has_first_block;
 use crate::control::{self, Control, Kept, Slot};
 use crate::db::{Db, Table};
 use crate::disk::{OpenMode, StoreDisk};
@@ -119,9 +120,7 @@ pub(super) fn open_database(
         }
         _ => None,
     };
-    if !stays(&opened, options.rebuild) {
-        check_links(disk, &dir.join(BLOCKS_DIR))?;
-    }
+    check_sources(disk, dir, &opened, options.rebuild)?;
     match (opened, confirmed, options.rebuild) {
         (Ok(OpenedDatabase { db, control, kept: None }), _, Rebuild::IndexAlone)
             if control.has_whole_history() =>
@@ -168,7 +167,7 @@ pub(super) fn open_database(
 }
 
 /// Whether the database is used as it is, and nothing is made again.
-fn stays(opened: &Result<OpenedDatabase, StoreError>, rebuild: Rebuild) -> bool {
+pub(super) fn stays(opened: &Result<OpenedDatabase, StoreError>, rebuild: Rebuild) -> bool {
     rebuild == Rebuild::Nothing && matches!(opened, Ok(OpenedDatabase { kept: None, .. }))
 }
 

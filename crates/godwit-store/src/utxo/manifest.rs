@@ -61,7 +61,7 @@ impl Manifest {
     }
 
     /// Whether this is a manifest that this program understands, made under this key.
-    pub(super) fn is_readable(&self, hasher: &UtxoHasher) -> bool {
+    pub(crate) fn is_readable(&self, hasher: &UtxoHasher) -> bool {
         let in_partitions = |run: &ManifestRun| {
             run.partitions.checked_shr(1 << self.partition_bits).unwrap_or(0) == 0
         };

@@ -1,10 +1,11 @@
 //! Commands that cannot be followed: one line on standard error, an exit code that tells the kind, and
 //! nothing changed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
 use std::process::Command;
 
 use godwit::exit::Exit;
@@ -343,6 +344,69 @@ fn a_rebuild_does_not_begin_while_block_files_are_links_to_a_disk_that_is_not_mo
         fs::remove_file(&path).expect("the link");
         symlink(&elsewhere, &path).expect("a link");
         assert_eq!(node.stats(), stats, "{name}: its disk is mounted");
+    }
+}
+
+/// The files of blocks and coins of a node, with their contents.
+fn blocks_and_coins(node: &Node) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for below in ["blocks", "utxo"] {
+        for entry in fs::read_dir(node.network_dir().join(below)).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let is_file = fs::metadata(&path).expect("it is there").is_file();
+            let bytes = if is_file { fs::read(&path).expect("a file") } else { Vec::new() };
+            found.insert(path, bytes);
+        }
+    }
+    found
+}
+
+/// A mount point is there, and empty, while its disk is not mounted.
+#[test]
+fn an_empty_mount_point_in_the_place_of_blocks_or_coins_is_named_and_nothing_is_touched() {
+    let whole = with_small_chain();
+    let stats = whole.stats();
+    let words_of = |name: &str| match name {
+        "blocks" => "blocks holds no block file, and the last commit names 1: is its disk mounted?",
+        _ => "utxo holds no file of coins, and the last commit names ",
+    };
+    for name in ["blocks", "utxo"] {
+        let node = copy(&whole);
+        let (path, disk) = (node.network_dir().join(name), node.beside("disk"));
+        fs::rename(&path, &disk).expect("it is there");
+        let mount_point = node.beside("mount");
+        fs::create_dir(&mount_point).expect("a directory");
+        symlink(&mount_point, &path).expect("a link");
+        let before = blocks_and_coins(&node);
+        let commands: [&[&dyn AsRef<OsStr>]; 3] = [
+            &[&"utxo", &"stats"],
+            &[&"-noconnect", &"-listen=0"],
+            &[&"-noconnect", &"-listen=0", &"-reindex-chainstate"],
+        ];
+        // Coins are given up by the last one, wherever they are.
+        let refused = if name == "blocks" { 3 } else { 2 };
+        for command in &commands[..refused] {
+            refuses(node.run(command), Exit::DatadirUnusable, &[words_of(name)]);
+            assert!(blocks_and_coins(&node) == before, "{name}: nothing is written or removed");
+        }
+        fs::remove_file(&path).expect("the link");
+        symlink(&disk, &path).expect("a link");
+        assert_eq!(node.stats(), stats, "{name}: its disk is mounted");
+    }
+}
+
+#[test]
+fn a_rebuild_does_not_begin_while_a_block_file_cannot_be_opened() {
+    let whole = with_small_chain();
+    for rebuild in ["-reindex", "-reindex-chainstate"] {
+        let node = copy(&whole);
+        let path = node.network_dir().join("blocks/blk00000.dat");
+        fs::remove_file(&path).expect("it was there");
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).expect("a pipe");
+        let before = blocks_and_coins(&node);
+        let ended = node.run(&[&"-noconnect", &"-listen=0", &rebuild]);
+        refuses(ended, Exit::DatadirUnusable, &["blk00000.dat: a pipe is where a file belongs"]);
+        assert!(blocks_and_coins(&node) == before, "{rebuild}");
     }
 }
 

@@ -203,6 +203,22 @@ fn a_link_to_a_disk_that_is_not_mounted_is_no_missing_directory() {
 }
 
 #[test]
+fn a_directory_that_may_not_be_changed_is_told_before_anything_is() {
+    let (dir, disk) = temp();
+    disk.check_writable(dir.path()).unwrap();
+    let closed = dir.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+    if fs::write(closed.join("probe"), "").is_ok() {
+        godwit_testdata::skip("this user may write everywhere");
+        return;
+    }
+    let error = disk.check_writable(&closed).unwrap_err();
+    assert_eq!(error.unusable_path(), Some(&*closed));
+    disk.check().unwrap();
+}
+
+#[test]
 fn a_lock_is_exclusive_until_dropped() {
     let (dir, disk) = temp();
     let path = dir.path().join(".lock");

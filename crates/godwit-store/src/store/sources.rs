@@ -1,0 +1,130 @@
+//! Whether what a data directory is read from, or made again from, is there and may be used: asked before
+//! anything is written or given up.
+
+use std::path::Path;
+
+use super::Rebuild;
+use super::database::{FILE_ENDS, OpenedDatabase, stays};
+use crate::block_files::{check_links, check_usable, has_files};
+use crate::disk::StoreDisk;
+use crate::error::{DamagedPart, StoreError};
+use crate::names::{BLOCKS_DIR, UTXO_DIR};
+
+/// Refuses a directory of which a disk is not mounted or may not be used. Whoever wants the index made again
+/// may have lost all block files, and is not asked where they are.
+///
+/// # Errors
+///
+/// [`StoreError::AllMissing`]; a failed system call.
+pub(super) fn check_sources(
+    disk: &StoreDisk,
+    dir: &Path,
+    opened: &Result<OpenedDatabase, StoreError>,
+    rebuild: Rebuild,
+) -> Result<(), StoreError> {
+    let blocks_dir = dir.join(BLOCKS_DIR);
+    if let (Ok(opened), Rebuild::Nothing | Rebuild::Coins) = (opened, rebuild) {
+        check_presence(disk, dir, opened, rebuild)?;
+    }
+    if !stays(opened, rebuild) {
+        check_links(disk, &blocks_dir)?;
+    }
+    if matches!(rebuild, Rebuild::Coins | Rebuild::Index) {
+        check_usable(disk, &blocks_dir)?;
+        [&blocks_dir, &dir.join(UTXO_DIR)].iter().try_for_each(|dir| disk.check_writable(dir))?;
+    }
+    Ok(())
+}
+
+/// Fails where there is no block file, or nothing of the coins, of all that the last commit names. Of runs that
+/// are lost the parity is there.
+fn check_presence(
+    disk: &StoreDisk,
+    dir: &Path,
+    OpenedDatabase { db, control, .. }: &OpenedDatabase,
+    rebuild: Rebuild,
+) -> Result<(), StoreError> {
+    let all_missing = |dir, part, named| {
+        let whole = control.has_whole_history();
+        Err(StoreError::AllMissing { dir, part, named, whole })
+    };
+    let mut files = 0;
+    db.for_each(&FILE_ENDS, |_, ends| {
+        files += usize::from(ends.blocks > 0);
+        Ok(())
+    })?;
+    let blocks_dir = dir.join(BLOCKS_DIR);
+    if files > 0 && !has_files(disk, &blocks_dir)? {
+        return all_missing(blocks_dir, DamagedPart::Index, files);
+    }
+    let (runs, utxo_dir) = (control.run_count(), dir.join(UTXO_DIR));
+    let is_wanted = rebuild == Rebuild::Nothing && runs > 0;
+    match is_wanted && disk.list(&utxo_dir)?.is_empty() {
+        true => all_missing(utxo_dir, DamagedPart::Coins, runs),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use godwit_fault_disk::FaultDisk;
+    use godwit_stream::SerializeData;
+
+    use super::super::Store;
+    use super::super::tests::{DIR, at, filled, open, options};
+    use super::*;
+    use crate::commit::{Commit, UtxoCommit};
+    use crate::fixtures::point;
+    use crate::store::StoreOptions;
+    use crate::utxo::UtxoHasher;
+
+    fn rebuild(fault: &FaultDisk, rebuild: Rebuild) -> Result<(), StoreError> {
+        let options = StoreOptions { rebuild, ..options(Path::new(DIR)) };
+        Store::open(Arc::new(fault.clone()), options).map(drop)
+    }
+
+    fn all_missing(dir: &str, part: DamagedPart, named: usize) -> Option<StoreError> {
+        Some(StoreError::AllMissing { dir: at(dir), part, named, whole: true })
+    }
+
+    /// More likely it is an empty mount point.
+    #[test]
+    fn an_empty_directory_of_blocks_is_refused_and_nothing_is_given_up_but_for_a_reindex() {
+        let fault = filled();
+        let disk = StoreDisk::new(Arc::new(fault.clone()));
+        for path in disk.list(&at("blocks")).unwrap() {
+            disk.remove(&path).unwrap();
+        }
+        let controls =
+            || ["godwit.control0", "godwit.control1"].map(|name| fault.contents(&at(name)));
+        let before = controls();
+        for how in [Rebuild::Nothing, Rebuild::Coins] {
+            let refused = all_missing("blocks", DamagedPart::Index, 1);
+            assert_eq!(rebuild(&fault, how).err(), refused, "{how:?}");
+            assert!(disk.list(&at("blocks")).unwrap().is_empty(), "{how:?}");
+            assert!(controls() == before, "{how:?}");
+        }
+        // They are lost.
+        rebuild(&fault, Rebuild::Index).unwrap();
+    }
+
+    #[test]
+    fn an_empty_directory_of_coins_is_refused_but_for_a_rebuild() {
+        let fault = filled();
+        let (store, _) = open(&fault).unwrap();
+        let key = UtxoHasher::new(options(Path::new(DIR)).new_hash_key).fingerprint();
+        let one_run = [&[1, 0][..], &key.to_le_bytes(), &[0; 16], &[1], &[0; 36]].concat();
+        let manifest = SerializeData::from_iter(one_run);
+        let utxo = UtxoCommit { tip: point(2, 2), manifest, assumed: None };
+        store.commit(Commit { utxo: Some(utxo), ..Commit::default() }).unwrap();
+        drop(store);
+        let refused = all_missing("utxo", DamagedPart::Coins, 1);
+        assert_eq!(rebuild(&fault, Rebuild::Nothing).err(), refused);
+        // What is left there tells that it is the directory.
+        fault.overwrite(&at("utxo/0000000000000000.parity"), vec![1]);
+        rebuild(&fault, Rebuild::Nothing).unwrap();
+        rebuild(&fault, Rebuild::Coins).unwrap();
+    }
+}

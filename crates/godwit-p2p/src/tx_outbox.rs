@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use godwit_primitives::{Amount, BlockHash, BlockView, OutPoint, TxView, Txid, Wtxid};
 
+use crate::time::Now;
+
 /// Transactions in the outbox at most.
 pub const MAX_OUTBOX: usize = 1_000;
 
@@ -102,6 +104,8 @@ pub(crate) struct Entry {
     pub(crate) round_began: Option<Duration>,
     /// A peer has asked for it.
     pub(crate) was_fetched: bool,
+    /// When it has waited for [`KEEP`], on the monotonic clock, since the first look at the clocks.
+    expires: Option<Duration>,
     /// Blocks were left while it waited, or the one that had it: what it spends may be in no block of this
     /// branch yet.
     may_lack_inputs: bool,
@@ -290,6 +294,7 @@ impl TxOutbox {
             round: 0,
             round_began: None,
             was_fetched: false,
+            expires: None,
             may_lack_inputs: false,
         };
         self.entries.insert(id, entry);
@@ -440,12 +445,27 @@ impl TxOutbox {
         changes
     }
 
-    /// Forgets what has waited for [`KEEP`], and what depends on it.
-    pub(crate) fn expire(&mut self, unix: i64) -> Vec<OutboxChange> {
-        let is_old =
-            |entry: &Entry| entry.block.is_none() && entry.tx.time.saturating_add(KEEP) < unix;
-        let old: Vec<EntryId> =
-            self.entries.iter().filter(|(_, entry)| is_old(entry)).map(|(id, _)| *id).collect();
+    /// Forgets what has waited for [`KEEP`], and what depends on it. How long it had waited when it came here
+    /// is asked of the clock, which may jump afterwards.
+    pub(crate) fn expire(&mut self, now: Now) -> Vec<OutboxChange> {
+        let mut old = Vec::new();
+        for (id, entry) in &mut self.entries {
+            let expires = *entry.expires.get_or_insert_with(|| {
+                let waited = now.unix.saturating_sub(entry.tx.time).max(0);
+                // What is older than it is kept is forgotten at once.
+                let left = KEEP.saturating_sub(waited).saturating_add(1).max(0).cast_unsigned();
+                now.monotonic + Duration::from_secs(left)
+            });
+            if entry.block.is_none() && now.monotonic >= expires {
+                old.push(*id);
+                log::warn!(
+                    "The transaction {}, which was sent here, has waited for a block for {} days: it is forgotten, \
+                     with what depends on it.",
+                    entry.tx.txid,
+                    KEEP / (24 * 60 * 60)
+                );
+            }
+        }
         self.remove_with_descendants(old)
     }
 

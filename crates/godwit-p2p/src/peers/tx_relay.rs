@@ -52,7 +52,7 @@ pub(super) fn maintain(cx: &mut Context<'_>) {
     if cx.tx_outbox.is_empty() {
         return;
     }
-    for change in cx.tx_outbox.expire(cx.now.unix) {
+    for change in cx.tx_outbox.expire(cx.now) {
         cx.out.push(change);
     }
     let hearing: Vec<PeerId> =

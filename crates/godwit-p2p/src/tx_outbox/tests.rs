@@ -37,6 +37,11 @@ fn output(tx: &Transaction) -> OutPoint {
     OutPoint { txid: tx.txid(), vout: 0 }
 }
 
+/// Both clocks.
+fn at(seconds: u64, unix: i64) -> Now {
+    Now { monotonic: Duration::from_secs(seconds), unix }
+}
+
 fn kept(tx: &Transaction, time: i64) -> OutboxTx {
     let mut bytes: DataStream = DataStream::new();
     tx.encode(&mut bytes);
@@ -249,15 +254,44 @@ fn fourteen_days_are_waited_and_no_longer() {
     let mut outbox = TxOutbox::default();
     let txs = vec![kept(&parent, 1_000), kept(&child, 2_000), kept(&other, 2_000)];
     assert!(outbox.put(txs, &[]).is_ok());
-    outbox.expire(1_000 + KEEP);
+    outbox.expire(at(0, 1_000 + KEEP));
     assert_eq!(txids(&outbox).len(), 3);
-    outbox.expire(1_001 + KEEP);
+    outbox.expire(at(1, 1_001 + KEEP));
     assert_eq!(txids(&outbox), [other.txid()]);
     // What a block has is not forgotten for its age.
     let block = block(&[&other]);
     outbox.note_block(block.hash(), 10, block.view());
-    outbox.expire(i64::MAX);
+    outbox.expire(at(KEEP as u64 * 2, i64::MAX));
     assert!(!outbox.is_empty());
+}
+
+/// Ten years for a moment, or from a moment when the clock was that far behind.
+#[test]
+fn a_clock_that_jumps_makes_nothing_old() {
+    const YEARS: i64 = 10 * 365 * 24 * 60 * 60;
+    const DAY: u64 = 24 * 60 * 60;
+    let [parent, child, other] = family();
+    for jump in [YEARS, -YEARS] {
+        let start = 2 * YEARS;
+        let mut outbox = TxOutbox::default();
+        // One of them has waited for four days at the start.
+        let four_days = 4 * DAY as i64;
+        let txs = [kept(&parent, start - four_days), kept(&child, start), kept(&other, start)];
+        assert!(outbox.put(txs.into(), &[]).is_ok());
+        outbox.expire(at(5, start));
+        outbox.expire(at(6, start + jump));
+        outbox.expire(at(10 * DAY + 5, start));
+        assert_eq!(txids(&outbox).len(), 3, "{jump}");
+        outbox.expire(at(10 * DAY + 6, start + jump));
+        assert_eq!(txids(&outbox), [other.txid()], "{jump}");
+        outbox.expire(at(14 * DAY + 6, start));
+        assert!(outbox.is_empty(), "{jump}");
+    }
+    // What was written down long ago is forgotten at the start.
+    let mut outbox = TxOutbox::default();
+    assert_eq!(put(&mut outbox, &[&other]), Ok(()));
+    outbox.expire(at(0, i64::MAX));
+    assert!(outbox.is_empty());
 }
 
 /// Changes as `+` or `-`, the place of the transaction among these, and the number.
@@ -297,7 +331,7 @@ fn what_begins_and_ceases_to_wait_is_told_with_numbers_as_cores_mempool_gives_th
     outbox.note_left(&block.hash(), &UNSPENT);
     assert_eq!(told(outbox.note_settled(), &all), [('+', 3, 9)]);
     assert_eq!(told(outbox.note_settled(), &all), []);
-    assert_eq!(told(outbox.expire(1_001 + KEEP), &all), [('-', 3, 10)]);
+    assert_eq!(told(outbox.expire(at(0, 1_001 + KEEP)), &all), [('-', 3, 10)]);
     assert!(outbox.is_empty());
     assert_eq!(put(&mut outbox, &other, &[]), [('+', 2, 11)], "an empty outbox counts on");
 }

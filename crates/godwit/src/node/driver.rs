@@ -277,7 +277,7 @@ fn open_outbox(chain: &Chain, peers: &mut Peers, dir: &Path) -> Result<OutboxFil
     let mut file = file.map_err(ChainError::Spawn)?;
     let (tree, tip) = (chain.tree(), chain.tip());
     let is_active = |hash: &BlockHash| tree.find(hash).is_some_and(|id| tree.is_ancestor(id, tip));
-    let mut outbox = file.load(is_active);
+    let mut outbox = file.load(is_active)?;
     let stored = StoredData::of(chain);
     let is_coin = |outpoint: &OutPoint| match stored.coin(outpoint) {
         CoinAtTip::Known(coin) => Ok(coin.is_some()),

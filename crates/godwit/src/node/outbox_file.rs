@@ -1,6 +1,6 @@
 //! `outbox.dat`: keeps the transactions that users of this node sent, between runs.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use godwit_p2p::TxOutbox;
 use godwit_primitives::BlockHash;
+use godwit_store::StoreError;
 use godwit_store::disk::Disk;
+use godwit_store::error::{IoFailure, Operation};
 use godwit_store::exec::{Executor, Priority, Workers};
 
 use super::peers_file::{read, replace};
@@ -59,16 +61,27 @@ impl OutboxFile {
     }
 
     /// Reads the outbox, of a chain that has the blocks that `is_active` says; an empty one if there is no
-    /// file. One that cannot be read or is damaged is put aside. Blocks the calling thread, so it is for the
-    /// start.
-    pub fn load(&mut self, is_active: impl Fn(&BlockHash) -> bool) -> TxOutbox {
+    /// file. One that is damaged is put aside. Blocks the calling thread, so it is for the start.
+    ///
+    /// # Errors
+    ///
+    /// The system does not let this process read it. It stays where it is: nothing says that it is damaged.
+    pub fn load(&mut self, is_active: impl Fn(&BlockHash) -> bool) -> Result<TxOutbox, StoreError> {
         let outbox = match read(&*self.disk, &self.path, MAX_OUTBOX_FILE) {
-            Ok(None) => return TxOutbox::default(),
+            Ok(None) => return Ok(TxOutbox::default()),
             Ok(Some(bytes)) => TxOutbox::from_bytes(&bytes, self.magic, is_active)
                 .map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => {
+                let failed = IoFailure::new(&self.path, Operation::Open, &error);
+                let failed = StoreError::Io(failed);
+                let is_damage = failed.is_unreadable() || error.kind() == ErrorKind::FileTooLarge;
+                if !is_damage {
+                    return Err(failed);
+                }
+                Err(error.to_string())
+            }
         };
-        match outbox {
+        Ok(match outbox {
             Ok(outbox) => {
                 let waiting = outbox.waiting().count();
                 log::info!("{waiting} transactions of {OUTBOX_FILE} wait for a block.");
@@ -86,7 +99,7 @@ impl OutboxFile {
                 }
                 TxOutbox::default()
             }
-        }
+        })
     }
 
     /// Starts to replace the file if the outbox is another one than it has, and the last write has ended;

@@ -1,4 +1,5 @@
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
 
@@ -31,6 +32,10 @@ fn file_in(dir: &Path) -> OutboxFile {
     OutboxFile::new(Arc::new(RealDisk), &Threads::default(), dir, MAGIC).expect("a thread")
 }
 
+fn loaded(dir: &Path) -> TxOutbox {
+    file_in(dir).load(nowhere).expect("it may be read")
+}
+
 fn waiting(outbox: &TxOutbox) -> Vec<OutboxTx> {
     outbox.waiting().map(|tx| OutboxTx::clone(tx)).collect()
 }
@@ -38,16 +43,16 @@ fn waiting(outbox: &TxOutbox) -> Vec<OutboxTx> {
 #[test]
 fn an_outbox_is_kept() {
     let temp = tempfile::tempdir().expect("a temporary directory");
-    assert!(file_in(temp.path()).load(nowhere).is_empty());
+    assert!(loaded(temp.path()).is_empty());
     file_in(temp.path()).end(&TxOutbox::default());
     assert!(!temp.path().join(OUTBOX_FILE).exists(), "nothing has changed");
     let mut file = file_in(temp.path());
     file.keep(Duration::ZERO, &outbox(1));
     // Dropped: it is written.
     drop(file);
-    assert_eq!(waiting(&file_in(temp.path()).load(nowhere)), waiting(&outbox(1)));
+    assert_eq!(waiting(&loaded(temp.path())), waiting(&outbox(1)));
     file_in(temp.path()).end(&outbox(2));
-    assert_eq!(waiting(&file_in(temp.path()).load(nowhere)), waiting(&outbox(2)));
+    assert_eq!(waiting(&loaded(temp.path())), waiting(&outbox(2)));
     assert!(!temp.path().join("outbox.dat.new").exists());
 }
 
@@ -61,10 +66,26 @@ fn a_damaged_outbox_is_put_aside() {
     let long = vec![0; MAX_OUTBOX_FILE as usize + 1];
     for damaged in [&bytes[..], &bytes[..40], &[], &long] {
         fs::write(&path, damaged).expect("the file");
-        assert!(file_in(temp.path()).load(nowhere).is_empty());
+        assert!(loaded(temp.path()).is_empty());
         assert_eq!(fs::read(temp.path().join("outbox.dat.bak")).expect("it is kept"), damaged);
         assert!(!path.exists());
     }
+}
+
+/// As root, who may read everything, a directory in its place is what cannot be read.
+#[test]
+fn an_outbox_that_may_not_be_read_ends_the_start_and_stays() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let path = temp.path().join(OUTBOX_FILE);
+    file_in(temp.path()).end(&outbox(1));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("it is ours");
+    if fs::read(&path).is_ok() {
+        fs::remove_file(&path).expect("it is ours");
+        fs::create_dir(&path).expect("a directory");
+    }
+    let error = file_in(temp.path()).load(nowhere).expect_err("it may not be read");
+    assert_eq!(error.unusable_path(), Some(&*path));
+    assert!(path.exists() && !temp.path().join("outbox.dat.bak").exists());
 }
 
 /// Waits for what the writer has to do.
@@ -95,11 +116,11 @@ fn a_write_that_fails_is_made_again_later_and_at_the_end() {
     assert!(!path.exists(), "it is too early");
     file.keep(RETRY, &outbox);
     settle(&file);
-    assert_eq!(waiting(&file_in(temp.path()).load(nowhere)), waiting(&outbox));
+    assert_eq!(waiting(&loaded(temp.path())), waiting(&outbox));
     fs::remove_file(&path).expect("it is ours");
     file.keep(RETRY * 10, &outbox);
     file.end(&outbox);
     assert!(!path.exists(), "it was written");
     failed().end(&outbox);
-    assert_eq!(waiting(&file_in(temp.path()).load(nowhere)), waiting(&outbox));
+    assert_eq!(waiting(&loaded(temp.path())), waiting(&outbox));
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{SigId, flag, low_level};
 
@@ -34,6 +34,7 @@ impl StopFlag {
     /// When the system refuses to install a handler; likewise in [`StopFlag::end_at_once`].
     pub fn install() -> io::Result<Self> {
         let flag = caught(false, &[SIGINT, SIGTERM])?;
+        have_writes_fail()?;
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let end_late = move || {
             if signals.forever().next().is_some() {
@@ -51,6 +52,7 @@ impl StopFlag {
     /// ends the process. The flag is never set.
     pub fn end_at_once() -> io::Result<Self> {
         let first = ENDS_AT_ONCE.set(caught(true, &ENDING)?);
+        have_writes_fail()?;
         debug_assert!(first.is_ok(), "a process runs one command");
         Ok(Self { flag: Arc::default() })
     }
@@ -75,6 +77,12 @@ fn caught(initially: bool, signals: &[i32]) -> io::Result<Arc<AtomicBool>> {
         flag::register(signal, Arc::clone(&caught))?;
     }
     Ok(caught)
+}
+
+/// Has a write beyond the limit of a file's size fail like others, with a line that says so. By default it
+/// ends the process.
+fn have_writes_fail() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// Signals that end a program from outside.

@@ -148,3 +148,20 @@ fn a_disk_that_is_read_only_is_one_clear_line_with_the_code_of_a_data_directory(
     assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
     assert!(ended.stderr.contains("Read-only file system"), "{ended:?}");
 }
+
+/// The system would end the process by a signal, without a word.
+#[test]
+fn a_file_beyond_the_limit_of_sizes_is_one_clear_line() {
+    let node = Node::new("regtest");
+    let path = node.beside("chain.dat");
+    write_dat(&path, small_chain());
+    let import = node.command(&[&"import", &path]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 1000; exec \"$@\"", "sh"]);
+    shell.arg(import.get_program()).args(import.get_args());
+    let ended = Ended::of(shell.output().expect("a shell")).expect(Exit::Failure);
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    assert!(ended.stderr.contains("File too large"), "{ended:?}");
+    node.run(&[&"import", &path]).expect(Exit::Success);
+    assert_eq!(node.stats(), small_chain_stats());
+}

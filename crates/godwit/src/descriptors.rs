@@ -13,6 +13,23 @@ const OTHERS: usize = 72;
 /// Descriptors that everything but connections needs (Core `MIN_CORE_FDS` is 151).
 pub(crate) const BESIDE_CONNECTIONS: u64 = (MAX_OPEN_FILES + OTHERS) as u64;
 
+/// Raises the limit for the data directory, and says so where the system does not allow as many as it may
+/// need.
+pub(crate) fn raise_for_files() {
+    let limit = raise(BESIDE_CONNECTIONS);
+    too_few(limit).iter().for_each(|text| log::warn!("{text}"));
+}
+
+fn too_few(limit: u64) -> Option<String> {
+    (limit < BESIDE_CONNECTIONS).then(|| {
+        format!(
+            "Only {limit} files may be open at once, and up to {BESIDE_CONNECTIONS} may be needed, beside \
+             connections: the program may end with \"Too many open files\". Raise ulimit -n, or LimitNOFILE of a \
+             service."
+        )
+    })
+}
+
 /// Raises the limit of descriptors if it is below `needed`, as far as the system allows, and
 /// returns it. Must run before the data directory is opened.
 pub(crate) fn raise(needed: u64) -> u64 {
@@ -29,5 +46,17 @@ pub(crate) fn raise(needed: u64) -> u64 {
             log::warn!("The limit of open files cannot be raised: {error}");
             current
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_below_what_the_data_directory_may_need_is_told() {
+        assert_eq!(too_few(BESIDE_CONNECTIONS), None);
+        let line = too_few(BESIDE_CONNECTIONS - 1).expect("a warning");
+        assert!(line.starts_with(&format!("Only {} files", BESIDE_CONNECTIONS - 1)), "{line}");
     }
 }

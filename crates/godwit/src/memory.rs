@@ -141,9 +141,11 @@ impl fmt::Display for MemoryPlan {
 }
 
 /// Warns of what the operator asked for and the machine, with `available` bytes, can hardly give; the system
-/// would end the node. A budget by default is never too much.
-pub(crate) fn warn_of_too_much(asked: MemoryOptions, available: Option<u64>) {
-    too_much(asked, available).iter().for_each(|text| log::warn!("{text}"));
+/// would end the node. So it would where a machine has less than the smallest budget.
+pub(crate) fn warn_of_too_much(config: &Config, available: Option<u64>) {
+    let used = MemoryPlan::of(config, available).total;
+    let text = too_much(config.memory, available).or_else(|| too_small(used, available));
+    text.iter().for_each(|text| log::warn!("{text}"));
 }
 
 /// What there is to warn of: above three quarters of what is available, as Core's `LogOversizedDbCache`
@@ -158,6 +160,16 @@ fn too_much(asked: MemoryOptions, available: Option<u64>) -> Option<String> {
     let (bytes, available) = (bytes / MIB, available / MIB);
     Some(format!(
         "A {bytes} MiB {name} may be too large for a system memory of only {available} MiB."
+    ))
+}
+
+/// The same of a budget that nobody has asked for.
+fn too_small(used: u64, available: Option<u64>) -> Option<String> {
+    let available = available.filter(|available| used > *available)?;
+    let (used, available) = (used / MIB, available / MIB);
+    Some(format!(
+        "The smallest budget, {used} MiB of memory, is more than the {available} MiB that this system has for it: \
+         it may end the program."
     ))
 }
 
@@ -305,6 +317,16 @@ mod tests {
         assert_eq!(said(Some(3072), Some(3072), machine), None);
         assert_eq!(said(Some(9000), Some(9000), None), None, "the system does not tell");
         assert_eq!(said(None, None, Some(100)), None, "nobody asked for it");
+    }
+
+    #[test]
+    fn a_system_with_less_than_the_smallest_budget_is_too_small() {
+        let said = |used: u64, available: Option<u64>| {
+            too_small(used * MIB, available.map(|mib| mib * MIB))
+        };
+        let line = said(448, Some(256)).expect("a warning");
+        assert!(line.starts_with("The smallest budget, 448 MiB of memory, is more than the 256"));
+        assert_eq!([said(448, Some(448)), said(448, None)], [None, None]);
     }
 
     #[test]

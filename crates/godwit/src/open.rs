@@ -140,7 +140,7 @@ fn open_for(
         push_bytes: PUSH_BYTES,
         start,
     };
-    descriptors::raise(descriptors::BESIDE_CONNECTIONS);
+    descriptors::raise_for_files();
     let key = random_bytes()?;
     let now = seconds_since_1970();
     let chain = Chain::open(Arc::new(RealDisk), config.network_dir(), options, key, now)?;

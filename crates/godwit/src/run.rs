@@ -124,7 +124,7 @@ fn run(config: &Config) -> Result<Exit, Failure> {
     let written_at_the_end = log.map_err(|error| StartError::Log(dir.clone(), error))?;
     log::info!("godwit version {}", env!("CARGO_PKG_VERSION"));
     config.passed_over.iter().for_each(|text| log::warn!("{text}."));
-    memory::warn_of_too_much(config.memory, memory::available());
+    memory::warn_of_too_much(config, memory::available());
     let result = follow(config, &bars, &stop).map_err(|failure| failure.of_directory(&dir));
     // Whoever reads the log later does not see standard error.
     result.inspect_err(|failure| {

@@ -54,7 +54,7 @@ pub(crate) fn run(
     if !holds_chain(&dir) {
         return Err(NothingStored(dir).into());
     }
-    descriptors::raise(descriptors::BESIDE_CONNECTIONS);
+    descriptors::raise_for_files();
     let goes_on = repair && !audit;
     let audit = match audit {
         true => Some(AuditOptions { key: process::random_bytes()?, scripts: config.scripts }),

@@ -36,10 +36,13 @@ const MAX_AHEAD: i64 = 2 * 60 * 60;
 /// and the block that this version of the program knows, are at most two hours ahead of the truth.
 fn behind_the_chain(unix: i64, header: u32, program: i64) -> Option<String> {
     let least = i64::from(header).max(program).saturating_sub(MAX_AHEAD);
-    let hours = least.saturating_sub(unix) / 3_600;
+    let behind = match least.saturating_sub(unix) / 60 {
+        minutes @ ..60 => format!("{} minutes", minutes.max(1)),
+        minutes => format!("{} hours", minutes / 60),
+    };
     (unix < least).then(|| {
         format!(
-            "This computer's clock is at least {hours} hours behind: blocks that are known already are \
+            "This computer's clock is at least {behind} behind: blocks that are known already are \
              newer. Blocks more than two hours ahead of it are not accepted. Check date, time and time zone."
         )
     })
@@ -87,6 +90,10 @@ mod tests {
         assert!(!warned(0, 0, 0), "a network of which nothing is known");
         let line = behind_the_chain(0, 7_200 + 36_000, 0).expect("a warning");
         assert!(line.contains("at least 10 hours behind"), "{line}");
+        for (seconds, said) in [(1, "1 minutes"), (3_599, "59 minutes"), (3_600, "1 hours")] {
+            let line = behind_the_chain(0, 7_200 + seconds, 0).expect("a warning");
+            assert!(line.contains(&format!("at least {said} behind")), "{line}");
+        }
     }
 
     #[test]

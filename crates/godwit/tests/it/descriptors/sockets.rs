@@ -130,6 +130,7 @@ fn b19_two_thousand_connections_to_a_node_of_256_descriptors_stop_neither_sync_n
     wait_until("it served", || client.log().contains(tip));
     let log = running.log().0;
     assert!(log.contains("Reducing -maxconnections from 125 to 10"), "{log}");
+    assert!(log.contains("Only 256 files may be open at once, and up to "), "{log}");
     let others = log.lines().filter(|line| !line.contains(" UpdateTip: ")).count();
     assert!(others < 50, "{others} lines");
     for node in [running, serving, receiving] {

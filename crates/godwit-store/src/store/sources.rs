@@ -36,8 +36,8 @@ pub(super) fn check_sources(
     Ok(())
 }
 
-/// Fails where there is no block file, or nothing of the coins, of all that the last commit names. Of runs that
-/// are lost the parity is there.
+/// Fails where there is no block file, or nothing of the coins, of all that the last commit names. Of runs
+/// that are lost the parity is there.
 fn check_presence(
     disk: &StoreDisk,
     dir: &Path,

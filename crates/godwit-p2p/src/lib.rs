@@ -73,7 +73,9 @@ pub use rate_limit::{TokenBucket, UploadStatus};
 pub use saved_file::SavedFileError;
 pub use seeds::{dns_seeds, fixed_seeds};
 pub use services::Services;
-pub use slots::{MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL};
+pub use slots::{
+    MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL, MAX_TRIED_CONNECTIONS,
+};
 pub use socks5::{Credentials, Socks5, Socks5Error};
 pub use target::{Reachable, Target};
 pub use time::Now;

@@ -20,7 +20,7 @@ use rand::{Rng, SeedableRng};
 pub(crate) use eviction::{
     EvictionCandidate, OutboundPeer, extra_block_relay_peer, extra_full_peer, select_to_evict,
 };
-pub use manual::MAX_ADD_NODE_CONNECTIONS;
+pub use manual::{MAX_ADD_NODE_CONNECTIONS, MAX_TRIED_CONNECTIONS};
 
 use crate::address_book::AddressBook;
 use crate::anchors::Anchors;
@@ -192,9 +192,14 @@ impl Slots {
         self.manual.remove(target);
     }
 
-    /// Try once to connect.
-    pub(crate) fn try_node(&mut self, target: Target) {
-        self.manual.try_once(target);
+    /// Whether to connect to a peer that is to be tried once. The caller does so at once.
+    pub(crate) fn try_node(&mut self, target: &Target, peers: &[SlotPeer<'_>]) -> bool {
+        self.manual.try_once(target, peers)
+    }
+
+    /// Whether [`try_node`](Self::try_node) has no place for it.
+    pub(crate) fn refuses_try(&self, target: &Target, peers: &[SlotPeer<'_>]) -> bool {
+        self.manual.refuses_try(target, peers)
     }
 
     /// Whom to stay connected to, those of `-connect` aside.

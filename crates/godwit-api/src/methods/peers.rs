@@ -173,7 +173,7 @@ pub(super) fn add_node(call: &mut Call<'_>) -> Result<Json, RpcError> {
     match command {
         "onetry" => {
             if let Some(target) = target {
-                call.node.ask(move |node| node.command(NodeCommand::TryNode(target)))?;
+                try_node(call, target)?;
             }
         }
         "add" => {
@@ -216,6 +216,19 @@ pub(super) fn add_node(call: &mut Call<'_>) -> Result<Json, RpcError> {
         }
     }
     Ok(Json::Null)
+}
+
+fn try_node(call: &Call<'_>, target: Target) -> Result<(), RpcError> {
+    let is_refused = call.node.ask(move |node| {
+        let is_refused = node.peers().refuses_try(&target);
+        node.command(NodeCommand::TryNode(target));
+        is_refused
+    })?;
+    if is_refused {
+        let text = "Error: Too many connections of onetry are open or being opened";
+        return Err(RpcError::new(code::LIMIT_EXCEEDED, text));
+    }
+    Ok(())
 }
 
 pub(super) fn added_nodes(call: &mut Call<'_>) -> Result<Json, RpcError> {

@@ -15,6 +15,7 @@ use super::event::ConnectFailure;
 use super::line;
 use super::misbehaviour::DisconnectReason;
 use super::peer::{Peer, Privileges};
+use super::table::PeerTable;
 use crate::address_book::Source;
 use crate::anchors::Anchors;
 use crate::connection_kind::ConnectionKind;
@@ -95,8 +96,18 @@ impl Connections {
         self.slots.remove_node(target);
     }
 
-    pub(super) fn try_node(&mut self, target: Target) {
-        self.slots.try_node(target);
+    /// Connects to a peer at once, if there is a place and no connection to it. While the network is inactive
+    /// nothing is tried, nor later (Core `OpenNetworkConnection`).
+    pub(super) fn try_node(&mut self, cx: &mut Context<'_>, target: Target) {
+        let peers = slot_peers(cx.table, &self.connecting);
+        if self.active && self.slots.try_node(&target, &peers) {
+            self.dial(cx, target, ConnectionKind::Manual, false);
+        }
+    }
+
+    /// Whether [`try_node`](Self::try_node) has no place for it.
+    pub(super) fn refuses_try(&self, table: &PeerTable, target: &Target) -> bool {
+        self.slots.refuses_try(target, &slot_peers(table, &self.connecting))
     }
 
     pub(super) fn added_nodes(&self) -> Vec<Target> {
@@ -252,19 +263,7 @@ impl Connections {
 
     fn openings(&mut self, cx: &mut Context<'_>) -> Vec<Opening> {
         let near_tip = cx.near_tip();
-        let standing = cx.table.iter().map(|peer| SlotPeer {
-            kind: peer.kind,
-            address: peer.address,
-            target: peer.target.as_ref(),
-            ready: peer.established(),
-        });
-        let underway = self.connecting.values().map(|attempt| SlotPeer {
-            kind: attempt.kind,
-            address: attempt.address,
-            target: Some(&attempt.target),
-            ready: false,
-        });
-        let peers: Vec<SlotPeer<'_>> = standing.chain(underway).collect();
+        let peers = slot_peers(cx.table, &self.connecting);
         let exhausted = cx.table.exhausted(cx.now);
         let situation = Situation {
             peers: &peers,
@@ -414,6 +413,26 @@ impl Connections {
             }
         }
     }
+}
+
+/// All connections, including those that are being opened.
+fn slot_peers<'a>(
+    table: &'a PeerTable,
+    connecting: &'a BTreeMap<PeerId, Attempt>,
+) -> Vec<SlotPeer<'a>> {
+    let standing = table.iter().map(|peer| SlotPeer {
+        kind: peer.kind,
+        address: peer.address,
+        target: peer.target.as_ref(),
+        ready: peer.established(),
+    });
+    let underway = connecting.values().map(|attempt| SlotPeer {
+        kind: attempt.kind,
+        address: attempt.address,
+        target: Some(&attempt.target),
+        ready: false,
+    });
+    standing.chain(underway).collect()
 }
 
 fn eviction_candidates(cx: &Context<'_>) -> Vec<EvictionCandidate> {

@@ -42,7 +42,7 @@ pub enum NodeCommand {
     Unban(HostRange),
     /// End all bans.
     ClearBans,
-    /// Try once to connect.
+    /// Connect now, if the network is active; see [`Peers::refuses_try`].
     TryNode(Target),
     /// Ask a peer for a block, whatever the download is about. It is not blamed where none comes.
     FetchBlock(PeerId, BlockHash),
@@ -215,6 +215,12 @@ impl Peers {
     /// The peers of [`NodeCommand::AddNode`] and of the configuration.
     pub fn added_nodes(&self) -> Vec<Target> {
         self.parts.connections.added_nodes()
+    }
+
+    /// Whether [`NodeCommand::TryNode`] has no place for a peer: it is not connected, and there are
+    /// [`MAX_TRIED_CONNECTIONS`](crate::MAX_TRIED_CONNECTIONS) that were tried.
+    pub fn refuses_try(&self, target: &Target) -> bool {
+        self.parts.connections.refuses_try(&self.table, target)
     }
 
     /// Addresses of some places of the book that are worth telling; `None` behind its end. Where an address

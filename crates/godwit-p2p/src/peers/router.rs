@@ -219,7 +219,7 @@ impl Parts {
                 cx.table.bans_mut().remove(&range);
             }
             NodeCommand::ClearBans => cx.table.bans_mut().clear(),
-            NodeCommand::TryNode(target) => self.connections.try_node(target),
+            NodeCommand::TryNode(target) => self.connections.try_node(cx, target),
             NodeCommand::FetchBlock(peer, hash) => self.fetch.ask_for(cx, peer, hash),
             NodeCommand::AddOwnAddress(address, source) => {
                 cx.own.add(address, source, cx.config.reachable);

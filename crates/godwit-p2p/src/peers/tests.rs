@@ -26,4 +26,5 @@ mod permissions;
 mod requests;
 mod sending;
 mod serving;
+mod single_tries;
 mod two_nodes;

@@ -8,9 +8,11 @@ use crate::connection_kind::ConnectionKind;
 use crate::net_address::Host;
 use crate::target::Target;
 
-/// Most connections that `-addnode` opens (Core `MAX_ADDNODE_CONNECTIONS`), those that the operator has tried
-/// once included.
+/// Most connections that `-addnode` opens (Core `MAX_ADDNODE_CONNECTIONS`).
 pub const MAX_ADD_NODE_CONNECTIONS: usize = 8;
+/// Most connections at a time that the operator has tried once. Core has no limit of their own for them; here
+/// each has its part of the descriptors and of the memory that is set aside.
+pub const MAX_TRIED_CONNECTIONS: usize = 8;
 /// Time between two attempts to reach a peer of `-addnode`.
 const ADD_NODE_INTERVAL: Duration = Duration::from_secs(60);
 /// A peer of `-connect` is tried again after this time, which grows by as much with each attempt
@@ -52,12 +54,10 @@ pub(super) struct Manual {
     connect: Vec<Wish>,
     /// Those of `-addnode` that are not in `connect` as well.
     added: Vec<Wish>,
-    /// To be tried once, when there is a place; at most [`MAX_TRIES`].
-    once: Vec<Target>,
+    /// Whose connection was opened for a single try; at most [`MAX_TRIED_CONNECTIONS`]. It takes no place of
+    /// `added`, as in Core, where it has no permit of `semAddnode`.
+    tried: Vec<Target>,
 }
-
-/// Peers that wait for their only attempt. A request for more is refused.
-const MAX_TRIES: usize = 64;
 
 /// Peers of `addnode` at most; each costs a look at every connection twice a second.
 const MAX_ADDED_NODES: usize = 1000;
@@ -69,7 +69,7 @@ impl Manual {
         Self {
             connect: connect.iter().map(Wish::to).collect(),
             added: added.map(Wish::to).collect(),
-            once: Vec::new(),
+            tried: Vec::new(),
         }
     }
 
@@ -83,10 +83,20 @@ impl Manual {
         self.added.retain(|wish| wish.target != *target);
     }
 
-    pub(super) fn try_once(&mut self, target: Target) {
-        if self.once.len() < MAX_TRIES {
-            self.once.push(target);
+    /// Takes a place for a single try, which the caller makes now; false if there is a connection already, or
+    /// no place. Nothing is left for later (Core `OpenNetworkConnection`).
+    pub(super) fn try_once(&mut self, target: &Target, peers: &[SlotPeer<'_>]) -> bool {
+        let takes = !is_open(target, peers) && !self.refuses_try(target, peers);
+        if takes {
+            self.forget_ended_tries(peers);
+            self.tried.push(target.clone());
         }
+        takes
+    }
+
+    /// Whether a try is not made because there are as many as may be.
+    pub(super) fn refuses_try(&self, target: &Target, peers: &[SlotPeer<'_>]) -> bool {
+        !is_open(target, peers) && self.open_tried(peers) >= MAX_TRIED_CONNECTIONS
     }
 
     pub(super) fn added(&self) -> Vec<Target> {
@@ -103,33 +113,39 @@ impl Manual {
     }
 
     pub(super) fn next(&mut self, now: Duration, peers: &[SlotPeer<'_>]) -> Vec<Opening> {
+        // Before others are dialled: a peer that was tried may have gone and be wanted for good.
+        self.forget_ended_tries(peers);
         let room = MAX_ADD_NODE_CONNECTIONS.saturating_sub(self.open_added(peers));
-        self.once.retain(|target| !is_open(target, peers));
-        let tries = self.once.len().min(room);
-        let room = room - tries;
         let connect = self.connect.iter_mut().filter(|wish| wish.is_due(now, peers));
         let added = self.added.iter_mut().filter(|wish| wish.is_due(now, peers)).take(room);
-        let once = self.once.drain(..tries).map(|target| Opening::Connect {
-            target,
-            kind: ConnectionKind::Manual,
-            count_failure: false,
-        });
-        once.chain(
-            connect
-                .map(|wish| wish.dial(now, connect_interval))
-                .chain(added.map(|wish| wish.dial(now, |_| ADD_NODE_INTERVAL))),
-        )
-        .collect()
+        connect
+            .map(|wish| wish.dial(now, connect_interval))
+            .chain(added.map(|wish| wish.dial(now, |_| ADD_NODE_INTERVAL)))
+            .collect()
     }
 
-    /// Connections opened for `-addnode`, or for a single try.
+    /// Connections opened for `-addnode`. One of a peer that was removed meanwhile keeps its place, as its
+    /// permit in Core.
     fn open_added(&self, peers: &[SlotPeer<'_>]) -> usize {
-        let is_added = |peer: &&SlotPeer<'_>| {
-            peer.kind == ConnectionKind::Manual
-                && !self.connect.iter().any(|wish| peer.target == Some(&wish.target))
-        };
-        peers.iter().filter(is_added).count()
+        let of_connect = |target: &Target| self.connect.iter().any(|wish| wish.target == *target);
+        open_to(peers, |target| !of_connect(target) && !self.tried.contains(target))
     }
+
+    fn open_tried(&self, peers: &[SlotPeer<'_>]) -> usize {
+        open_to(peers, |target| self.tried.contains(target))
+    }
+
+    fn forget_ended_tries(&mut self, peers: &[SlotPeer<'_>]) {
+        self.tried.retain(|tried| open_to(peers, |target| target == tried) > 0);
+    }
+}
+
+/// Manual connections to such targets.
+fn open_to(peers: &[SlotPeer<'_>], wanted: impl Fn(&Target) -> bool) -> usize {
+    let is_one = |peer: &&SlotPeer<'_>| {
+        peer.kind == ConnectionKind::Manual && peer.target.is_some_and(&wanted)
+    };
+    peers.iter().filter(is_one).count()
 }
 
 fn connect_interval(attempts: u32) -> Duration {

@@ -3,6 +3,7 @@
 mod by_system;
 mod eviction;
 mod few_connections;
+mod single_tries;
 
 use std::collections::BTreeSet;
 
@@ -52,6 +53,13 @@ struct Link {
     address: Option<NetAddress>,
     target: Target,
     ready: bool,
+}
+
+impl Link {
+    fn peer(&self) -> SlotPeer<'_> {
+        let Self { kind, address, target, ready } = self;
+        SlotPeer { kind: *kind, address: *address, target: Some(target), ready: *ready }
+    }
 }
 
 /// Slots, a book, and connections that stand as long as the test leaves them.
@@ -151,15 +159,7 @@ impl World {
     /// One look at the slots; connections to addresses stand from then on, feelers end at once.
     fn step(&mut self) -> Vec<Opening> {
         let links = self.links.clone();
-        let peers: Vec<_> = links
-            .iter()
-            .map(|link| SlotPeer {
-                kind: link.kind,
-                address: link.address,
-                target: Some(&link.target),
-                ready: link.ready,
-            })
-            .collect();
+        let peers: Vec<_> = links.iter().map(Link::peer).collect();
         let situation = Situation {
             peers: &peers,
             reachable: self.reachable,
@@ -455,23 +455,6 @@ fn added_nodes_are_dialled_beside_those_of_connect_and_share_no_places_with_them
     let opened = world.run(600.0);
     assert_eq!(targets(&opened).len(), MAX_ADD_NODE_CONNECTIONS);
     assert!(kinds(&opened).iter().all(|&kind| kind == ConnectionKind::Manual));
-}
-
-#[test]
-fn single_tries_share_the_places_of_added_nodes_and_wait_for_them() {
-    let nodes: Vec<_> = (0..6).map(|n| name(&format!("{n}.example"))).collect();
-    let mut world = World::new(SlotsConfig { add_nodes: nodes.clone(), ..config() });
-    assert_eq!(targets(&world.run(1.0)), nodes);
-    let tries: Vec<_> = (0..100).map(|n| name(&format!("try{n}.example"))).collect();
-    // One is open already.
-    world.slots.try_node(nodes[0].clone());
-    tries.iter().for_each(|target| world.slots.try_node(target.clone()));
-    assert_eq!(targets(&world.run(1.0)), tries[..2]);
-    assert_eq!(targets(&world.run(30.0)), []);
-    world.links.retain(|link| !tries.contains(&link.target));
-    assert_eq!(targets(&world.run(1.0)), tries[2..4]);
-    world.links.truncate(1);
-    assert_eq!(targets(&world.run(1.0)), tries[4..11]);
 }
 
 #[test]

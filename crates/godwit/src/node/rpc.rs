@@ -13,12 +13,12 @@ use godwit_api::{
 };
 use godwit_chain::{ChainError, left_blocks};
 use godwit_index::{COIN_STATS_INDEX_FILES, FILTER_INDEX_FILES, Indexes, TX_INDEX_FILES};
-use godwit_p2p::{MAX_ADD_NODE_CONNECTIONS, Now};
+use godwit_p2p::Now;
 use godwit_store::StoreError;
 
 use super::core::NodeCore;
 use super::notices;
-use super::setup::OfPrograms;
+use super::setup::{OfPrograms, RESERVED_DESCRIPTORS};
 use crate::descriptors;
 use crate::exit::Exit;
 use crate::failure::{Failure, Fatal};
@@ -96,8 +96,7 @@ fn zmq_descriptors(config: &Config) -> u64 {
 
 /// Connections for which there are descriptors, beside files, `peers` connections to peers and `others`.
 fn connections(peers: u64, others: u64) -> usize {
-    let beside = descriptors::BESIDE_CONNECTIONS + WAITING_CONNECTIONS + others;
-    let others = beside + MAX_ADD_NODE_CONNECTIONS as u64 + peers;
+    let others = RESERVED_DESCRIPTORS + WAITING_CONNECTIONS + others + peers;
     let most = MAX_CONNECTIONS as u64;
     let spare = descriptors::raise(others + most).saturating_sub(others);
     spare.clamp(LEAST_CONNECTIONS, most) as usize

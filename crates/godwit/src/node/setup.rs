@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use godwit_p2p::{
-    MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL, NetAddress, PeersConfig,
-    Services, Target, dns_seeds, fixed_seeds,
+    MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL, MAX_TRIED_CONNECTIONS,
+    NetAddress, PeersConfig, Services, Target, dns_seeds, fixed_seeds,
 };
 use godwit_primitives::{Network, Params};
 use godwit_secret::{Hardened, allow_unlocked_secrets, harden_process};
@@ -23,8 +23,9 @@ use crate::options::{Config, HostPort, Listening, NodeOptions, Seeds};
 /// for ever, and files rarely use all descriptors that are reserved for them.
 const LEAST_CONNECTIONS: u64 = (MAX_OUTBOUND_FULL + MAX_OUTBOUND_BLOCK_RELAY) as u64;
 
-/// Descriptors that connections must leave free.
-const RESERVED_DESCRIPTORS: u64 = descriptors::BESIDE_CONNECTIONS + MAX_ADD_NODE_CONNECTIONS as u64;
+/// Descriptors that the connections of `-maxconnections` must leave free.
+pub(super) const RESERVED_DESCRIPTORS: u64 =
+    descriptors::BESIDE_CONNECTIONS + (MAX_ADD_NODE_CONNECTIONS + MAX_TRIED_CONNECTIONS) as u64;
 
 /// Services of a pruned node, which offers only the last 288 blocks (BIP159).
 const SERVICES_WHEN_PRUNED: Services = Services(Services::WITNESS.0 | Services::NETWORK_LIMITED.0);
@@ -253,17 +254,17 @@ mod tests {
         assert!(possible < u32::MAX as usize);
         let programs = OfPrograms { least: 8, most: 128 };
         assert_eq!(raise_descriptors(u32::MAX, programs), possible - 8);
-        assert_eq!(connections_within(286 + 125, 125), 125);
-        assert_eq!(connections_within(286 + 124, 125), 124);
+        assert_eq!(connections_within(294 + 125, 125), 125);
+        assert_eq!(connections_within(294 + 124, 125), 124);
         assert_eq!(connections_within(u64::MAX, u32::MAX), u32::MAX);
     }
 
     #[test]
     fn few_descriptors_leave_the_outbound_connections() {
-        for descriptors in [0, 63, 286, 296] {
+        for descriptors in [0, 63, 294, 304] {
             assert_eq!(connections_within(descriptors, 125), 10, "{descriptors}");
         }
-        assert_eq!(connections_within(297, 125), 11);
+        assert_eq!(connections_within(305, 125), 11);
         assert_eq!(connections_within(0, 3), 3, "no more than asked for");
     }
 }

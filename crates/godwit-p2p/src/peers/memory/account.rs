@@ -10,6 +10,7 @@ use crate::peers::send_limits::SEND_PAUSE;
 use crate::peers::table::PeerTable;
 use crate::slots::{
     MAX_ADD_NODE_CONNECTIONS, MAX_FEELERS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL,
+    MAX_TRIED_CONNECTIONS,
 };
 use crate::transport::{MAX_CONTENTS, MESSAGE_BYTES};
 use crate::v2::MAX_GARBAGE;
@@ -19,9 +20,9 @@ use crate::v2::MAX_GARBAGE;
 /// half-received messages and pre-syncs of headers.
 ///
 /// ```text
-/// CONNECTIONS_MEMORY, 192 MiB
+/// CONNECTIONS_MEMORY, 240 MiB
 /// |------------- PEER_MEMORY -------------|------- REQUESTED_MEMORY -------|
-/// |       BLOCKS_MEMORY       | UNSCHED-  | 19 x (message 4 MiB,           |
+/// |       BLOCKS_MEMORY       | UNSCHED-  | 27 x (message 4 MiB,           |
 /// |  read for peers, in turn  | ULED 16   |       pre-sync 2.3 MB),        |
 /// |          48 MiB           |   MiB     | tip that is to be announced    |
 /// ```
@@ -30,7 +31,7 @@ pub const PEER_MEMORY: usize = 64 << 20;
 /// Most memory, in bytes, of what this node itself asks for: half-received messages and pre-syncs of
 /// the lasting peers that it connected to, and a tip that is read to be announced. It follows from the
 /// number of these peers, and is never held against them or others.
-pub(in crate::peers) const REQUESTED_MEMORY: usize = 128 << 20;
+pub(in crate::peers) const REQUESTED_MEMORY: usize = 176 << 20;
 
 /// Most memory, in bytes, that all connections together make this node hold, on the main network. With
 /// `-connect` the operator may name more than [`MAX_LASTING_OUTBOUND`] peers: each further one adds up to
@@ -45,9 +46,12 @@ pub(in crate::peers) const BLOCKS_MEMORY: usize = PEER_MEMORY / 4 * 3;
 pub(in crate::peers) const UNSCHEDULED_MEMORY: usize = PEER_MEMORY - BLOCKS_MEMORY;
 
 /// Most peers that this node connects to and asks for headers and blocks: those that it chooses, one
-/// more at times, and those of `-addnode`.
-pub(in crate::peers) const MAX_LASTING_OUTBOUND: usize =
-    MAX_OUTBOUND_FULL + MAX_OUTBOUND_BLOCK_RELAY + MAX_FEELERS + MAX_ADD_NODE_CONNECTIONS;
+/// more at times, those of `-addnode`, and those that the operator tries once.
+pub(in crate::peers) const MAX_LASTING_OUTBOUND: usize = MAX_OUTBOUND_FULL
+    + MAX_OUTBOUND_BLOCK_RELAY
+    + MAX_FEELERS
+    + MAX_ADD_NODE_CONNECTIONS
+    + MAX_TRIED_CONNECTIONS;
 
 /// Most memory of a half-received message: the longest packet of an encrypted connection, and what is
 /// kept of its handshake.

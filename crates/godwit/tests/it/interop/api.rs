@@ -23,6 +23,7 @@ mod rest;
 mod searches;
 mod sending;
 mod shared_chain;
+mod single_tries;
 mod submissions;
 mod upkeep;
 mod warnings;

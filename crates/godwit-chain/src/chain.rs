@@ -179,7 +179,7 @@ impl Chain {
         self.window.status(status);
         self.durability.status(self.appender.written(), status);
         status.scrub = self.durability.scrub.status();
-        status.lost = self.index.damaged.lost().len() as u64;
+        status.damaged.lost = self.index.damaged.lost().len() as u64;
         let counters = self.coins.counters();
         status.written.flushed = counters.flushed_bytes;
         status.written.merged = counters.merge_bytes_written;
@@ -304,7 +304,7 @@ impl Chain {
                     let point = self.index.point(accepted.id());
                     log::info!("Block {} at height {} is written again.", point.hash, point.height);
                     let was_lost = self.index.rewritten(accepted.id(), checksum);
-                    self.status.rewritten += u64::from(was_lost);
+                    self.status.damaged.rewritten += u64::from(was_lost);
                     self.judged_stored(accepted.id(), sender, point.hash);
                 }
             }

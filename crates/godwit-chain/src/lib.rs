@@ -102,7 +102,9 @@ pub use snapshot::{
 pub use stats::{
     CoinsHash, Totals, UtxoStats, VIEW_SORT_BYTES, ViewStats, insert_coin, remove_coin,
 };
-pub use status::{BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, StageTimes};
+pub use status::{
+    BytesWritten, ChainMemory, ChainStatus, ConnectedTotals, DamagedBlocks, StageTimes,
+};
 pub use stored_data::StoredData;
 pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};

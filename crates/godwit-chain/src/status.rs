@@ -41,10 +41,8 @@ pub struct ChainStatus {
     /// Blocks whose coins were fetched again, because memory ran out after the first time.
     pub refetched: u64,
     pub scrub: ScrubStatus,
-    /// Damaged blocks that were fetched and written again since the chain was opened, whoever found them.
-    pub rewritten: u64,
-    /// Damaged blocks that are to be.
-    pub lost: u64,
+    /// Whoever found them.
+    pub damaged: DamagedBlocks,
     /// While the history below a snapshot is validated.
     pub history: Option<HistoryProgress>,
 }
@@ -68,11 +66,19 @@ impl ChainStatus {
             connected: ConnectedTotals::default(),
             refetched: 0,
             scrub: ScrubStatus::default(),
-            rewritten: 0,
-            lost: 0,
+            damaged: DamagedBlocks::default(),
             history: None,
         }
     }
+}
+
+/// Stored blocks that were found damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DamagedBlocks {
+    /// Those that were fetched and written again since the chain was opened.
+    pub rewritten: u64,
+    /// Those that are to be.
+    pub lost: u64,
 }
 
 /// Bytes written to disk.

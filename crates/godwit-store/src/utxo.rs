@@ -5,10 +5,10 @@
 //! syncs that; another thread merges runs. There is no write-ahead log: what a crash loses is applied again
 //! from the block files.
 //!
-//! [`UtxoStore`] connects two parts that do not know each other, and whose private state only they change, but for
-//! the entries of the active memtable:
-//! [`memtables`], in memory, and [`runs`], in files. It has the jobs begun that bring coins from one to the
-//! other, divides the memory between them, and publishes both together as [`Layers`].
+//! [`UtxoStore`] connects two parts that do not know each other, and whose private state only they change,
+//! but for the entries of the active memtable: [`memtables`], in memory, and [`runs`], in files. It has the
+//! jobs begun that bring coins from one to the other, divides the memory between them, and publishes both
+//! together as [`Layers`].
 //!
 //! # Commits
 //!

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use godwit_chain::ChainStatus;
+use godwit_chain::{Chain, ChainStatus, history};
 use godwit_p2p::TrafficTotals;
 
 /// The node at one moment.
@@ -27,8 +27,6 @@ pub struct SyncFacts {
     pub memory: MemoryFacts,
     /// Bytes of block and undo files.
     pub bytes_on_disk: u64,
-    /// With all peers, since the start of the run.
-    pub traffic: TrafficTotals,
     /// Of the chain up to the tip.
     pub transactions: u64,
     /// As other methods count them.
@@ -64,9 +62,20 @@ pub struct UnvalidatedHistory {
     pub validated: u32,
 }
 
+impl UnvalidatedHistory {
+    /// While the coins of a snapshot are taken as right.
+    pub fn of(chain: &Chain) -> Option<Self> {
+        let assumed = chain.assumed()?;
+        let validated = history(chain).map_or(0, |span| chain.tree().node(span.tip).height);
+        Some(Self { base: assumed.base.height, validated })
+    }
+}
+
 /// All connections, those included whose handshake is not complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
+    /// With all peers, since the start of the run.
+    pub traffic: TrafficTotals,
     pub inbound: usize,
     pub outbound: usize,
 }

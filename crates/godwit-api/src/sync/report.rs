@@ -1,7 +1,6 @@
 //! The sync report: what page, metrics and `getsyncstatus` show.
 
 use godwit_chain::{BytesWritten, ScriptTotals};
-use godwit_p2p::TrafficTotals;
 use godwit_rpc::Json;
 
 use super::bottleneck::Bottleneck;
@@ -55,8 +54,6 @@ pub struct SyncReport {
     pub scripts: ScriptTotals,
     /// Bytes of block and undo files.
     pub bytes_on_disk: u64,
-    /// With all peers, since the start of the run.
-    pub traffic: TrafficTotals,
     /// Of the chain up to the tip.
     pub transactions: u64,
     pub connections: Connections,
@@ -262,8 +259,8 @@ pub(crate) fn sync_json(report: &SyncReport, chain: &'static str, version: &'sta
         ("memory_locked", report.other_memory.locked.into()),
         ("memory_budget", report.other_memory.budget.into()),
         ("size_on_disk", report.bytes_on_disk.into()),
-        ("bytesrecv", report.traffic.received.into()),
-        ("bytessent", report.traffic.sent.into()),
+        ("bytesrecv", report.connections.traffic.received.into()),
+        ("bytessent", report.connections.traffic.sent.into()),
         ("seconds", short(now.at, 1)),
         ("connected", Json::object(connected)),
         ("times", times_json(now)),

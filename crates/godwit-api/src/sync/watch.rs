@@ -90,8 +90,9 @@ impl SyncWatch {
         self.history.push(now);
         let past = self.history.last(CURRENT).unwrap_or_default();
         let missing = facts.best.height.saturating_sub(facts.tip.height);
-        let is_late = self.is_late(facts.tip.height, missing, facts.now);
-        let stage = stage(facts.initial_download, missing, is_late, facts.peers.len());
+        let lacks_for_long = self.note_lacking(facts.tip.height, missing, facts.now);
+        let follows = !facts.initial_download && !lacks_for_long;
+        let stage = stage(follows, missing, facts.peers.len());
         let at = Stretch {
             first: self.first,
             tip: facts.tip.height,
@@ -127,8 +128,8 @@ impl SyncWatch {
             repairs: Repairs {
                 coins: facts.repaired_coins,
                 scrub: facts.status.scrub.repaired,
-                blocks: facts.status.rewritten,
-                left: facts.status.scrub.left + facts.status.lost,
+                blocks: facts.status.damaged.rewritten,
+                left: facts.status.scrub.left + facts.status.damaged.lost,
             },
             memory: memory(&facts.status.memory, facts.memory.peers),
             other_memory: facts.memory,
@@ -136,7 +137,6 @@ impl SyncWatch {
             warnings: facts.warnings,
             scripts: facts.status.scripts,
             bytes_on_disk: facts.bytes_on_disk,
-            traffic: facts.traffic,
             transactions: facts.transactions,
             connections: facts.connections,
             peers,
@@ -171,8 +171,8 @@ impl SyncWatch {
         };
     }
 
-    /// Whether blocks above the tip have been missing for long.
-    fn is_late(&mut self, tip: u32, missing: u32, now: Duration) -> bool {
+    /// Notes since when blocks above the tip are missing; whether that is long.
+    fn note_lacking(&mut self, tip: u32, missing: u32, now: Duration) -> bool {
         let known = self.lacking.filter(|(height, _)| *height == tip);
         self.lacking = (missing > 0).then(|| known.unwrap_or((tip, now)));
         self.lacking.is_some_and(|(_, since)| now.saturating_sub(since) >= ON_THEIR_WAY)
@@ -210,9 +210,9 @@ impl SyncWatch {
 
 /// Once the initial download has ended it does not begin again: it says nothing of a node that was away for
 /// weeks since, which is not in step with the network before it has caught up.
-fn stage(initial_download: bool, missing_blocks: u32, is_late: bool, peers: usize) -> SyncStage {
+fn stage(follows: bool, missing_blocks: u32, peers: usize) -> SyncStage {
     match missing_blocks {
-        0..=IN_STEP if !initial_download && !is_late => SyncStage::Synced,
+        0..=IN_STEP if follows => SyncStage::Synced,
         1.. => SyncStage::Blocks,
         0 if peers == 0 => SyncStage::Connecting,
         0 => SyncStage::Headers,
@@ -307,18 +307,20 @@ mod tests {
     use godwit_primitives::BlockHash;
     use godwit_store::ChainPoint;
 
+    use godwit_chain::DamagedBlocks;
+
     use super::*;
     use crate::sync::facts::{Connections, MemoryFacts, Tip, Verification};
 
     #[test]
     fn a_node_that_was_away_is_not_in_step_before_it_has_caught_up() {
-        assert_eq!(stage(true, 0, false, 0), SyncStage::Connecting);
-        assert_eq!(stage(true, 0, false, 1), SyncStage::Headers);
-        assert_eq!(stage(true, 1, false, 1), SyncStage::Blocks);
-        assert_eq!(stage(false, 0, false, 0), SyncStage::Synced);
-        assert_eq!(stage(false, IN_STEP, false, 1), SyncStage::Synced, "they are on their way");
-        assert_eq!(stage(false, IN_STEP, true, 1), SyncStage::Blocks, "they do not come");
-        assert_eq!(stage(false, IN_STEP + 1, false, 1), SyncStage::Blocks);
+        assert_eq!(stage(false, 0, 0), SyncStage::Connecting);
+        assert_eq!(stage(false, 0, 1), SyncStage::Headers);
+        assert_eq!(stage(false, 1, 1), SyncStage::Blocks);
+        assert_eq!(stage(true, 0, 0), SyncStage::Synced);
+        assert_eq!(stage(true, IN_STEP, 1), SyncStage::Synced, "they are on their way");
+        assert_eq!(stage(false, IN_STEP, 1), SyncStage::Blocks, "they do not come");
+        assert_eq!(stage(true, IN_STEP + 1, 1), SyncStage::Blocks);
     }
 
     const MACHINE: Machine = Machine { processors: 4.0, script: 22e-6 };
@@ -341,8 +343,7 @@ mod tests {
             connected: Default::default(),
             refetched: 0,
             scrub: Default::default(),
-            rewritten: 0,
-            lost: 0,
+            damaged: DamagedBlocks::default(),
             history: None,
         }
     }
@@ -372,7 +373,6 @@ mod tests {
             repaired_coins: 0,
             memory: MemoryFacts::default(),
             bytes_on_disk: 0,
-            traffic: Default::default(),
             transactions: 0,
             connections: Connections::default(),
             peers: vec![peer],
@@ -447,7 +447,7 @@ mod tests {
     fn damage_counts_until_it_is_repaired_whoever_found_it() {
         let repairs = |lost, rewritten| {
             let mut facts = facts(0, 300, 0);
-            (facts.status.lost, facts.status.rewritten, facts.status.scrub.left) =
+            (facts.status.damaged.lost, facts.status.damaged.rewritten, facts.status.scrub.left) =
                 (lost, rewritten, 2);
             let Repairs { blocks, left, .. } = watch().take(facts).repairs;
             (blocks, left)

@@ -383,10 +383,10 @@ impl Parts {
         }
     }
 
-    /// Our `version` said that we want no transactions: announcements are ignored within an
-    /// allowance. Whom we chose has no more for blocks, of which there are not as many, and for unknown kinds: seed 45889 of the
-    /// simulated companies has an outbound peer that fills a line of 31 kB/s with them, and keeps its place
-    /// with two small blocks a minute.
+    /// Our `version` said that we want no transactions: announcements are ignored within an allowance. Whom
+    /// we chose has no more for blocks, of which there are not as many, and for unknown kinds: seed 45889 of
+    /// the simulated companies has an outbound peer that fills a line of 31 kB/s with them, and keeps its
+    /// place with two small blocks a minute.
     fn on_inv(&mut self, cx: &mut Context<'_>, id: PeerId, entries: &[Inventory]) {
         let transactions = entries.iter().filter(|entry| entry.kind.is_transaction()).count();
         let others = entries.len() - transactions;

@@ -12,7 +12,7 @@ use godwit_primitives::BlockHash;
 use godwit_stream::{Allocator, DataStream, Decode, DecodeError, Encode, SpanReader};
 
 use super::pruned_blocks::Headers;
-use super::sources::check_sources;
+use super::sources::{Named, check_sources};
 use super::{
     Rebuild, SCHEMA_VERSION, StoreOptions, refuse_foreign_files, remove_history, visit_blocks,
 };
@@ -120,7 +120,8 @@ pub(super) fn open_database(
         }
         _ => None,
     };
-    check_sources(disk, dir, &opened, options.rebuild)?;
+    let named = opened.as_ref().ok().map(named).transpose()?;
+    check_sources(disk, dir, named.as_ref(), options.rebuild, stays(&opened, options.rebuild))?;
     match (opened, confirmed, options.rebuild) {
         (Ok(OpenedDatabase { db, control, kept: None }), _, Rebuild::IndexAlone)
             if control.has_whole_history() =>
@@ -166,8 +167,17 @@ pub(super) fn open_database(
     }
 }
 
+fn named(OpenedDatabase { db, control, .. }: &OpenedDatabase) -> Result<Named, StoreError> {
+    let mut block_files = 0;
+    db.for_each(&FILE_ENDS, |_, ends| {
+        block_files += usize::from(ends.blocks > 0);
+        Ok(())
+    })?;
+    Ok(Named { block_files, runs: control.run_count(), whole: control.has_whole_history() })
+}
+
 /// Whether the database is used as it is, and nothing is made again.
-pub(super) fn stays(opened: &Result<OpenedDatabase, StoreError>, rebuild: Rebuild) -> bool {
+fn stays(opened: &Result<OpenedDatabase, StoreError>, rebuild: Rebuild) -> bool {
     rebuild == Rebuild::Nothing && matches!(opened, Ok(OpenedDatabase { kept: None, .. }))
 }
 

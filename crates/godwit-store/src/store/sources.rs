@@ -4,14 +4,22 @@
 use std::path::Path;
 
 use super::Rebuild;
-use super::database::{FILE_ENDS, OpenedDatabase, stays};
 use crate::block_files::{check_links, check_usable, has_files};
 use crate::disk::StoreDisk;
 use crate::error::{DamagedPart, StoreError};
 use crate::names::{BLOCKS_DIR, UTXO_DIR};
 
+/// What the last commit names.
+pub(super) struct Named {
+    pub(super) block_files: usize,
+    /// Of coins.
+    pub(super) runs: usize,
+    /// No block was pruned, and none is below a snapshot.
+    pub(super) whole: bool,
+}
+
 /// Refuses a directory of which a disk is not mounted or may not be used. Whoever wants the index made again
-/// may have lost all block files, and is not asked where they are.
+/// may have lost all block files, and is not asked where they are. `stays` says that nothing is made again.
 ///
 /// # Errors
 ///
@@ -19,14 +27,15 @@ use crate::names::{BLOCKS_DIR, UTXO_DIR};
 pub(super) fn check_sources(
     disk: &StoreDisk,
     dir: &Path,
-    opened: &Result<OpenedDatabase, StoreError>,
+    named: Option<&Named>,
     rebuild: Rebuild,
+    stays: bool,
 ) -> Result<(), StoreError> {
     let blocks_dir = dir.join(BLOCKS_DIR);
-    if let (Ok(opened), Rebuild::Nothing | Rebuild::Coins) = (opened, rebuild) {
-        check_presence(disk, dir, opened, rebuild)?;
+    if let (Some(named), Rebuild::Nothing | Rebuild::Coins) = (named, rebuild) {
+        check_presence(disk, dir, named, rebuild)?;
     }
-    if !stays(opened, rebuild) {
+    if !stays {
         check_links(disk, &blocks_dir)?;
     }
     if matches!(rebuild, Rebuild::Coins | Rebuild::Index) {
@@ -41,23 +50,15 @@ pub(super) fn check_sources(
 fn check_presence(
     disk: &StoreDisk,
     dir: &Path,
-    OpenedDatabase { db, control, .. }: &OpenedDatabase,
+    &Named { block_files, runs, whole }: &Named,
     rebuild: Rebuild,
 ) -> Result<(), StoreError> {
-    let all_missing = |dir, part, named| {
-        let whole = control.has_whole_history();
-        Err(StoreError::AllMissing { dir, part, named, whole })
-    };
-    let mut files = 0;
-    db.for_each(&FILE_ENDS, |_, ends| {
-        files += usize::from(ends.blocks > 0);
-        Ok(())
-    })?;
+    let all_missing = |dir, part, named| Err(StoreError::AllMissing { dir, part, named, whole });
     let blocks_dir = dir.join(BLOCKS_DIR);
-    if files > 0 && !has_files(disk, &blocks_dir)? {
-        return all_missing(blocks_dir, DamagedPart::Index, files);
+    if block_files > 0 && !has_files(disk, &blocks_dir)? {
+        return all_missing(blocks_dir, DamagedPart::Index, block_files);
     }
-    let (runs, utxo_dir) = (control.run_count(), dir.join(UTXO_DIR));
+    let utxo_dir = dir.join(UTXO_DIR);
     let is_wanted = rebuild == Rebuild::Nothing && runs > 0;
     match is_wanted && disk.list(&utxo_dir)?.is_empty() {
         true => all_missing(utxo_dir, DamagedPart::Coins, runs),

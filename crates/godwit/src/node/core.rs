@@ -31,7 +31,6 @@ use self::submissions::{Submissions, Submitted, tell_outcome};
 use super::filters::FilterReads;
 use super::index::ChainIndex;
 use super::notices::Announcer;
-use super::overview::unvalidated;
 use super::warnings::Warnings;
 use crate::chain_log::{log_disconnected, update_tip};
 
@@ -273,7 +272,7 @@ impl NodeCore {
         let prune_height = chain.prune_height();
         let target = prune_target.filter(|target| *target != PRUNE_ON_REQUEST);
         let prunes = prune_target.is_some() || has_pruned(chain);
-        let unvalidated = unvalidated(chain).map(|UnvalidatedHistory { base, validated }| {
+        let unvalidated = UnvalidatedHistory::of(chain).map(|UnvalidatedHistory { base, validated }| {
             format!(
                 "The coins up to block {base} come from a snapshot and were not validated by this node \
                  (in the background: up to block {validated})."

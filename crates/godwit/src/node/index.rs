@@ -47,7 +47,8 @@ impl HeaderIndex for ChainIndex<'_> {
             header: node.header,
             height: node.height,
             chain_work: tree.chain_work(node_id),
-            // No file holds the genesis block, and every peer has it. A block that is lost is wanted by its name.
+            // No file holds the genesis block, and every peer has it. A block that is lost is wanted by its
+            // name.
             stored: node.position.is_some() || node_id == tree.genesis(),
             failed: node.failed,
             connected: node.validity == Validity::Scripts,

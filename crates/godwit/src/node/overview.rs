@@ -8,7 +8,7 @@ use godwit_api::{
     Connections, Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport, SyncWatch, Tip,
     UnvalidatedHistory, Verification,
 };
-use godwit_chain::{BackendKind, Chain, NodeId, ScriptEngine, StoredData, history, scripts_from};
+use godwit_chain::{BackendKind, NodeId, ScriptEngine, StoredData, history, scripts_from};
 use godwit_p2p::{ConnectionKind, MAX_WINDOW_BLOCKS, Now, PeerInfo, Target};
 use godwit_primitives::Network;
 
@@ -106,14 +106,6 @@ fn peer(info: PeerInfo) -> Option<PeerFacts> {
     })
 }
 
-/// What is not validated below a snapshot's block, while its coins are taken as right.
-pub(super) fn unvalidated(chain: &Chain) -> Option<UnvalidatedHistory> {
-    chain.assumed().map(|assumed| UnvalidatedHistory {
-        base: assumed.base.height,
-        validated: history(chain).map_or(0, |span| chain.tree().node(span.tip).height),
-    })
-}
-
 fn facts(core: &NodeCore, now: Now, budget: u64) -> SyncFacts {
     let (chain, tree) = (core.chain(), core.chain().tree());
     let (inbound, outbound) = core.peers().connection_counts();
@@ -128,7 +120,7 @@ fn facts(core: &NodeCore, now: Now, budget: u64) -> SyncFacts {
         initial_download: core.is_initial_download(),
         verification: Verification {
             scripts_from: scripts_from(chain),
-            unvalidated: unvalidated(chain),
+            unvalidated: UnvalidatedHistory::of(chain),
         },
         warnings: core.warnings(),
         processor: processor_time::of_process(),
@@ -139,9 +131,8 @@ fn facts(core: &NodeCore, now: Now, budget: u64) -> SyncFacts {
             budget,
         },
         bytes_on_disk: StoredData::of(chain).bytes_on_disk(),
-        traffic: core.peers().total_traffic(),
         transactions: tree.node(chain.tip()).chain_tx_count,
-        connections: Connections { inbound, outbound },
+        connections: Connections { inbound, outbound, traffic: core.peers().total_traffic() },
         peers: core.peers().infos().into_iter().filter_map(peer).collect(),
     }
 }

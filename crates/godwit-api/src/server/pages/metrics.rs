@@ -186,8 +186,12 @@ fn exporters(text: &mut Text, api: &Api, snapshot: &Snapshot, asked: &Asked, war
     }
     text.gauge("bitcoin_txcount", "Number of TX since the genesis block", sync.transactions);
     text.gauge("bitcoin_num_chaintips", "Number of known blockchain branches", asked.branches);
-    text.gauge("bitcoin_total_bytes_recv", "Total bytes received", sync.traffic.received);
-    text.gauge("bitcoin_total_bytes_sent", "Total bytes sent", sync.traffic.sent);
+    text.gauge(
+        "bitcoin_total_bytes_recv",
+        "Total bytes received",
+        sync.connections.traffic.received,
+    );
+    text.gauge("bitcoin_total_bytes_sent", "Total bytes sent", sync.connections.traffic.sent);
     for (name, help, until) in [
         ("bitcoin_ban_created", "Time the ban was created", false),
         ("bitcoin_banned_until", "Time the ban expires", true),
@@ -220,7 +224,7 @@ fn exporters(text: &mut Text, api: &Api, snapshot: &Snapshot, asked: &Asked, war
 
 /// As `getnetworkinfo` counts them: also those that are no peers yet.
 fn connections(text: &mut Text, sync: &SyncReport) {
-    let Connections { inbound, outbound } = sync.connections;
+    let Connections { inbound, outbound, .. } = sync.connections;
     text.gauge("bitcoin_peers", "Number of peers", inbound + outbound);
     text.gauge("bitcoin_conn_in", "Number of connections in", inbound);
     text.gauge("bitcoin_conn_out", "Number of connections out", outbound);
@@ -337,7 +341,7 @@ mod tests {
 
     #[test]
     fn connections_count_from_their_beginning() {
-        let connections = Connections { inbound: 1, outbound: 2 };
+        let connections = Connections { inbound: 1, outbound: 2, ..Connections::default() };
         let mut text = Text::default();
         super::connections(&mut text, &SyncReport { connections, ..SyncReport::default() });
         let values: Vec<&str> = text.0.lines().filter(|line| !line.starts_with('#')).collect();

@@ -39,7 +39,7 @@ fn c5_a_block_that_is_written_again_has_the_checksum_of_what_is_written() {
     let id = chain.index.tree().ancestor(chain.index.tip(), 3).expect("it is connected");
     chain.index.set_checksum(id, BlockChecksum::of(b"another block"));
     assert_eq!(read(&mut chain, id), (None, true));
-    let counts = |chain: &Chain| (chain.status().lost, chain.status().rewritten);
+    let counts = |chain: &Chain| (chain.status().damaged.lost, chain.status().damaged.rewritten);
     assert_eq!(counts(&chain), (1, 0), "no scrub has found it");
     give(&mut chain, &blocks[2], 9);
     let (verdicts, result) = poll_until(&mut chain, |_, poll| poll == Poll::Idle);

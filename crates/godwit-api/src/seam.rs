@@ -431,7 +431,8 @@ impl Seam {
             match answer.recv_timeout(LOOK_INTERVAL) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Timeout) if !self.is_ending() && !is_gone() => {}
-                Err(_) => return Err(self.ended()),
+                // It may have come since.
+                Err(_) => return answer.try_recv().map_err(|_| self.ended()),
             }
         }
     }

@@ -62,10 +62,12 @@ pub(super) fn extend_tip(
             node.submit_block(stream, sender);
         }
     })?;
+    let mut is_connected = false;
     for outcome in outcomes {
         // One that came before its parent is stored at first.
         match node.wait_for(&outcome, is_gone)? {
-            BlockOutcome::Connected | BlockOutcome::Stored | BlockOutcome::Duplicate => {}
+            BlockOutcome::Connected => is_connected = true,
+            BlockOutcome::Stored | BlockOutcome::Duplicate => is_connected = false,
             outcome => {
                 log::warn!("A block that was generated is not accepted: {outcome:?}");
                 return Ok(false);
@@ -75,12 +77,17 @@ pub(super) fn extend_tip(
     let started = Instant::now();
     loop {
         // Answered behind the turn in which the last one became the tip, and so behind its snapshot.
-        let (is_idle, is_there, failed) = node.ask(move |node| {
+        let asked = node.ask(move |node| {
             let chain = node.chain();
             let id = chain.tree().find(&last);
             let is_there = id.is_some_and(|id| is_active(chain, id));
             (node.is_idle(), is_there, id.is_none_or(|id| chain.tree().node(id).failed))
-        })?;
+        });
+        // At -stopatheight the turn that connected it may have been the last one.
+        let (is_idle, is_there, failed) = match asked {
+            Err(_) if is_connected => return Ok(true),
+            asked => asked?,
+        };
         if is_there || is_idle || started.elapsed() > SETTLING {
             return Ok(!failed);
         }

@@ -370,8 +370,12 @@ fn an_empty_mount_point_in_the_place_of_blocks_or_coins_is_named_and_nothing_is_
         "blocks" => "blocks holds no block file, and the last commit names 1: is its disk mounted?",
         _ => "utxo holds no file of coins, and the last commit names ",
     };
-    for name in ["blocks", "utxo"] {
+    for (name, has_database) in [("blocks", true), ("blocks", false), ("utxo", true)] {
         let node = copy(&whole);
+        let database = node.network_dir().join("godwit.redb");
+        if !has_database {
+            fs::remove_file(&database).expect("it was there");
+        }
         let (path, disk) = (node.network_dir().join(name), node.beside("disk"));
         fs::rename(&path, &disk).expect("it is there");
         let mount_point = node.beside("mount");
@@ -388,6 +392,7 @@ fn an_empty_mount_point_in_the_place_of_blocks_or_coins_is_named_and_nothing_is_
         for command in &commands[..refused] {
             refuses(node.run(command), Exit::DatadirUnusable, &[words_of(name)]);
             assert!(blocks_and_coins(&node) == before, "{name}: nothing is written or removed");
+            assert_eq!(database.exists(), has_database, "{name}");
         }
         fs::remove_file(&path).expect("the link");
         symlink(&disk, &path).expect("a link");

@@ -148,7 +148,8 @@ fn what_the_page_draws_can_be_read_on_a_phone_on_paper_and_in_colours_of_the_sys
             const seen = document.body.dataset;
             seen.scale = document.getElementById('rate').getScreenCTM().a.toFixed(2);
             const parts = [...document.querySelectorAll('#parts > i')].filter((part) => !part.hidden);
-            seen.small = parts.slice(1).map((part) => part.clientWidth).join();
+            const small = parts.filter((part) => part.dataset.name !== 'coins');
+            seen.small = small.map((part) => part.clientWidth).join();
             const colours = ['.bar', '.bar > i', '.parts', '.parts > i', '.key'].map((at) => {
                 const { printColorAdjust, forcedColorAdjust } = getComputedStyle(document.querySelector(at));
                 return `${printColorAdjust} ${forcedColorAdjust}`;

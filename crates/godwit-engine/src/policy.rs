@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint};
 
 use godwit_primitives::ScriptFlags;
 
-use crate::{ScriptError, SpentOutput};
+use crate::{ENGINE_MEMORY, EnginePermit, ScriptError, SpentOutput};
 
 /// Bytes of a reason, and of its details. The longest that Core makes have some 250.
 const TEXT_BYTES: usize = 1024;
@@ -58,11 +58,16 @@ fn as_cpp_takes_them(spent: &[SpentOutput<'_>]) -> Vec<Spent> {
     spent.iter().map(one).collect()
 }
 
+/// Memory for what these functions make of a transaction.
+fn memory_for(tx_bytes: &[u8], spent: &[SpentOutput<'_>]) -> Option<EnginePermit<'static>> {
+    ENGINE_MEMORY.take(tx_bytes, spent.iter().map(|spent| spent.script_pubkey.len()).sum())
+}
+
 /// Which rule the script of an input breaks under the flags of a block, in the words that Core puts behind
 /// `block-script-verify-flag-failed`. It decides nothing: the engine has refused the input.
 ///
 /// `None` where the script breaks none, the bytes are no transaction with that input, there is not one
-/// output for each input, or there is no memory.
+/// output for each input, or there is no memory. Waits for [`ENGINE_MEMORY`].
 pub fn broken_rule(
     tx_bytes: &[u8],
     spent: &[SpentOutput<'_>],
@@ -73,6 +78,7 @@ pub fn broken_rule(
     if flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH) {
         return None;
     }
+    let _permit = memory_for(tx_bytes, spent);
     let coins = as_cpp_takes_them(spent);
     // SAFETY: all pointers are to memory of the given lengths that lives until the call returns, and the
     // function keeps none. It catches its exceptions. It compares `count` with the transaction's inputs, and
@@ -120,7 +126,7 @@ pub enum PolicyStage {
 }
 
 /// Whether Core's rules of one stage hold for a transaction. `spent` are the outputs that it spends, one for
-/// each input, in input order; none for [`PolicyStage::Alone`].
+/// each input, in input order; none for [`PolicyStage::Alone`]. Waits for [`ENGINE_MEMORY`].
 ///
 /// # Errors
 ///
@@ -135,6 +141,7 @@ pub fn check_policy(
     if spent.iter().any(|spent| spent.value < 0) {
         return Err(ScriptError::Engine);
     }
+    let _permit = memory_for(tx_bytes, spent);
     let coins = as_cpp_takes_them(spent);
     let (mut reason, mut details) = ([0 as c_char; TEXT_BYTES], [0 as c_char; TEXT_BYTES]);
     // SAFETY: all pointers are to memory of the given lengths that lives until the call returns, and the

@@ -11,8 +11,8 @@ use godwit_primitives::sha256::Sha256;
 use godwit_primitives::{Amount, ScriptFlags};
 use godwit_stream::DataStream;
 
-use crate::ScriptError;
 use crate::blanked::{BlankedData, ScriptHashes};
+use crate::{ENGINE_MEMORY, ScriptError};
 
 /// An output that an input spends.
 #[derive(Clone, Copy, Debug)]
@@ -244,7 +244,7 @@ impl Spent {
 }
 
 /// Verifies every input of a transaction; arguments and errors as [`PreparedTx::new`] and
-/// [`PreparedTx::verify`].
+/// [`PreparedTx::verify`]. Waits for [`ENGINE_MEMORY`].
 ///
 /// # Errors
 /// See there.
@@ -253,7 +253,10 @@ pub fn verify_transaction<'a>(
     spent: impl ExactSizeIterator<Item = SpentOutput<'a>>,
     flags: ScriptFlags,
 ) -> Result<(), ScriptError> {
-    PreparedTx::new(tx_bytes, spent)?.verify(flags)
+    let spent: Vec<_> = spent.collect();
+    let scripts = spent.iter().map(|spent| spent.script_pubkey.len()).sum();
+    let _permit = ENGINE_MEMORY.take(tx_bytes, scripts);
+    PreparedTx::new(tx_bytes, spent.into_iter())?.verify(flags)
 }
 
 /// BIP341: OP_1 and a push of 32 bytes, nothing else.

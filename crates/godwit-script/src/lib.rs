@@ -36,7 +36,9 @@ mod tests;
 mod verify;
 
 pub use claim::{Claim, claim};
-pub use godwit_engine::{PreparedTx, ScriptError, SpentOutput, broken_rule, verify_transaction};
+pub use godwit_engine::{
+    ENGINE_MEMORY_BYTES, PreparedTx, ScriptError, SpentOutput, broken_rule, verify_transaction,
+};
 pub use godwit_verify::{BackendKind, Counts as CheckCounts};
 pub use multisig::{MatchOrder, Multisig};
 pub use queue::{ClaimQueue, Proof};

@@ -1,7 +1,8 @@
 //! A transaction with the outputs that it spends, as signature hashes read it.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use godwit_engine::{EngineMemory, EnginePermit};
 use godwit_primitives::sha256::{Sha256, sha256};
 use godwit_primitives::{InputView, OutputView, TxView, Txid, WitnessView};
 use godwit_stream::DataStream;
@@ -17,8 +18,8 @@ pub struct SpendingTx<'a> {
     outputs: OnceLock<Vec<OutputView<'a>>>,
     spent: Vec<SpentOutput<'a>>,
     precomputed: Arc<Precomputed>,
-    /// For the engine, where what was computed is of the same txid with another witness.
-    engine: OnceLock<Result<PreparedTx, ScriptError>>,
+    /// Whether other threads may verify parts of it.
+    is_shared: bool,
     /// What the legacy messages of an input begin with, and of which input. In order each continues where
     /// the one before it was, which saves half of the hashing that makes transactions of many inputs
     /// expensive.
@@ -36,15 +37,35 @@ pub struct Precomputed {
     spent: OnceLock<SpentHashes>,
     /// The inputs without scripts, sequences as they are and all zero.
     blank_inputs: [OnceLock<Vec<u8>>; 2],
-    /// The transaction's bytes, which a txid does not fix, and what the engine made of them when it was first
-    /// asked.
-    engine: OnceLock<ForEngine>,
+    /// Locked while the engine reads the transaction, and while that waits for memory.
+    made: Mutex<Made>,
+}
+
+/// What the engine has made of a transaction.
+#[derive(Default)]
+enum Made {
+    #[default]
+    Nothing,
+    /// It goes with the last thread that asks about it.
+    InUse(Weak<ForEngine>),
+    /// It stays for threads that verify other parts.
+    Kept(Arc<ForEngine>),
 }
 
 /// A transaction as Core's engine reads it.
 struct ForEngine {
+    /// The transaction's bytes, which a txid does not fix.
     bytes: Box<[u8]>,
     prepared: Result<PreparedTx, ScriptError>,
+    #[expect(dead_code, reason = "held for its drop, behind that of what it is for")]
+    permit: Option<EnginePermit<'static>>,
+}
+
+/// The transaction that a thread asks the engine about. It has one at a time: it may have to wait for the
+/// memory of the next one, and to wait it may hold none.
+pub(crate) struct Asked {
+    of: Arc<Precomputed>,
+    engine: Arc<ForEngine>,
 }
 
 /// SHA-256 of all prevouts, all sequences and all outputs: once for BIP341, twice for BIP143.
@@ -68,8 +89,25 @@ pub(crate) const BLANK_INPUT: usize = 41;
 impl Precomputed {
     /// Of the transaction with that id, none computed yet.
     pub fn of(txid: Txid) -> Self {
-        let (parts, doubled, spent, blank_inputs, engine) = Default::default();
-        Self { txid, parts, doubled, spent, blank_inputs, engine }
+        let (parts, doubled, spent, blank_inputs, made) = Default::default();
+        Self { txid, parts, doubled, spent, blank_inputs, made }
+    }
+}
+
+impl Made {
+    fn get(&self) -> Option<Arc<ForEngine>> {
+        match self {
+            Self::Nothing => None,
+            Self::InUse(engine) => engine.upgrade(),
+            Self::Kept(engine) => Some(Arc::clone(engine)),
+        }
+    }
+}
+
+impl Asked {
+    /// The transaction as the engine reads it.
+    pub(crate) fn prepared(&self) -> Result<&PreparedTx, ScriptError> {
+        self.engine.prepared.as_ref().map_err(|error| *error)
     }
 }
 
@@ -82,7 +120,8 @@ impl<'a> SpendingTx<'a> {
         view: TxView<'a>,
         spent: impl Iterator<Item = SpentOutput<'a>>,
     ) -> Result<Self, ScriptError> {
-        Self::with_precomputed(view, spent, &Arc::new(Precomputed::of(view.txid())))
+        let alone = Arc::new(Precomputed::of(view.txid()));
+        Ok(Self { is_shared: false, ..Self::with_precomputed(view, spent, &alone)? })
     }
 
     /// With what other threads may use at the same time. That of another transaction is not used. What is
@@ -101,13 +140,14 @@ impl<'a> SpendingTx<'a> {
         if spent.len() != inputs.len() {
             return Err(ScriptError::SpentOutputCount { inputs: inputs.len(), spent: spent.len() });
         }
-        let precomputed = match precomputed.txid == view.txid() {
+        let is_shared = precomputed.txid == view.txid();
+        let precomputed = match is_shared {
             true => Arc::clone(precomputed),
             false => Arc::new(Precomputed::of(view.txid())),
         };
         let witnesses = view.witnesses().collect();
-        let (outputs, begun, engine) = Default::default();
-        Ok(Self { view, inputs, witnesses, outputs, spent, precomputed, engine, begun })
+        let (outputs, begun) = Default::default();
+        Ok(Self { view, inputs, witnesses, outputs, spent, precomputed, is_shared, begun })
     }
 
     /// The transaction.
@@ -138,17 +178,37 @@ impl<'a> SpendingTx<'a> {
         outputs.get(output).copied()
     }
 
-    /// The transaction as the engine reads it.
-    pub(crate) fn engine(&self) -> Result<&PreparedTx, ScriptError> {
-        let bytes = self.view.bytes();
-        let prepare = || PreparedTx::new(bytes, self.spent.iter().copied());
-        let first = || ForEngine { bytes: bytes.into(), prepared: prepare() };
-        let shared = self.precomputed.engine.get_or_init(first);
-        let prepared = match *shared.bytes == *bytes {
-            true => &shared.prepared,
-            false => self.engine.get_or_init(prepare),
+    /// Asks the engine about this transaction, and no longer about that of `last`. Compares the bytes, so it
+    /// is called once for all inputs. Waits for memory.
+    pub(crate) fn ask(&self, last: Option<Asked>, memory: &'static EngineMemory) -> Asked {
+        let is_this = |last: &Asked| {
+            Arc::ptr_eq(&last.of, &self.precomputed) && *last.engine.bytes == *self.view.bytes()
         };
-        prepared.as_ref().map_err(|error| *error)
+        // Another one goes before this thread waits.
+        last.filter(is_this).unwrap_or_else(|| {
+            let (of, engine) = (Arc::clone(&self.precomputed), self.engine(memory));
+            Asked { of, engine }
+        })
+    }
+
+    /// The transaction as the engine reads it, by this thread or by another one that asks about it.
+    fn engine(&self, memory: &'static EngineMemory) -> Arc<ForEngine> {
+        let bytes = self.view.bytes();
+        let mut made = self.precomputed.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(engine) = made.get().filter(|engine| *engine.bytes == *bytes) {
+            return engine;
+        }
+        let scripts = self.spent.iter().map(|spent| spent.script_pubkey.len()).sum();
+        let mut permit = memory.take(bytes, scripts);
+        let prepared = PreparedTx::new(bytes, self.spent.iter().copied());
+        // A permit that no thread uses would wait for a worker, while all of them may wait for permits.
+        let is_kept = self.is_shared && permit.as_mut().is_none_or(EnginePermit::keep);
+        let engine = Arc::new(ForEngine { bytes: bytes.into(), prepared, permit });
+        *made = match is_kept {
+            true => Made::Kept(Arc::clone(&engine)),
+            false => Made::InUse(Arc::downgrade(&engine)),
+        };
+        engine
     }
 
     pub(crate) fn part_hashes(&self) -> &PartHashes {

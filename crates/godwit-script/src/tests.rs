@@ -1,4 +1,5 @@
 //! Tests of the parts that are not public.
 
+mod engine_memory;
 mod matching;
 mod parts;

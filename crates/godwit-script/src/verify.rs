@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use std::ops::{AddAssign, Range, Sub};
 use std::time::Instant;
 
+use godwit_engine::{ENGINE_MEMORY, EngineMemory};
 use godwit_primitives::ScriptFlags;
 use godwit_verify::BackendKind;
 
@@ -12,7 +13,7 @@ use crate::ScriptError;
 use crate::claim::claim;
 use crate::losses::Losses;
 use crate::queue::{ClaimQueue, Proof};
-use crate::spending_tx::SpendingTx;
+use crate::spending_tx::{Asked, SpendingTx};
 
 /// Some inputs of a transaction.
 pub struct Work<'s, 'a> {
@@ -82,6 +83,7 @@ pub struct Scripts {
     choice: RandomState,
     counts: Counts,
     losses: Losses,
+    memory: &'static EngineMemory,
 }
 
 enum Prover {
@@ -123,7 +125,12 @@ impl Scripts {
 
     fn with(prover: Prover) -> Self {
         let (counts, losses) = Default::default();
-        Self { prover, choice: RandomState::new(), counts, losses }
+        Self { prover, choice: RandomState::new(), counts, losses, memory: &ENGINE_MEMORY }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn within(self, memory: &'static EngineMemory) -> Self {
+        Self { memory, ..self }
     }
 
     /// How inputs were accepted so far.
@@ -189,7 +196,9 @@ impl Scripts {
     }
 
     /// The second half: asks Core's engine about every input that is not proven or is chosen to be
-    /// cross-checked, group by group in their order, in each up to the first input that it refuses.
+    /// cross-checked, group by group in their order, in each up to the first input that it refuses. What the
+    /// engine makes of a transaction goes before it reads the next one, and waits for its memory
+    /// ([`ENGINE_MEMORY`]): the thread holds none of it before and after the call.
     pub fn judge(&mut self, proofs: Proofs<'_, '_, '_>) -> Vec<Verdict> {
         let start = Instant::now();
         let Proofs { groups, proven, is_broken } = proofs;
@@ -199,12 +208,13 @@ impl Scripts {
             proven = others;
             first
         };
+        let mut asked = None;
         let verdicts = groups.iter().map(|group| match is_broken {
             true => Err((0, ScriptError::Engine)),
             false => {
                 let (works, malformed) = group.sound();
                 let proven = take(works.iter().map(|work| work.inputs.len()).sum());
-                self.ask_engine(group, works, proven)?;
+                self.ask_engine(group, works, proven, &mut asked)?;
                 malformed.map_or(Ok(()), Err)
             }
         });
@@ -219,11 +229,12 @@ impl Scripts {
         group: &Group<'_, '_>,
         works: &[Work<'_, '_>],
         mut proven: &[bool],
+        asked: &mut Option<Asked>,
     ) -> Verdict {
         for (at, Work { tx, inputs }) in works.iter().enumerate() {
             let (of_tx, others) = proven.split_at(inputs.len());
             proven = others;
-            let mut engine = None;
+            let mut is_asked = false;
             for (input, proven) in inputs.clone().zip(of_tx) {
                 if *proven {
                     if !self.chooses(group, tx, input) {
@@ -231,8 +242,11 @@ impl Scripts {
                     }
                     self.counts.crosschecked += 1;
                 }
-                // Asked for once: it compares the transaction's bytes.
-                let engine = *engine.get_or_insert_with(|| tx.engine());
+                if !is_asked {
+                    *asked = Some(tx.ask(asked.take(), self.memory));
+                    is_asked = true;
+                }
+                let engine = asked.as_ref().map_or(Err(ScriptError::Engine), Asked::prepared);
                 let verdict = engine.and_then(|tx| tx.verify_input(input, group.flags));
                 // An engine that cannot read what was proven differs, too.
                 verdict.map_err(|error| match error {

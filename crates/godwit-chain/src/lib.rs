@@ -77,7 +77,7 @@ pub use durability::writing::CoinWriting;
 pub use error::ChainError;
 pub use event::{BlockContents, Connected, Disconnected, Event, Source};
 pub use godwit_consensus::Verdict;
-pub use godwit_script::BackendKind;
+pub use godwit_script::{BackendKind, ENGINE_MEMORY_BYTES};
 pub use import::{
     BadRecord, ImportObserver, ImportPlan, ImportSummary, expect_copies_of, import, plan,
 };

@@ -8,6 +8,8 @@
 //! 4. [`Chain::wait`](crate::chain::Chain) waits only for jobs that are out.
 //! 5. The reader of an import waits for permits alone, which blocks give back that were connected, not
 //!    kept or refused.
+//! 6. A worker waits for memory of Core's engine (`godwit_engine::ENGINE_MEMORY`) only while it holds none;
+//!    what it holds it gives back in the same job, and waits for nothing until then.
 //!
 //! So every wait ends.
 //!

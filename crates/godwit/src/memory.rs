@@ -2,7 +2,8 @@
 //!
 //! | part | at most |
 //! | --- | --- |
-//! | program: code, stacks, buffers of no account, what the allocator cannot use | 48 MiB and 1/16 |
+//! | program: code, stacks, buffers of no account, what the allocator cannot use | 32 MiB and 1/16 |
+//! | what Core's engine makes of transactions | 16 MiB |
 //! | database cache | 16 MiB |
 //! | peers: what they make the node hold; what it asks of them | 64 MiB; 6.5 MiB for each it connects to |
 //! | transactions that were sent, and the bytes of their file | 8 MiB |
@@ -20,7 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use godwit_api::{ANSWER_BYTES, BODY_BYTES};
-use godwit_chain::{BlockMemory, CoinsMemory};
+use godwit_chain::{BlockMemory, CoinsMemory, ENGINE_MEMORY_BYTES};
 use godwit_p2p::{MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL, MAX_OUTBOX_BYTES};
 use godwit_store::DATABASE_CACHE_BYTES;
 
@@ -37,7 +38,9 @@ const HEADERS: u64 = 150 * MIB;
 /// Largest budget that nobody has asked for: a node is not alone on its machine.
 const MAX_DEFAULT: u64 = 4096 * MIB;
 
-const PROGRAM: u64 = 48 * MIB;
+const PROGRAM: u64 = 32 * MIB;
+/// Core's engine, with all threads that ask it.
+const ENGINE: u64 = ENGINE_MEMORY_BYTES as u64;
 /// [`godwit_p2p`]'s budget for what peers make the node hold.
 const PEERS: u64 = 64 * MIB;
 /// The outbox, and the content of its file while that is written.
@@ -88,7 +91,8 @@ impl MemoryPlan {
         let peers =
             outbound.map_or(0, |count| PEERS + OUTBOX + count as u64 * OUTBOUND_PEER + share);
         let database = DATABASE_CACHE_BYTES as u64;
-        let others = PROGRAM + total / 16 + database + peers + 3 * share + idle_buffers(total);
+        let fixed = PROGRAM + total / 16 + ENGINE + database;
+        let others = fixed + peers + 3 * share + idle_buffers(total);
         total.saturating_sub(others)
     }
 
@@ -250,7 +254,7 @@ mod tests {
             CoinsMemory::Fixed(bytes) => bytes + headers,
             CoinsMemory::BesideHeaders(bytes) => bytes.max(headers),
         };
-        let fixed = PROGRAM + plan.total / 16 + DATABASE_CACHE_BYTES as u64;
+        let fixed = PROGRAM + plan.total / 16 + ENGINE + DATABASE_CACHE_BYTES as u64;
         let buffers = BUSY * idle_buffers as u64;
         fixed + peers + blocks + waiting as u64 + window as u64 + buffers + coins
     }

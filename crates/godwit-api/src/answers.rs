@@ -6,9 +6,18 @@ use std::time::{Duration, Instant};
 
 use godwit_rpc::{RpcError, code};
 
+use crate::free_memory;
+
 /// Bytes of answers at once at most, of all requests together, however much memory there is. One that alone
 /// is larger than what there is goes when no other does.
 pub const ANSWER_BYTES: usize = 64 << 20;
+
+/// Bytes of one call at most, beside its request: what is told of the largest block takes 192 MB
+/// (`methods/cost.rs`). Only a block that spends scripts of many megabytes takes more.
+pub(crate) const CALL_BYTES: usize = 192 << 20;
+
+/// Bytes that are given back before the allocator has to give what is free to the system.
+const FREED_BYTES: usize = 16 << 20;
 
 /// Bytes that a request has for its own, so that small calls wait for nobody.
 const OWN_BYTES: usize = 64 << 10;
@@ -29,6 +38,8 @@ struct Budget {
 #[derive(Default)]
 struct State {
     used: usize,
+    /// Given back since the allocator gave what is free to the system.
+    freed: usize,
     /// Those that wait and hold nothing, by their numbers: the first is served first.
     waiting: BTreeSet<u64>,
     next: u64,
@@ -38,6 +49,22 @@ struct State {
 impl Budget {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes back so much, which is free by now. The next one gets it when it is the system's again: freed
+    /// memory would stay with the thread that had it, and the next thread take as much anew.
+    fn take_back(&self, bytes: usize) {
+        let mut state = self.lock();
+        state.freed = state.freed.saturating_add(bytes);
+        if state.freed >= FREED_BYTES {
+            state.freed = 0;
+            drop(state);
+            free_memory::release();
+            state = self.lock();
+        }
+        state.used -= bytes;
+        drop(state);
+        self.changed.notify_all();
     }
 }
 
@@ -87,7 +114,7 @@ impl Room {
     ///
     /// # Errors
     ///
-    /// Others need it, for long.
+    /// Others need it, for long; or it is more than one call may take.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), RpcError> {
         let started = Instant::now();
         let grown = self.grow_within(bytes, self.patience);
@@ -101,6 +128,9 @@ impl Room {
     }
 
     fn grow_within(&mut self, bytes: usize, longest: Duration) -> Result<(), RpcError> {
+        if self.bytes.saturating_add(bytes).saturating_sub(self.held) > CALL_BYTES {
+            return Err(RpcError::new(code::LIMIT_EXCEEDED, "The answer is too large"));
+        }
         let (own, wanted) = (counted(self.bytes), counted(self.bytes.saturating_add(bytes)));
         if wanted > own {
             self.wait(own, wanted, longest)?;
@@ -175,11 +205,13 @@ impl Room {
     /// now on the limit holds, even if nobody else needs anything.
     pub(crate) fn hold_answer(&mut self, of_request: usize, of_answer: usize) {
         let bytes = of_request + of_answer;
-        let mut state = self.budget.lock();
-        state.used = state.used - counted(self.bytes) + counted(bytes);
-        drop(state);
+        let (had, has) = (counted(self.bytes), counted(bytes));
         (self.bytes, self.held, self.of_request) = (bytes, bytes, Some(of_request));
-        self.budget.changed.notify_all();
+        if has > had {
+            self.budget.lock().used += has - had;
+        } else {
+            self.budget.take_back(had - has);
+        }
     }
 
     /// Gives back what is more than so much.
@@ -190,8 +222,7 @@ impl Room {
         let back = counted(self.bytes) - counted(bytes);
         self.bytes = bytes;
         if back > 0 {
-            self.budget.lock().used -= back;
-            self.budget.changed.notify_all();
+            self.budget.take_back(back);
         }
     }
 }
@@ -255,6 +286,20 @@ mod tests {
         let error = room.grow(1).expect_err("it is over the limit");
         assert_eq!(error.code, code::LIMIT_EXCEEDED);
         drop(room);
+        assert_eq!(used(&answers), 0);
+    }
+
+    #[test]
+    fn one_call_takes_so_much_beside_its_request_and_no_more() {
+        let answers = Answers::new(ANSWER_BYTES);
+        let mut room = answers.room();
+        room.grow(1000).expect("nobody else is there");
+        room.hold();
+        room.grow(CALL_BYTES).expect("as much as there may be");
+        let error = room.grow(1).expect_err("it is too much");
+        assert_eq!((error.code, room.bytes()), (code::LIMIT_EXCEEDED, CALL_BYTES + 1000));
+        drop(room);
+        assert!(!answers.room().try_grow(usize::MAX));
         assert_eq!(used(&answers), 0);
     }
 

@@ -24,6 +24,7 @@ mod cookie;
 mod deprecated;
 mod dispatch;
 mod fee_history;
+mod free_memory;
 mod interfaces;
 mod log_categories;
 mod log_limit;

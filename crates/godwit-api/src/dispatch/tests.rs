@@ -68,6 +68,30 @@ fn a_request_has_so_many_values_and_no_more() {
     assert_eq!((status, code_of(&text)), (INTERNAL_ERROR, code::LIMIT_EXCEEDED.to_string()));
 }
 
+/// Hexadecimal of a transaction with so many outputs that say nothing.
+fn with_outputs(count: u32) -> String {
+    let count_hex: String = count.to_le_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let input = format!("{}00000000{}ffffffff", "11".repeat(32), "00");
+    let outputs = "000000000000000000".repeat(count as usize);
+    format!("0200000001{input}fe{count_hex}{outputs}00000000")
+}
+
+/// A block has at most 111,000 outputs. Of sixteen times as many, each a value with names, one call took a
+/// gigabyte.
+#[test]
+fn a_transaction_of_which_more_is_told_than_of_any_block_is_not_decoded() {
+    let (api, _node) = api(1 << 20, 1);
+    let decode = |count: u32| {
+        let hex = with_outputs(count);
+        let (status, text) =
+            ask(&api, &format!(r#"{{"method":"decoderawtransaction","params":["{hex}"]}}"#));
+        (status, code_of(&text))
+    };
+    assert_eq!(decode(70_000), (OK, "null".to_owned()));
+    let too_large = (INTERNAL_ERROR, code::LIMIT_EXCEEDED.to_string());
+    assert_eq!(decode(200_000), too_large);
+}
+
 #[test]
 fn depth_is_an_error_of_its_own_before_the_number_of_values() {
     let (api, _node) = api(1 << 20, 1);

@@ -15,7 +15,9 @@ pub(crate) const OF_RECORD: usize = 2;
 /// hashes and numbers.
 const TRANSACTION: usize = 1800;
 const INPUT: usize = 1200;
-const WITNESS_ITEM: usize = 140;
+const WITNESS_ITEM: usize = 72;
+/// There may be four million of them in a block: a place in their list, and two quotes with a comma.
+const EMPTY_WITNESS_ITEM: usize = 40;
 const OUTPUT: usize = 1500;
 const PREVOUT: usize = 1800;
 
@@ -37,6 +39,10 @@ pub(super) fn locking(script: &[u8]) -> usize {
     words(script) + (HEX + 6) * script.len()
 }
 
+fn witness_item(item: &[u8]) -> usize {
+    if item.is_empty() { EMPTY_WITNESS_ITEM } else { WITNESS_ITEM + HEX * item.len() }
+}
+
 /// Of an output that is spent.
 pub(crate) fn prevout(coin: &Coin) -> usize {
     PREVOUT + locking(&coin.script_pubkey)
@@ -49,7 +55,7 @@ pub(crate) fn transaction(tx: TxView<'_>, spent: &[Coin]) -> usize {
         .map(|input| INPUT + words(input.script_sig) + HEX * input.script_sig.len())
         .sum();
     let items = tx.witnesses().flat_map(|witness| witness.items());
-    let witnesses: usize = items.map(|item| WITNESS_ITEM + HEX * item.len()).sum();
+    let witnesses: usize = items.map(witness_item).sum();
     let outputs: usize = tx.outputs().map(|output| OUTPUT + locking(output.script_pubkey)).sum();
     let prevouts: usize = spent.iter().map(prevout).sum();
     TRANSACTION + HEX * tx.total_size() + inputs + witnesses + outputs + prevouts
@@ -62,6 +68,7 @@ mod tests {
     use godwit_stream::{DataStream, Encode};
 
     use super::*;
+    use crate::answers::CALL_BYTES;
     use crate::methods::transaction::{Detail, transaction as told};
 
     /// What the allocator adds.
@@ -115,6 +122,28 @@ mod tests {
         TxIn { prevout, script_sig, sequence: u32::MAX, witness }
     }
 
+    /// Of blocks full of what takes most, with their bytes and what these decode to.
+    #[test]
+    fn what_a_block_may_have_most_of_is_within_what_a_call_may_take() {
+        const MAX_WEIGHT: usize = 4_000_000;
+        let with_bytes = |cost: usize, bytes: usize| cost + (HEX + DECODED) * bytes;
+        let item = |bytes: usize| (with_bytes(witness_item(&vec![0; bytes]), 1 + bytes), 1 + bytes);
+        let bare = |cost: usize, bytes: usize| (with_bytes(cost, bytes), 4 * bytes);
+        let fullest = [
+            item(0),
+            item(1),
+            item(2),
+            bare(INPUT + PREVOUT, 41),
+            bare(OUTPUT, 9),
+            bare(OUTPUT + locking(&[0xaf; 300]), 309),
+            bare(TRANSACTION + INPUT + PREVOUT + OUTPUT, 60),
+        ];
+        for (cost, weight) in fullest {
+            let all = MAX_WEIGHT / weight * cost;
+            assert!(all < CALL_BYTES - (1 << 20), "{all} bytes: {cost} for each {weight}");
+        }
+    }
+
     #[test]
     fn it_covers_what_is_told_of_all_kinds_of_transactions() {
         let value = 2_099_999_999_999_999;
@@ -127,7 +156,9 @@ mod tests {
                 all.push((inputs, vec![TxOut { value, script_pubkey: Vec::new() }]));
             }
         }
-        all.push((vec![input(Vec::new(), vec![Vec::new(); 5000])], Vec::new()));
+        for item in [Vec::new(), vec![7], vec![7; 2]] {
+            all.push((vec![input(Vec::new(), vec![item; 5000])], Vec::new()));
+        }
         for (inputs, outputs) in all {
             let spent: Vec<Coin> = inputs
                 .iter()

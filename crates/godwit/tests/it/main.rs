@@ -1,5 +1,6 @@
 //! The program as a user runs it: whole commands on whole chains, stopped at any moment.
 
+mod answer_memory;
 mod answers;
 mod bad_input;
 mod blocks;

@@ -120,11 +120,7 @@ pub(super) fn open_database(
         }
         _ => None,
     };
-    let named = match (&opened, &confirmed) {
-        (Ok(opened), _) => Some(named_by(&opened.control, listed_files(&opened.db)?)),
-        (Err(_), Some(control)) => Some(named_by(control, 0)),
-        (Err(_), None) => None,
-    };
+    let named = named(&opened, confirmed.as_ref())?;
     check_sources(disk, dir, named.as_ref(), options.rebuild, stays(&opened, options.rebuild))?;
     match (opened, confirmed, options.rebuild) {
         (Ok(OpenedDatabase { db, control, kept: None }), _, Rebuild::IndexAlone)
@@ -171,22 +167,26 @@ pub(super) fn open_database(
     }
 }
 
-/// What a commit names, whose database lists so many block files: one at least where coins come from blocks,
-/// though the database is lost or begun anew.
-fn named_by(control: &Control, listed: usize) -> Named {
-    let whole = control.has_whole_history();
-    let has_coins = control.state.utxo_tip.as_ref().is_some_and(|tip| tip.height > 0);
-    let block_files = listed.max(usize::from(whole && has_coins));
-    Named { block_files, runs: control.run_count(), whole }
-}
-
-fn listed_files(db: &Db) -> Result<usize, StoreError> {
+/// What the last commit names, as far as database or control file tell: one block file at least where coins
+/// come from blocks, though the database is lost or begun anew.
+fn named(
+    opened: &Result<OpenedDatabase, StoreError>,
+    confirmed: Option<&Control>,
+) -> Result<Option<Named>, StoreError> {
     let mut block_files = 0;
-    db.for_each(&FILE_ENDS, |_, ends| {
-        block_files += usize::from(ends.blocks > 0);
-        Ok(())
-    })?;
-    Ok(block_files)
+    if let Ok(OpenedDatabase { db, .. }) = opened {
+        db.for_each(&FILE_ENDS, |_, ends| {
+            block_files += usize::from(ends.blocks > 0);
+            Ok(())
+        })?;
+    }
+    let control = opened.as_ref().map_or(confirmed, |opened| Some(&opened.control));
+    Ok(control.map(|control| {
+        let whole = control.has_whole_history();
+        let has_coins = control.state.utxo_tip.as_ref().is_some_and(|tip| tip.height > 0);
+        let block_files = block_files.max(usize::from(whole && has_coins));
+        Named { block_files, runs: control.run_count(), whole }
+    }))
 }
 
 /// Whether the database is used as it is, and nothing is made again.

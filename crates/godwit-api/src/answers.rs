@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use godwit_engine::release_free_memory;
 use godwit_rpc::{RpcError, code};
-
-use crate::free_memory;
 
 /// Bytes of answers at once at most, of all requests together, however much memory there is. One that alone
 /// is larger than what there is goes when no other does.
 pub const ANSWER_BYTES: usize = 64 << 20;
 
 /// Bytes of one call at most, beside its request: what is told of the largest block takes 192 MB
-/// (`methods/cost.rs`). Only a block that spends scripts of many megabytes takes more.
+/// (`methods/cost.rs`). Only a block that spends scripts of more than two megabytes takes more.
 pub(crate) const CALL_BYTES: usize = 192 << 20;
 
 /// Bytes that are given back before the allocator has to give what is free to the system.
@@ -51,20 +50,29 @@ impl Budget {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes back so much, which is free by now. The next one gets it when it is the system's again: freed
-    /// memory would stay with the thread that had it, and the next thread take as much anew.
+    /// Takes back so much, which is free by now.
     fn take_back(&self, bytes: usize) {
         let mut state = self.lock();
         state.freed = state.freed.saturating_add(bytes);
-        if state.freed >= FREED_BYTES {
-            state.freed = 0;
-            drop(state);
-            free_memory::release();
-            state = self.lock();
-        }
         state.used -= bytes;
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// Gives the system what was given back, if that is much: freed memory stays with the thread that had it,
+    /// and the next thread would take as much anew. For threads that may wait, which the one that sends
+    /// answers may not; nobody waits for the budget meanwhile.
+    fn release_freed(&self) {
+        let freed = {
+            let mut state = self.lock();
+            match state.freed >= FREED_BYTES {
+                true => std::mem::take(&mut state.freed),
+                false => 0,
+            }
+        };
+        if freed > 0 {
+            release_free_memory();
+        }
     }
 }
 
@@ -174,6 +182,8 @@ impl Room {
             return Err(RpcError::new(code::LIMIT_EXCEEDED, text));
         }
         state.used += wanted - own;
+        drop(state);
+        self.budget.release_freed();
         Ok(())
     }
 
@@ -211,6 +221,7 @@ impl Room {
             self.budget.lock().used += has - had;
         } else {
             self.budget.take_back(had - has);
+            self.budget.release_freed();
         }
     }
 
@@ -223,13 +234,18 @@ impl Room {
         self.bytes = bytes;
         if back > 0 {
             self.budget.take_back(back);
+            self.budget.release_freed();
         }
     }
 }
 
+/// On the thread that sends answers, as a rule.
 impl Drop for Room {
     fn drop(&mut self) {
-        self.shrink_to(0);
+        let back = counted(self.bytes);
+        if back > 0 {
+            self.budget.take_back(back);
+        }
     }
 }
 

@@ -24,7 +24,6 @@ mod cookie;
 mod deprecated;
 mod dispatch;
 mod fee_history;
-mod free_memory;
 mod interfaces;
 mod log_categories;
 mod log_limit;

@@ -9,7 +9,8 @@
 //! 5. The reader of an import waits for permits alone, which blocks give back that were connected, not
 //!    kept or refused.
 //! 6. A worker waits for memory of Core's engine (`godwit_engine::ENGINE_MEMORY`) only while it holds none;
-//!    what it holds it gives back in the same job, and waits for nothing until then.
+//!    what it holds it gives back in the same job, and waits for nothing until then, but for what is kept for
+//!    other parts of a transaction, for which nobody waits.
 //!
 //! So every wait ends.
 //!

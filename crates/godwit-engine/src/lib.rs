@@ -19,11 +19,13 @@ mod blanked;
 #[cfg(target_os = "linux")]
 mod clock;
 mod error;
+mod free_memory;
 mod memory;
 mod policy;
 mod prepared;
 
 pub use error::ScriptError;
+pub use free_memory::release_free_memory;
 pub use memory::{ENGINE_MEMORY, ENGINE_MEMORY_BYTES, EngineMemory, EnginePermit};
 pub use policy::{PolicyRefusal, PolicyStage, broken_rule, check_policy};
 pub use prepared::{PreparedTx, SpentOutput, verify_transaction};

@@ -12,6 +12,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use godwit_primitives::TxView;
 
+use crate::free_memory::release_free_memory;
+
 /// Bytes that the engine's transactions take at once, or a single one that is larger and those that are kept.
 pub const ENGINE_MEMORY_BYTES: usize = 16 << 20;
 
@@ -26,10 +28,11 @@ const UNCOUNTED_BYTES: usize = 256 << 10;
 const ITEM: usize = 2 * 24;
 /// An item that is not empty has a piece of the heap, and its copy another one.
 const FILLED_ITEM: usize = 2 * 32;
-/// An input, and what Core and `PreparedTx` keep of the output that it spends, the script aside.
+/// An input, and what Core and `PreparedTx` keep of the output that it spends, the script aside: with a copy
+/// for each of five workers that have inputs of the transaction judged.
 const INPUT: usize = 512;
 /// An output, twice while the vector grows.
-const OUTPUT: usize = 2 * 40;
+const OUTPUT: usize = 2 * 48;
 /// Copies of the spent scripts: one, and three more while an input is refused.
 const SPENT_SCRIPTS: usize = 4;
 /// Copies of the transaction's bytes: the caller's and Core's, and one of the witness with the interpreter.
@@ -136,6 +139,11 @@ impl EnginePermit<'_> {
 
 impl Drop for EnginePermit<'_> {
     fn drop(&mut self) {
+        // Millions of small pieces, which the allocator would keep for this thread: whoever comes next gets
+        // its permit when they are the system's again.
+        if self.bytes > self.memory.limit {
+            release_free_memory();
+        }
         let mut state = self.memory.lock();
         match self.is_kept {
             true => state.kept -= self.bytes,
@@ -278,5 +286,45 @@ mod tests {
             assert_eq!([(); 2].map(|()| receiver.recv().unwrap()), [1_000, 10]);
         });
         assert_eq!((memory.most(), memory.lock().used), (1_000, 0));
+    }
+
+    /// Each of the threads would keep some 60 MiB.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[test]
+    fn what_a_large_transaction_took_goes_back_to_the_system_before_the_next_one_comes() {
+        use crate::free_memory::tests::anonymous;
+        use crate::prepared::{PreparedTx, SpentOutput};
+
+        const THREADS: usize = 4;
+        let memory = EngineMemory::new(ENGINE_MEMORY_BYTES);
+        let bytes = tx(1_800_000, 1);
+        let judged = || {
+            let permit = memory.take(&bytes, 2).expect("it is counted");
+            let spent = SpentOutput { value: 1, script_pubkey: &[0x60, 2] };
+            let prepared = PreparedTx::new(&bytes, [spent].into_iter());
+            assert_eq!(prepared.map(|tx| tx.input_count()), Ok(1));
+            drop(permit);
+        };
+        let before = anonymous();
+        let (sender, ended) = mpsc::channel();
+        thread::scope(|scope| {
+            let go_on: Vec<_> = (0..THREADS)
+                .map(|_| {
+                    let (go, on) = mpsc::channel::<()>();
+                    let sender = sender.clone();
+                    scope.spawn(move || {
+                        judged();
+                        sender.send(()).expect("the test waits");
+                        // Until all are measured: what a thread keeps would be another one's.
+                        on.recv().ok();
+                    });
+                    ended.recv().expect("it ends");
+                    go
+                })
+                .collect();
+            let after = anonymous();
+            drop(go_on);
+            assert!(after < before + (96 << 20), "{before} and {after} bytes");
+        });
     }
 }

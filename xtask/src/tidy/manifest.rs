@@ -93,7 +93,9 @@ const ROOMS: &[Room] = &[
     Room { name: RPC, may_use: &[], tests_may_use: &[TESTDATA] },
     Room {
         name: API,
-        may_use: &[STREAM, PRIMITIVES, CONSENSUS, STORE, CHAIN, INDEX, P2P, POLICY, SECRET, RPC],
+        may_use: &[
+            STREAM, PRIMITIVES, CONSENSUS, ENGINE, STORE, CHAIN, INDEX, P2P, POLICY, SECRET, RPC,
+        ],
         tests_may_use: &[],
     },
     Room {

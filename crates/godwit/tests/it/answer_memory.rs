@@ -56,7 +56,7 @@ fn with_chain() -> (Node, Vec<String>) {
     })
     .expect("the plan is sound");
     let large = blocks[blocks.len() - LARGE_BLOCKS..].iter().map(|block| {
-        assert!(block.len() > 1_000_000, "{} bytes", block.len());
+        assert!(block.len() > 900_000, "{} bytes", block.len());
         sha256d(&block[..80]).iter().rev().map(|byte| format!("{byte:02x}")).collect()
     });
     let (node, large) = (Node::new("regtest"), large.collect());

@@ -38,6 +38,8 @@ fn b19_without_descriptors_nothing_spins_and_accepting_goes_on_later() {
     let (server, node) = (with_small_chain(), Node::new("regtest"));
     let port = free_port();
     let mut serving = serve_in_plain(&server, port);
+    // Behind its start, which needs descriptors: it listens before it has read all of its files.
+    sync(&Node::new("regtest"), &[port], &[]);
     let pid = serving.pid();
     let used = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).expect("it runs").count();
     // The test and the node have the same hard limit.

@@ -224,6 +224,12 @@ mod tests {
         assert!(memory.most() > UNCOUNTED_BYTES);
     }
 
+    /// Bytes of permits, and of what is kept.
+    fn in_use(memory: &EngineMemory) -> (usize, usize) {
+        let state = memory.lock();
+        (state.used, state.kept)
+    }
+
     #[test]
     fn a_quarter_is_for_what_is_kept_and_nobody_waits_for_it() {
         let memory = EngineMemory::new(100);
@@ -231,11 +237,11 @@ mod tests {
         assert_eq!([0, 1, 2].map(|at: usize| kept[at].keep()), [true, false, true]);
         assert!(kept[0].keep(), "still");
         let [_, other, _] = &kept;
-        assert_eq!((memory.lock().used, memory.lock().kept), (other.bytes, 25));
+        assert_eq!(in_use(&memory), (other.bytes, 25));
         drop(memory.wait(75 - 11));
         assert_eq!(memory.most(), 100);
         drop(kept);
-        assert_eq!((memory.lock().used, memory.lock().kept), (0, 0));
+        assert_eq!(in_use(&memory), (0, 0));
         // It takes what is used to nothing, so that a large one may go.
         let mut kept = memory.wait(25);
         assert!(kept.keep());

@@ -307,7 +307,7 @@ impl Scrub {
         }
         if let Some(id) = self.undo.waits_for {
             match Body::of(index, id) {
-                Body::Lost(_) => return,
+                _ if index.is_lost(id) => return,
                 // Nobody fetches it.
                 Body::Stored(_) if !index.damaged.was_rewritten(id) => return self.end(env, index),
                 _ => self.undo.waits_for = None,

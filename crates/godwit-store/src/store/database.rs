@@ -167,26 +167,30 @@ pub(super) fn open_database(
     }
 }
 
-/// What the last commit names, as far as database or control file tell: one block file at least where coins
-/// come from blocks, though the database is lost or begun anew.
+/// What the last commit names, as far as database or control file tell. Where the database is lost, or begun
+/// anew, coins that come from blocks tell of one block file at least.
 fn named(
     opened: &Result<OpenedDatabase, StoreError>,
     confirmed: Option<&Control>,
 ) -> Result<Option<Named>, StoreError> {
-    let mut block_files = 0;
-    if let Ok(OpenedDatabase { db, .. }) = opened {
-        db.for_each(&FILE_ENDS, |_, ends| {
-            block_files += usize::from(ends.blocks > 0);
-            Ok(())
-        })?;
-    }
     let control = opened.as_ref().map_or(confirmed, |opened| Some(&opened.control));
-    Ok(control.map(|control| {
-        let whole = control.has_whole_history();
-        let has_coins = control.state.utxo_tip.as_ref().is_some_and(|tip| tip.height > 0);
-        let block_files = block_files.max(usize::from(whole && has_coins));
-        Named { block_files, runs: control.run_count(), whole }
-    }))
+    let Some(control) = control else { return Ok(None) };
+    let whole = control.has_whole_history();
+    let block_files = match opened {
+        Ok(OpenedDatabase { db, kept: None, .. }) => {
+            let mut listed = 0;
+            db.for_each(&FILE_ENDS, |_, ends| {
+                listed += usize::from(ends.blocks > 0);
+                Ok(())
+            })?;
+            listed
+        }
+        _ => {
+            let tip = control.state.utxo_tip.as_ref();
+            usize::from(whole && tip.is_some_and(|tip| tip.height > 0))
+        }
+    };
+    Ok(Some(Named { block_files, runs: control.run_count(), whole }))
 }
 
 /// Whether the database is used as it is, and nothing is made again.

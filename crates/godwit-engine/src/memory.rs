@@ -85,6 +85,12 @@ impl EngineMemory {
         self.lock().most
     }
 
+    /// Number of threads that wait for a permit.
+    pub fn waiting(&self) -> u64 {
+        let state = self.lock();
+        state.asked - state.given
+    }
+
     fn wait(&self, bytes: usize) -> EnginePermit<'_> {
         let mut state = self.lock();
         let turn = state.asked;

@@ -32,6 +32,16 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
+    #[cfg(test)]
+    pub(crate) fn of(open: Duration) -> Self {
+        Self { open }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn open(&self) -> Duration {
+        self.open
+    }
+
     /// Whether the next share should make claims.
     pub(crate) fn are_small(&self) -> bool {
         self.open <= PATIENCE
@@ -47,7 +57,8 @@ impl Losses {
         self.make_up((time - vain) / PROVEN_PART);
     }
 
-    /// What the engine took.
+    /// What the engine took, without what its thread waited for: neither memory that others have nor what
+    /// they make is time of this thread's engine, and in it claims cost nothing.
     pub(crate) fn engine_took(&mut self, time: Duration) {
         self.make_up(time / ENGINE_PART);
     }

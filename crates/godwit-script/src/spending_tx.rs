@@ -1,6 +1,7 @@
 //! A transaction with the outputs that it spends, as signature hashes read it.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use godwit_engine::{EngineMemory, EnginePermit};
 use godwit_primitives::sha256::{Sha256, sha256};
@@ -66,6 +67,8 @@ struct ForEngine {
 pub(crate) struct Asked {
     of: Arc<Precomputed>,
     engine: Arc<ForEngine>,
+    /// Of the thread, for this transaction and for those that it asked about before.
+    waited: Duration,
 }
 
 /// SHA-256 of all prevouts, all sequences and all outputs: once for BIP341, twice for BIP143.
@@ -108,6 +111,12 @@ impl Asked {
     /// The transaction as the engine reads it.
     pub(crate) fn prepared(&self) -> Result<&PreparedTx, ScriptError> {
         self.engine.prepared.as_ref().map_err(|error| *error)
+    }
+
+    /// How long the thread has waited, since it first asked, for memory and for threads that had the engine
+    /// read the same transaction.
+    pub(crate) fn waited(&self) -> Duration {
+        self.waited
     }
 }
 
@@ -184,22 +193,26 @@ impl<'a> SpendingTx<'a> {
         let is_this = |last: &Asked| {
             Arc::ptr_eq(&last.of, &self.precomputed) && *last.engine.bytes == *self.view.bytes()
         };
+        let before = last.as_ref().map_or(Duration::ZERO, Asked::waited);
         // Another one goes before this thread waits.
         last.filter(is_this).unwrap_or_else(|| {
-            let (of, engine) = (Arc::clone(&self.precomputed), self.engine(memory));
-            Asked { of, engine }
+            let (engine, waited) = self.engine(memory);
+            Asked { of: Arc::clone(&self.precomputed), engine, waited: before + waited }
         })
     }
 
-    /// The transaction as the engine reads it, by this thread or by another one that asks about it.
-    fn engine(&self, memory: &'static EngineMemory) -> Arc<ForEngine> {
+    /// The transaction as the engine reads it, by this thread or by another one that asks about it; and how
+    /// long this one waited.
+    fn engine(&self, memory: &'static EngineMemory) -> (Arc<ForEngine>, Duration) {
         let bytes = self.view.bytes();
+        let start = Instant::now();
         let mut made = self.precomputed.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(engine) = made.get().filter(|engine| *engine.bytes == *bytes) {
-            return engine;
+            return (engine, start.elapsed());
         }
         let scripts = self.spent.iter().map(|spent| spent.script_pubkey.len()).sum();
         let mut permit = memory.take(bytes, scripts);
+        let waited = start.elapsed();
         let prepared = PreparedTx::new(bytes, self.spent.iter().copied());
         // A permit that no thread uses would wait for a worker, while all of them may wait for permits.
         let is_kept = self.is_shared && permit.as_mut().is_none_or(EnginePermit::keep);
@@ -208,7 +221,7 @@ impl<'a> SpendingTx<'a> {
             true => Made::Kept(Arc::clone(&engine)),
             false => Made::InUse(Arc::downgrade(&engine)),
         };
-        engine
+        (engine, waited)
     }
 
     pub(crate) fn part_hashes(&self) -> &PartHashes {

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
 use std::ops::{AddAssign, Range, Sub};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use godwit_engine::{ENGINE_MEMORY, EngineMemory};
 use godwit_primitives::ScriptFlags;
@@ -133,6 +133,11 @@ impl Scripts {
         Self { memory, ..self }
     }
 
+    #[cfg(test)]
+    pub(crate) fn losses(&mut self) -> &mut Losses {
+        &mut self.losses
+    }
+
     /// How inputs were accepted so far.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -219,7 +224,8 @@ impl Scripts {
             }
         });
         let verdicts = verdicts.collect();
-        self.losses.engine_took(start.elapsed());
+        let waited = asked.as_ref().map_or(Duration::ZERO, Asked::waited);
+        self.losses.engine_took(start.elapsed().saturating_sub(waited));
         assert!(is_broken || proven.is_empty(), "each input belongs to one group");
         verdicts
     }

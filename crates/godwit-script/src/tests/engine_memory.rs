@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use godwit_engine::EngineMemory;
 use godwit_primitives::{ScriptFlags, TxView};
 
+use crate::losses::Losses;
 use crate::{Group, Precomputed, ScriptError, Scripts, SpendingTx, SpentOutput, Verdict, Work};
 
 /// A program of a witness version without rules: every witness is right.
@@ -131,4 +133,37 @@ fn threads_share_one_limit_and_say_what_they_say_without_it() {
         // A quarter is for what is kept.
         assert!(most <= limit.max(two + limit / 4), "{most} of {limit}");
     }
+}
+
+#[test]
+fn what_a_thread_waits_for_memory_is_no_time_of_its_engine() {
+    const OPEN: Duration = Duration::from_secs(3_600);
+    let memory = memory(1);
+    let bytes = tx(1);
+    let held = memory.take(&bytes, 0).expect("it is counted");
+    let judged = || {
+        let view = TxView::parse(&bytes).unwrap();
+        let tx = SpendingTx::new(view, spent(&[ANY_WITNESS])).unwrap();
+        let works = vec![Work { tx: &tx, inputs: 0..1 }];
+        let mut scripts = Scripts::engine_only().within(memory);
+        *scripts.losses() = Losses::of(OPEN);
+        let start = Instant::now();
+        let group = Group { works, flags: ScriptFlags::ALL, crosscheck: None };
+        assert_eq!(scripts.verify(&[group]), [Ok(())]);
+        (start.elapsed(), OPEN - scripts.losses().open())
+    };
+    thread::scope(|scope| {
+        let thread = scope.spawn(judged);
+        while memory.waiting() == 0 {
+            thread::yield_now();
+        }
+        let start = Instant::now();
+        thread::sleep(Duration::from_millis(50));
+        // It began to wait before, and ends it behind.
+        let waited = start.elapsed();
+        drop(held);
+        let (took, made_up) = thread.join().unwrap();
+        // An eighth of the engine's time.
+        assert!(8 * made_up + waited <= took, "{made_up:?}, {waited:?} and {took:?}");
+    });
 }

@@ -294,6 +294,7 @@ fn options_of_the_rpc_server_are_read() {
     let one = Deprecated { full_rbf, ..Deprecated::default() };
     assert_eq!(deprecated(&["-deprecatedrpc=fullrbf", "-deprecatedrpc=accounts"]), (one, 1));
     assert_eq!(deprecated(&["-deprecatedrpc=1", "-deprecatedrpc=x"]), (Deprecated::default(), 1));
+    assert_eq!(deprecated(&["-deprecatedrpc="]), (Deprecated::default(), 1));
     assert_eq!(cookie(&["-norpccookiefile"]), Cookie::Off);
     assert_eq!(cookie(&["-rpcpassword=x"]), Cookie::Off);
     let group = Cookie::File("/a/b".into(), CookiePermissions::Group);

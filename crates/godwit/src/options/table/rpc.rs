@@ -150,7 +150,8 @@ pub(super) const OPTIONS: &[OptionSpec<Godwit>] = &[
              of getmempoolentry and getrawmempool), fullrbf (of getmempoolinfo) or warnings (one text in place of \
              a list). May be given several times.",
             |draft, text| {
-                draft.rpc.deprecated.push(values::named(text)?.to_owned());
+                // In Core an empty one is a name that nothing has.
+                draft.rpc.deprecated.push(text.to_str()?.to_owned());
                 Some(())
             },
         )

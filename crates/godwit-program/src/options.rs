@@ -22,7 +22,6 @@ mod spec;
 pub mod values;
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -119,7 +118,7 @@ fn read_config_file<P: Program>(
     named: Option<&Path>,
 ) -> Result<Option<ConfigFile<P>>, OptionsError> {
     let path = datadir.join(named.unwrap_or(Path::new(CONFIG_FILE)));
-    match fs::read(&path) {
+    match config_file::read(&path) {
         Ok(bytes) => ConfigFile::parse(path, &bytes).map(Some),
         // What else is wrong with a data directory that is none is told by who uses it.
         Err(error) if named.is_none() && is_absent(&error) => Ok(None),

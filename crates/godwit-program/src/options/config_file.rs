@@ -7,10 +7,14 @@
 //! any encoding.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_primitives::Network;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::command_line::{Given, find_option};
 use super::error::{OptionsError, Origin, Problem};
@@ -20,6 +24,34 @@ use crate::escape::Repeated;
 
 /// What some editors put before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// Larger files are refused: a device may have no end.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Reads the file. A pipe that a program writes into, as `<(…)` is one, is read to its end; one without a
+/// writer, which may never come, and a terminal are not waited for.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let at_once = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let mut file = File::options().read(true).custom_flags(at_once).open(path)?;
+    let mut bytes = Vec::new();
+    if file.metadata()?.file_type().is_fifo() {
+        let mut first = [0; 1];
+        match file.read(&mut first) {
+            Ok(0) => return Err(io::Error::other("it is a pipe that nothing writes into")),
+            Ok(count) => bytes.extend_from_slice(&first[..count]),
+            // There is a writer.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    }
+    match file.take(MAX_BYTES).read_to_end(&mut bytes) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(io::Error::other("it is a device that would have to be waited for"))
+        }
+        Ok(_) if bytes.len() as u64 >= MAX_BYTES => Err(io::ErrorKind::FileTooLarge.into()),
+        read => read.map(|_| bytes),
+    }
+}
 
 /// The parsed file: options that exist, with values in range, for all networks.
 pub(super) struct ConfigFile<P: Program> {

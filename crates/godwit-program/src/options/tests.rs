@@ -1,3 +1,9 @@
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::thread;
+
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use tempfile::TempDir;
 
 use super::*;
@@ -350,6 +356,49 @@ fn sections_that_name_no_network_are_passed_over_and_said() {
     ] {
         assert_eq!(error(text, &["land"]), format!(".godwit/godwit.conf:{message}"));
     }
+}
+
+#[test]
+fn in_the_place_of_the_file_nothing_is_waited_for_that_may_never_come() {
+    let home = TempDir::new().expect("a temporary directory");
+    let datadir = home.path().join(DEFAULT_DATADIR);
+    fs::create_dir(&datadir).expect("a directory");
+    let path = datadir.join(CONFIG_FILE);
+    let height = || {
+        let parsed = parse::<Bird>(["land"].map(OsString::from), Some(home.path()));
+        match parsed {
+            Ok(Invocation::Run(invoked)) => Ok(invoked.draft.height),
+            Ok(Invocation::Print(text)) => panic!("{text}"),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    let refused = |why: &str| -> Result<Option<u32>, String> {
+        Err(format!("configuration file {}: {why}", path.display()))
+    };
+
+    fs::create_dir(&path).expect("a directory");
+    assert_eq!(height(), refused("Is a directory (os error 21)"));
+    fs::remove_dir(&path).expect("it is there");
+    for (device, expected) in [("null", Ok(None)), ("zero", refused("file too large"))] {
+        symlink(Path::new("/dev").join(device), &path).expect("a link");
+        assert_eq!(height(), expected, "{device}");
+        fs::remove_file(&path).expect("it is there");
+    }
+
+    mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).expect("a pipe");
+    assert_eq!(height(), refused("it is a pipe that nothing writes into"));
+    // What is written stays, as there is a reader.
+    let at_once = OFlags::NONBLOCK.bits().cast_signed();
+    let reader = File::options().read(true).custom_flags(at_once).open(&path).expect("a pipe");
+    let mut writer = File::options().write(true).open(&path).expect("it has a reader");
+    let read = thread::scope(|scope| {
+        let read = scope.spawn(height);
+        writer.write_all(b"height=4\n").expect("there is room");
+        drop(writer);
+        read.join().expect("it ends")
+    });
+    assert_eq!(read, Ok(Some(4)));
+    drop(reader);
 }
 
 #[test]

@@ -109,6 +109,11 @@ impl Answers {
         }
     }
 
+    /// Bytes in use, but for what each request has for its own.
+    pub(crate) fn used(&self) -> usize {
+        self.0.lock().used
+    }
+
     /// Nobody waits any more.
     pub(crate) fn end(&self) {
         self.0.lock().ended = true;
@@ -253,10 +258,6 @@ impl Drop for Room {
 mod tests {
     use super::*;
 
-    fn used(answers: &Answers) -> usize {
-        answers.0.lock().used
-    }
-
     #[test]
     fn together_they_keep_within_the_budget() {
         let answers = Answers::new(ANSWER_BYTES);
@@ -269,9 +270,9 @@ mod tests {
         one.shrink_to(OWN_BYTES + ANSWER_BYTES / 2 - 1);
         let third = waits.join().expect("it ends").expect("there is room");
         drop((one, two));
-        assert_eq!(used(&answers), 1);
+        assert_eq!(answers.used(), 1);
         drop(third);
-        assert_eq!(used(&answers), 0);
+        assert_eq!(answers.used(), 0);
     }
 
     #[test]
@@ -280,7 +281,7 @@ mod tests {
         let (mut large, mut small) = (answers.room(), answers.room());
         large.grow(OWN_BYTES + 100).expect("there is room");
         assert!(small.try_grow(OWN_BYTES) && !small.try_grow(1));
-        assert_eq!(used(&answers), 100);
+        assert_eq!(answers.used(), 100);
     }
 
     #[test]
@@ -302,7 +303,7 @@ mod tests {
         let error = room.grow(1).expect_err("it is over the limit");
         assert_eq!(error.code, code::LIMIT_EXCEEDED);
         drop(room);
-        assert_eq!(used(&answers), 0);
+        assert_eq!(answers.used(), 0);
     }
 
     #[test]
@@ -316,7 +317,7 @@ mod tests {
         assert_eq!((error.code, room.bytes()), (code::LIMIT_EXCEEDED, CALL_BYTES + 1000));
         drop(room);
         assert!(!answers.room().try_grow(usize::MAX));
-        assert_eq!(used(&answers), 0);
+        assert_eq!(answers.used(), 0);
     }
 
     #[test]

@@ -291,6 +291,11 @@ impl Server {
         &self.bans
     }
 
+    /// Bytes of answers that are made or sent, but for what each small one has for its own.
+    pub fn answer_memory(&self) -> u64 {
+        self.answers.used() as u64
+    }
+
     /// The node answers from now on.
     pub fn ready(&self, seam: Seam) {
         self.stage.ready(seam);

@@ -40,8 +40,18 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
 
 /// Peak resident memory of the process, in bytes; `None` where the system does not tell.
 pub(crate) fn peak_memory() -> Option<u64> {
+    memory("VmHWM:")
+}
+
+/// Resident memory of the process, in bytes; `None` where the system does not tell.
+pub(crate) fn resident_memory() -> Option<u64> {
+    memory("VmRSS:")
+}
+
+/// Bytes by the name that Linux gives them.
+fn memory(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
@@ -51,6 +61,14 @@ mod tests {
     use std::io::Read;
 
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_memory_of_a_process_is_told() {
+        for told in [peak_memory(), resident_memory()] {
+            assert!(told.is_some_and(|bytes| bytes > 100_000), "{told:?}");
+        }
+    }
 
     #[test]
     fn a_file_is_opened_and_nothing_that_waits_is() {

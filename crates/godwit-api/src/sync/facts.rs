@@ -85,8 +85,12 @@ pub struct Connections {
 pub struct MemoryFacts {
     /// What peers make the node hold.
     pub peers: u64,
+    /// Answers to programs, made or sent.
+    pub answers: u64,
     /// Locked, for keys of connections.
     pub locked: u64,
+    /// Of the whole process; `None` where the system does not tell.
+    pub resident: Option<u64>,
     /// `-memory`.
     pub budget: u64,
 }

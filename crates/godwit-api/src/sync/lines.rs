@@ -246,7 +246,11 @@ mod tests {
             risk: Risk { blocks: 1_234, replay: 59.0, ..Risk::default() },
             repairs: Repairs { left: 2, ..Repairs::default() },
             memory: vec![("coins", 7 * GIB)],
-            other_memory: MemoryFacts { peers: 0, locked: 1 << 20, budget: 8 * GIB },
+            other_memory: MemoryFacts {
+                locked: 1 << 20,
+                budget: 8 * GIB,
+                ..MemoryFacts::default()
+            },
             warnings: vec![String::new()],
             verification,
             ..SyncReport::default()

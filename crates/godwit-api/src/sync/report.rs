@@ -257,6 +257,7 @@ pub(crate) fn sync_json(report: &SyncReport, chain: &'static str, version: &'sta
         ("repairs", Json::object(repairs)),
         ("memory", Json::Object(memory.collect())),
         ("memory_locked", report.other_memory.locked.into()),
+        ("memory_resident", report.other_memory.resident.map_or(Json::Null, Json::from)),
         ("memory_budget", report.other_memory.budget.into()),
         ("size_on_disk", report.bytes_on_disk.into()),
         ("bytesrecv", report.connections.traffic.received.into()),

@@ -10,7 +10,7 @@ use super::bottleneck::{Bottleneck, bottleneck};
 use super::estimate::{
     Machine, Sample, Stages, Work, estimate, is_settled, share_done, share_of_bytes,
 };
-use super::facts::{PeerFacts, SyncFacts};
+use super::facts::{MemoryFacts, PeerFacts, SyncFacts};
 use super::history::History;
 use super::report::{PeerLine, Point, Repairs, Risk, SyncReport, SyncStage};
 
@@ -131,7 +131,7 @@ impl SyncWatch {
                 blocks: facts.status.damaged.rewritten,
                 left: facts.status.scrub.left + facts.status.damaged.lost,
             },
-            memory: memory(&facts.status.memory, facts.memory.peers),
+            memory: memory(&facts.status.memory, &facts.memory),
             other_memory: facts.memory,
             verification: facts.verification,
             warnings: facts.warnings,
@@ -260,7 +260,7 @@ fn risk(status: &ChainStatus) -> Risk {
     }
 }
 
-fn memory(memory: &ChainMemory, peers: u64) -> Vec<(&'static str, u64)> {
+fn memory(memory: &ChainMemory, others: &MemoryFacts) -> Vec<(&'static str, u64)> {
     let blocks = memory.receiving
         + (memory.near + memory.lookahead + memory.window) as u64
         + memory.appending;
@@ -271,7 +271,8 @@ fn memory(memory: &ChainMemory, peers: u64) -> Vec<(&'static str, u64)> {
         ("coin_indexes", indexes),
         ("headers", memory.tree as u64),
         ("blocks", blocks),
-        ("peers", peers),
+        ("peers", others.peers),
+        ("answers", others.answers),
     ]
 }
 
@@ -292,7 +293,8 @@ pub(crate) fn report_of_all() -> SyncReport {
         share: Some(0.5),
         estimate: Some(super::estimate::Estimate { left: 60.0, least: 30.0, most: 90.0 }),
         bottleneck: Bottleneck::Peer(7),
-        memory: memory(&ChainMemory::default(), 0),
+        memory: memory(&ChainMemory::default(), &MemoryFacts::default()),
+        other_memory: MemoryFacts { resident: Some(0), ..MemoryFacts::default() },
         verification: Verification {
             scripts_from: 1,
             unvalidated: Some(UnvalidatedHistory { base: 1, validated: 0 }),
@@ -310,7 +312,7 @@ mod tests {
     use godwit_chain::DamagedBlocks;
 
     use super::*;
-    use crate::sync::facts::{Connections, MemoryFacts, Tip, Verification};
+    use crate::sync::facts::{Connections, Tip, Verification};
 
     #[test]
     fn a_node_that_was_away_is_not_in_step_before_it_has_caught_up() {
@@ -453,6 +455,13 @@ mod tests {
             (blocks, left)
         };
         assert_eq!([repairs(1, 0), repairs(0, 1)], [(0, 3), (1, 2)]);
+    }
+
+    #[test]
+    fn answers_are_memory_that_is_in_use() {
+        let memory = MemoryFacts { peers: 2, answers: 3, ..MemoryFacts::default() };
+        let report = watch().take(SyncFacts { memory, ..facts(0, 300, 0) });
+        assert_eq!(report.memory[4..], [("peers", 2), ("answers", 3)]);
     }
 
     /// After so many seconds, with so many blocks like main's, that many of which ran their scripts.

@@ -397,7 +397,7 @@ impl<'a> Node<'a> {
             };
             busy |= poll == Poll::Progress;
             self.send_commands();
-            self.overview.look(now, &self.core);
+            self.overview.look(now, &self.core, self.rpc.answer_memory());
             self.rpc.publish(now, &self.core, self.overview.report());
             // Who hears of a block may ask for it at once.
             if !self.core.is_between() {

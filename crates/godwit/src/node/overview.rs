@@ -15,6 +15,7 @@ use godwit_primitives::Network;
 use super::core::NodeCore;
 use crate::memory::{self, MemoryPlan};
 use crate::options::{Config, NodeOptions};
+use crate::process::resident_memory;
 use crate::processor_time;
 
 /// Between two looks.
@@ -40,7 +41,7 @@ impl Overview {
         let watch = SyncWatch::new(schedule, machine, core.chain().tip_point().height);
         let budget = MemoryPlan::of(config, memory::available()).total;
         let mut overview = Self { watch, report: Arc::default(), budget, next: Duration::ZERO };
-        overview.look(now, core);
+        overview.look(now, core, 0);
         overview
     }
 
@@ -54,11 +55,18 @@ impl Overview {
         }
     }
 
-    /// Looks at the node, if it is time to.
-    pub(super) fn look(&mut self, now: Now, core: &NodeCore) {
+    /// Looks at the node, if it is time to. `answers` are the bytes of those to programs.
+    pub(super) fn look(&mut self, now: Now, core: &NodeCore, answers: u64) {
         if now.monotonic >= self.next {
             self.next = now.monotonic + INTERVAL;
-            self.report = Arc::new(self.watch.take(facts(core, now, self.budget)));
+            let memory = MemoryFacts {
+                peers: core.peers().memory() as u64,
+                answers,
+                locked: godwit_secret::process_stats().locked as u64,
+                resident: resident_memory(),
+                budget: self.budget,
+            };
+            self.report = Arc::new(self.watch.take(facts(core, now, memory)));
         }
     }
 
@@ -106,7 +114,7 @@ fn peer(info: PeerInfo) -> Option<PeerFacts> {
     })
 }
 
-fn facts(core: &NodeCore, now: Now, budget: u64) -> SyncFacts {
+fn facts(core: &NodeCore, now: Now, memory: MemoryFacts) -> SyncFacts {
     let (chain, tree) = (core.chain(), core.chain().tree());
     let (inbound, outbound) = core.peers().connection_counts();
     let tip = |id: NodeId| Tip { height: tree.node(id).height, time: tree.node(id).header.time };
@@ -125,11 +133,7 @@ fn facts(core: &NodeCore, now: Now, budget: u64) -> SyncFacts {
         warnings: core.warnings(),
         processor: processor_time::of_process(),
         repaired_coins: chain.utxo().counters().repaired_blocks,
-        memory: MemoryFacts {
-            peers: core.peers().memory() as u64,
-            locked: godwit_secret::process_stats().locked as u64,
-            budget,
-        },
+        memory,
         bytes_on_disk: StoredData::of(chain).bytes_on_disk(),
         transactions: tree.node(chain.tip()).chain_tx_count,
         connections: Connections { inbound, outbound, traffic: core.peers().total_traffic() },

@@ -231,6 +231,12 @@ impl Rpc {
         Some(Arc::clone(server.bans()))
     }
 
+    /// Bytes of answers to programs that are made or sent.
+    pub(super) fn answer_memory(&self) -> u64 {
+        let server = self.running.as_ref().and_then(|running| running.server.as_ref());
+        server.map_or(0, Server::answer_memory)
+    }
+
     /// Answers some of the questions that wait; whether there may be more. One that follows from an answer
     /// is answered behind the next snapshot.
     pub(super) fn answer(&mut self, now: Now, core: &mut NodeCore) -> bool {

@@ -282,9 +282,7 @@ fn ours(text: &mut Text, sync: &SyncReport) {
         [("blocks", written.appended), ("coins", written.flushed), ("merges", written.merged)];
     text.by(family, "kind", kinds);
     power_cut(text, sync);
-    text.by(("godwit_memory_bytes", "gauge", "Memory in use"), "kind", sync.memory.iter().copied());
-    text.gauge("godwit_memory_budget_bytes", "-memory", sync.other_memory.budget);
-    text.gauge("godwit_memory_locked_bytes", "Locked memory", sync.other_memory.locked);
+    memory(text, sync);
     let repairs = sync.repairs;
     let family = ("godwit_repairs_total", "counter", "Damages that were repaired");
     let kinds = [("coins", repairs.coins), ("scrub", repairs.scrub), ("blocks", repairs.blocks)];
@@ -292,6 +290,16 @@ fn ours(text: &mut Text, sync: &SyncReport) {
     text.gauge("godwit_damages", "Damaged items that are not repaired", repairs.left);
     let family = ("godwit_peer_received_bytes_per_second", "gauge", "Speed of each peer");
     text.by(family, "id", sync.peers.iter().map(|line| (line.peer.id, line.bytes_per_second)));
+}
+
+fn memory(text: &mut Text, sync: &SyncReport) {
+    text.by(("godwit_memory_bytes", "gauge", "Memory in use"), "kind", sync.memory.iter().copied());
+    let others = &sync.other_memory;
+    text.gauge("godwit_memory_budget_bytes", "-memory", others.budget);
+    text.gauge("godwit_memory_locked_bytes", "Locked memory", others.locked);
+    if let Some(resident) = others.resident {
+        text.gauge("godwit_memory_resident_bytes", "Memory of the whole process", resident);
+    }
 }
 
 fn power_cut(text: &mut Text, sync: &SyncReport) {

@@ -140,8 +140,10 @@ fn what_is_selected_on_the_page_stays_selected() {
 #[test]
 fn what_the_page_draws_can_be_read_on_a_phone_on_paper_and_in_colours_of_the_system() {
     let mut status = status_with_peer("203.0.113.1:8333", "/Satoshi:28.0.0/");
-    status["memory"] =
-        json!({ "coins": 700 << 20, "coin_indexes": 1, "headers": 1, "blocks": 1, "peers": 0 });
+    status["memory"] = json!({
+        "coins": 700 << 20, "coin_indexes": 1, "headers": 1, "blocks": 1, "peers": 0, "answers": 1
+    });
+    status["memory_resident"] = json!(900 << 20);
     status["memory_budget"] = json!(1 << 30);
     let look = "document.querySelector('main').style.width = '300px';
         setTimeout(() => {
@@ -161,9 +163,11 @@ fn what_the_page_draws_can_be_read_on_a_phone_on_paper_and_in_colours_of_the_sys
         // Texts of plots are as large as they are drawn.
         "data-scale=\"1.00\"",
         // None for peers, which hold nothing.
-        "data-small=\"3,3,3\"",
+        "data-small=\"3,3,3,3\"",
         "data-colours=\"exact none\"",
         "together, of \u{2011}memory",
+        "answers to programs",
+        "resident, of the whole process",
     ] {
         assert!(page.contains(seen), "{seen} in {page}");
     }

@@ -33,7 +33,7 @@ use godwit_primitives::{BlockHash, Work};
 use self::branch::Branch;
 use self::clock::Clock;
 use self::exclusions::Exclusions;
-use self::peer::{Link, MIN_IN_FLIGHT, Measured, Peer, Usual};
+use self::peer::{Link, MIN_IN_FLIGHT, Measured, Peer, Purpose, Usual};
 use crate::index::{HeaderId, HeaderIndex};
 use crate::peer_id::PeerId;
 use crate::time::Now;
@@ -259,14 +259,16 @@ impl Downloads {
         }
     }
 
-    /// The peer does not have a block that it was asked for. For a while, others are asked first.
+    /// The peer does not have a block that it was asked for. For a while, others are asked first; and if it
+    /// has claimed to have it, it is asked for nothing.
     pub(crate) fn not_found(&mut self, peer: PeerId, hash: BlockHash, now: Now) {
         let now = self.clock.advance(now);
         if let Some(state) = self.peers.get_mut(&peer) {
-            if !state.forget(&hash, now, self.link.delivered) {
-                return;
+            let Some(purpose) = state.forget(&hash, now, self.link.delivered) else { return };
+            // Ten blocks that the operator wants would keep the next one waiting for two minutes.
+            if purpose != Purpose::Favour {
+                state.rest(now, self.link.delivered);
             }
-            state.rest(now, self.link.delivered);
             self.update(hash, |block| {
                 block.copies.retain(|copy| *copy != peer);
                 block.excluded.add(peer, now);

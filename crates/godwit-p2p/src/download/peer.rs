@@ -282,14 +282,18 @@ impl Peer {
         self.tolerated == 0
     }
 
-    /// Ends a request without an answer; `false` if there was none.
-    pub(super) fn forget(&mut self, hash: &BlockHash, now: Duration, delivered: u64) -> bool {
+    /// Ends a request without an answer, and tells what it was for; `None` if there was none.
+    pub(super) fn forget(
+        &mut self,
+        hash: &BlockHash,
+        now: Duration,
+        delivered: u64,
+    ) -> Option<Purpose> {
         self.advance(now);
-        let Some(position) = self.position(hash) else { return false };
-        self.queue.remove(position);
+        let ended = self.queue.remove(self.position(hash)?)?;
         self.end(now, delivered);
         self.tolerated = self.tolerated.saturating_add(1);
-        true
+        Some(ended.purpose)
     }
 
     /// Asks the peer for nothing for a while: it is doubtful that it has what it claims.

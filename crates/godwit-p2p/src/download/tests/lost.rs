@@ -244,6 +244,24 @@ fn silence_about_what_the_operator_wants_does_not_count_for_the_next_block() {
     assert_eq!(downloads.overdue(at(61_000)), []);
 }
 
+/// It is the only peer, and says so of blocks of a branch that it has left.
+#[test]
+fn a_peer_that_has_not_what_it_need_not_have_is_asked_for_the_next_block_at_once() {
+    let (mut tree, mut downloads) = tree_and_downloads();
+    for other in [B, LIMITED, BEHIND] {
+        downloads.remove_peer(other, at(0));
+    }
+    let last = tree.grow(HeaderId(900), 12, 1_000);
+    tree.nodes.iter_mut().for_each(|node| node.stored = true);
+    for id in (0..12).map(|below| HeaderId(last.0 - below)) {
+        assert!(ask_for(&mut downloads, A, id, hash_of(id), &tree, at(1)));
+        downloads.not_found(A, hash_of(id), at(2));
+    }
+    let next = tree.grow(HeaderId(1_000), 1, 1_000);
+    downloads.set_best_known(A, next);
+    assert_eq!(downloads.schedule(at(3), &tree, ROOM), [(A, next, hash_of(next))]);
+}
+
 /// A full block over Tor.
 #[test]
 fn what_the_operator_wants_is_taken_as_long_as_it_arrives() {

@@ -256,20 +256,37 @@ fn several(call: &Call<'_>, count: i32, script: &[u8], mut tries: u64) -> Result
     let (count, mut hashes) = (usize::try_from(count).unwrap_or(0), Vec::new());
     while hashes.len() < count {
         let wanted = at_once.min(count - hashes.len());
-        let _mining = mining();
-        let template = next_block(call)?;
-        let mined = mine_line(call, template, wanted, script, &mut tries);
-        let are_all = mined.len() == wanted;
-        hashes.extend(mined.iter().map(|(header, _)| header.block_hash().to_string()));
-        if !super::submit::extend_tip(&call.node, call.is_gone, mined)? {
-            let text = "ProcessNewBlock, block not accepted";
-            return Err(RpcError::new(code::INTERNAL_ERROR, text));
-        }
-        if !are_all {
-            break;
+        match extend(call, wanted, script, &mut tries) {
+            // The node ends, as at -stopatheight: Core tells what there is until then, too.
+            Err(error) if error.code == code::CLIENT_NOT_CONNECTED && !hashes.is_empty() => break,
+            Err(error) => return Err(error),
+            Ok(made) => {
+                let are_all = made.len() == wanted;
+                hashes.extend(made);
+                if !are_all {
+                    break;
+                }
+            }
         }
     }
     Ok(Json::from(hashes))
+}
+
+/// Mines some blocks on the tip, and returns their hashes; fewer than are wanted when the tries are used up
+/// or the node ends.
+fn extend(
+    call: &Call<'_>,
+    wanted: usize,
+    script: &[u8],
+    tries: &mut u64,
+) -> Result<Vec<String>, RpcError> {
+    let _mining = mining();
+    let template = next_block(call)?;
+    let mined = mine_line(call, template, wanted, script, tries);
+    let hash = |(header, _): &(BlockHeader, Vec<u8>)| header.block_hash().to_string();
+    let mut hashes: Vec<String> = mined.iter().map(hash).collect();
+    hashes.truncate(super::submit::extend_tip(&call.node, call.is_gone, mined)?);
+    Ok(hashes)
 }
 
 fn refused(text: impl Into<String>) -> RpcError {
@@ -433,9 +450,7 @@ pub(super) fn block(call: &mut Call<'_>) -> Result<Json, RpcError> {
         // it is accepted (Core `ProcessNewBlock`).
         BlockOutcome::Connected | BlockOutcome::Stored | BlockOutcome::Duplicate => Ok(json),
         BlockOutcome::Rejected(reject) => Err(invalid(reject)),
-        BlockOutcome::Undecodable => {
-            Err(RpcError::new(code::INTERNAL_ERROR, "ProcessNewBlock, block not accepted"))
-        }
+        BlockOutcome::Undecodable => Err(super::submit::not_accepted()),
     }
 }
 

@@ -38,16 +38,28 @@ fn submit_for(
     Ok(outcome)
 }
 
+/// What is said of a block that was generated and is not accepted.
+pub(super) fn not_accepted() -> RpcError {
+    RpcError::new(code::INTERNAL_ERROR, "ProcessNewBlock, block not accepted")
+}
+
 /// Hands in blocks that follow the tip, one upon the other, and waits until the last one is in the active
 /// chain and the next question sees it; or until the chain stays where it is, on a branch that was better,
-/// or has connected other blocks for [`SETTLING`]. Whether all of them are accepted.
+/// or has connected other blocks for [`SETTLING`]. Returns how many are accepted: all, or those up to the tip
+/// at which the node ends.
 pub(super) fn extend_tip(
     node: &Seam,
     is_gone: &dyn Fn() -> bool,
     blocks: Vec<(BlockHeader, Vec<u8>)>,
-) -> Result<bool, RpcError> {
-    let Some((last, _)) = blocks.last() else { return Ok(true) };
-    let last = last.block_hash();
+) -> Result<usize, RpcError> {
+    let hashes: Vec<BlockHash> = blocks.iter().map(|(header, _)| header.block_hash()).collect();
+    let Some(last) = hashes.last().copied() else { return Ok(0) };
+    // At -stopatheight the turn that connected one of them may have been the last one. Its snapshot is there.
+    let up_to_the_end = |error: RpcError| {
+        let (tip, ends) = (node.snapshot().tip.hash, error.code == code::CLIENT_NOT_CONNECTED);
+        let at = hashes.iter().position(|hash| ends && *hash == tip);
+        at.map(|at| at + 1).ok_or(error)
+    };
     let (mut handed, mut outcomes) = (Vec::new(), Vec::new());
     for (header, bytes) in blocks {
         let (sender, outcome) = bounded(1);
@@ -62,16 +74,15 @@ pub(super) fn extend_tip(
             node.submit_block(stream, sender);
         }
     })?;
-    let mut is_connected = false;
     for outcome in outcomes {
         // One that came before its parent is stored at first.
-        match node.wait_for(&outcome, is_gone)? {
-            BlockOutcome::Connected => is_connected = true,
-            BlockOutcome::Stored | BlockOutcome::Duplicate => is_connected = false,
-            outcome => {
+        match node.wait_for(&outcome, is_gone) {
+            Ok(BlockOutcome::Connected | BlockOutcome::Stored | BlockOutcome::Duplicate) => {}
+            Ok(outcome) => {
                 log::warn!("A block that was generated is not accepted: {outcome:?}");
-                return Ok(false);
+                return Err(not_accepted());
             }
+            Err(error) => return up_to_the_end(error),
         }
     }
     let started = Instant::now();
@@ -83,13 +94,12 @@ pub(super) fn extend_tip(
             let is_there = id.is_some_and(|id| is_active(chain, id));
             (node.is_idle(), is_there, id.is_none_or(|id| chain.tree().node(id).failed))
         });
-        // At -stopatheight the turn that connected it may have been the last one.
         let (is_idle, is_there, failed) = match asked {
-            Err(_) if is_connected => return Ok(true),
-            asked => asked?,
+            Ok(asked) => asked,
+            Err(error) => return up_to_the_end(error),
         };
         if is_there || is_idle || started.elapsed() > SETTLING {
-            return Ok(!failed);
+            return if failed { Err(not_accepted()) } else { Ok(hashes.len()) };
         }
         std::thread::sleep(POLL);
     }

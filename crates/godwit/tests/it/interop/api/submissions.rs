@@ -108,6 +108,17 @@ fn the_blocks_up_to_which_the_node_generates_and_stops_are_answered() {
     assert!(godwit.running.wait().success());
 }
 
+#[test]
+fn of_more_blocks_than_the_node_goes_on_for_those_that_are_there_are_answered() {
+    let chain = chain::recent();
+    let node = Node::new("regtest");
+    let stop = format!("-stopatheight={}", chain.summary.height + 3);
+    let mut godwit = Answering::with_chain(&node, chain, &[stop]);
+    let hashes = godwit.call("generatetodescriptor", &json!([40, "raw(51)"]));
+    assert_eq!(hashes.as_array().map(Vec::len), Some(3), "{hashes}");
+    assert!(godwit.running.wait().success());
+}
+
 /// Blocks on the tip that break a rule of scripts.
 fn broken_scripts(chain: &RecentChain) -> Vec<Vec<u8>> {
     let height = chain.summary.height + 1;

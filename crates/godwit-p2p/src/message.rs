@@ -297,8 +297,7 @@ fn decode_addr(reader: &mut SpanReader<'_>) -> Result<Vec<AddressEntry>, Message
 fn decode_addrv2(reader: &mut SpanReader<'_>) -> Result<Vec<AddressEntry>, MessageError> {
     let count = bounded_count(reader, Command::ADDRV2, MAX_ADDRESSES)?;
     let count = present(count, AddressEntry::V2_MIN_SIZE, reader)?;
-    let known = (0..count).filter_map(|_| AddressEntry::decode_v2(reader).transpose());
-    known.collect()
+    (0..count).map(|_| AddressEntry::decode_v2_told(reader)).collect()
 }
 
 fn decode_inventory(

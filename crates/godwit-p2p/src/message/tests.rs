@@ -367,3 +367,19 @@ fn core_address_entries() {
         assert_eq!(decoded(message.command(), &bytes), Ok(message));
     }
 }
+
+/// Core reads such an address as one that is not valid, and counts it with the others.
+#[test]
+fn an_address_of_an_unknown_network_takes_its_place() {
+    let text = "03\
+        61bc6649 01 aa 04 01020304 0000\
+        61bc6649 01 02 10 00000000000000000000ffff01020304 208d\
+        61bc6649 01 01 04 01020304 208d";
+    let bytes = hex::decode(text.replace(' ', "")).expect("hexadecimal");
+    let Ok(Message::AddrV2(entries)) = decoded(Command::ADDRV2, &bytes) else {
+        panic!("it is one")
+    };
+    let hosts: Vec<String> = entries.iter().map(|entry| entry.address.host.to_string()).collect();
+    assert_eq!(hosts, ["::", "::", "1.2.3.4"]);
+    assert!(entries.iter().all(|entry| (entry.time, entry.services.0) == (0x4966_bc61, 1)));
+}

@@ -122,9 +122,23 @@ impl AddressEntry {
 
     /// What [`encode_v2`](Self::encode_v2) writes; `None` as for [`NetAddress::decode_v2`].
     pub fn decode_v2(reader: &mut SpanReader<'_>) -> Result<Option<Self>, MessageError> {
+        let entry = Self::decode_v2_head(reader)?;
+        let address = NetAddress::decode_v2(reader)?;
+        Ok(address.map(|address| Self { address, ..entry }))
+    }
+
+    /// The same as peers tell it: with [`Host::UNSPECIFIED`] where the address is `None`. It is of no use,
+    /// but it counts for how many a peer tells (Core `UnserializeV2Stream`).
+    pub(crate) fn decode_v2_told(reader: &mut SpanReader<'_>) -> Result<Self, MessageError> {
+        let entry = Self::decode_v2_head(reader)?;
+        let address = NetAddress::decode_v2(reader)?.unwrap_or(entry.address);
+        Ok(Self { address, ..entry })
+    }
+
+    /// What is in front of the address.
+    fn decode_v2_head(reader: &mut SpanReader<'_>) -> Result<Self, MessageError> {
         let time = reader.u32()?;
         let services = Services(reader.compact_size_any()?);
-        let address = NetAddress::decode_v2(reader)?;
-        Ok(address.map(|address| Self { time, services, address }))
+        Ok(Self { time, services, address: NetAddress::new(Host::UNSPECIFIED, 0) })
     }
 }

@@ -109,8 +109,14 @@ fn useless_and_discouraged_addresses_are_not_kept() {
     private.address.host = Host::Ipv4([192, 168, 0, 1]);
     let mut onion = entry(&node, 4);
     onion.address.host = Host::OnionV3([7; 32]);
-    node.says(id, Message::AddrV2(vec![spv, discouraged, private, onion]));
+    let mut unknown = entry(&node, 6);
+    unknown.address.host = Host::UNSPECIFIED;
+    node.says(id, Message::AddrV2(vec![spv, discouraged, private, onion, unknown]));
     assert_eq!(node.peers.address_book().len(), 0);
+    let of_peer = |info: &crate::PeerInfo| (info.id == id).then_some(info.addresses);
+    let told = node.peers.infos().iter().find_map(of_peer).expect("it is there");
+    // As in Core, all but those that are useless or shunned.
+    assert_eq!((told.processed, told.rate_limited), (3, 0));
     node.says(id, Message::AddrV2(entries(&node, 5..6)));
     assert_eq!(node.peers.address_book().len(), 1);
 }

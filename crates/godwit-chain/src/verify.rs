@@ -143,7 +143,7 @@ pub struct ScriptTotals {
     pub checks: CheckCounts,
     /// Time that workers spent on claims and lanes.
     pub native_time: Duration,
-    /// Time that they spent with Core's engine.
+    /// Time that they spent with Core's engine, without that in which they waited for its memory.
     pub engine_time: Duration,
 }
 
@@ -369,7 +369,7 @@ impl Shared {
         let txs: Vec<Vec<SpendingTx<'_>>> = open.iter().map(|waiting| waiting.txs()).collect();
         let groups: Vec<Group<'_, '_>> =
             open.iter().zip(&txs).map(|(waiting, txs)| waiting.group(txs)).collect();
-        let (inputs, checks) = (scripts.counts(), scripts.check_counts());
+        let (inputs, checks, waited) = (scripts.counts(), scripts.check_counts(), scripts.waited());
         let start = self.engines.executor.now();
         let proofs = scripts.prove(&groups);
         let proven = self.engines.executor.now();
@@ -383,7 +383,8 @@ impl Shared {
         totals.inputs += scripts.counts() - inputs;
         totals.checks += scripts.check_counts() - checks;
         totals.native_time += proven - start;
-        totals.engine_time += judged - proven;
+        // Memory that others have is waited for: no processor works meanwhile.
+        totals.engine_time += (judged - proven).saturating_sub(scripts.waited() - waited);
     }
 }
 

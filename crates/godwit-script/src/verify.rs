@@ -84,6 +84,7 @@ pub struct Scripts {
     counts: Counts,
     losses: Losses,
     memory: &'static EngineMemory,
+    waited: Duration,
 }
 
 enum Prover {
@@ -124,8 +125,8 @@ impl Scripts {
     }
 
     fn with(prover: Prover) -> Self {
-        let (counts, losses) = Default::default();
-        Self { prover, choice: RandomState::new(), counts, losses, memory: &ENGINE_MEMORY }
+        let (counts, losses, waited) = Default::default();
+        Self { prover, choice: RandomState::new(), counts, losses, memory: &ENGINE_MEMORY, waited }
     }
 
     #[cfg(test)]
@@ -141,6 +142,12 @@ impl Scripts {
     /// How inputs were accepted so far.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// How long it has waited so far for memory of the engine, and for threads that had the engine read the
+    /// same transaction.
+    pub fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// How the checks of signatures were answered so far.
@@ -225,6 +232,7 @@ impl Scripts {
         });
         let verdicts = verdicts.collect();
         let waited = asked.as_ref().map_or(Duration::ZERO, Asked::waited);
+        self.waited += waited;
         self.losses.engine_took(start.elapsed().saturating_sub(waited));
         assert!(is_broken || proven.is_empty(), "each input belongs to one group");
         verdicts

@@ -150,7 +150,7 @@ fn what_a_thread_waits_for_memory_is_no_time_of_its_engine() {
         let start = Instant::now();
         let group = Group { works, flags: ScriptFlags::ALL, crosscheck: None };
         assert_eq!(scripts.verify(&[group]), [Ok(())]);
-        (start.elapsed(), OPEN - scripts.losses().open())
+        (start.elapsed(), OPEN - scripts.losses().open(), scripts.waited())
     };
     thread::scope(|scope| {
         let thread = scope.spawn(judged);
@@ -160,9 +160,10 @@ fn what_a_thread_waits_for_memory_is_no_time_of_its_engine() {
         let start = Instant::now();
         thread::sleep(Duration::from_millis(50));
         // It began to wait before, and ends it behind.
-        let waited = start.elapsed();
+        let least = start.elapsed();
         drop(held);
-        let (took, made_up) = thread.join().unwrap();
+        let (took, made_up, waited) = thread.join().unwrap();
+        assert!(waited >= least, "{waited:?} of {least:?}");
         // An eighth of the engine's time.
         assert!(8 * made_up + waited <= took, "{made_up:?}, {waited:?} and {took:?}");
     });

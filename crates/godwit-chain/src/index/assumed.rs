@@ -49,11 +49,33 @@ impl BlockIndex {
 
     /// Makes the block of a snapshot the tip, assumed to be valid.
     pub(crate) fn assume(&mut self, base: NodeId, utxo_hash: [u8; 32]) {
+        if let Some(before) = self.history {
+            distrust_above(self, before.base);
+        }
         self.assumed = Some(AssumedSnapshot { base: self.point(base), utxo_hash });
         self.history = Some(HistorySpan { tip: self.tree.genesis(), base });
         self.tip = base;
         adopt_base(self, base);
         link_above(self, base);
+    }
+}
+
+/// Forgets that blocks above the base of an earlier snapshot were connected: its coins, which no history has
+/// confirmed, decided about their scripts and are in their undo records. They may now be of the history of
+/// another snapshot, which is to be validated from genesis.
+fn distrust_above(index: &mut BlockIndex, base: NodeId) {
+    let height = index.height(base);
+    for place in base.index() + 1..index.tree.len() as u32 {
+        let id = index.tree.at(place);
+        let node = index.tree.node(id);
+        if node.validity == Validity::Scripts
+            && node.height > height
+            && index.tree.is_ancestor(base, id)
+        {
+            index.tree.update(id, |node| {
+                (node.validity, node.undo) = (Validity::Structured, None);
+            });
+        }
     }
 }
 

@@ -274,7 +274,10 @@ fn refuted(result: Result<(), ChainError>) -> (AssumedSnapshot, Refutation, Stri
 }
 
 /// What a node finds that gets these blocks: once, which is only a doubt, and again after a power cut.
-fn found_wrong(disk: &FaultDisk, blocks: &[Vec<u8>]) -> (AssumedSnapshot, Refutation, String) {
+pub(crate) fn found_wrong(
+    disk: &FaultDisk,
+    blocks: &[Vec<u8>],
+) -> (AssumedSnapshot, Refutation, String) {
     let run = || {
         let mut chain = open(disk);
         give_all(&mut chain, blocks).and_then(|()| validate(&mut chain))

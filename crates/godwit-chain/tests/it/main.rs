@@ -29,5 +29,6 @@ mod rot;
 mod rotted_headers;
 mod schemas;
 mod scrub;
+mod second_snapshot;
 mod snapshots;
 mod start_cost;

@@ -15,6 +15,9 @@ use super::super::base58;
 const HARDENED: u32 = 1 << 31;
 /// Bytes of an extended key: version, depth, fingerprint of the parent, number, chain code, key.
 const EXTENDED: usize = 78;
+/// Where its depth is, and behind that the fingerprint of the parent and the number.
+const DEPTH: usize = 4;
+const OF_PARENT: std::ops::Range<usize> = 5..13;
 
 /// Where a key may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +71,8 @@ enum Wildcard {
     Hardened,
 }
 
-/// A step is hardened: only the owner of the private key can take it.
+/// A step is hardened: only the owner of the private key can take it. Or it leads below the last depth, where
+/// nobody can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NeedsPrivateKey;
 
@@ -299,6 +303,10 @@ impl Key {
         let mut chain_code = [0; 32];
         chain_code.copy_from_slice(&bytes[13..45]);
         let steps = &paths[path.min(paths.len() - 1)];
+        // Nothing is below the last depth (Core `CExtPubKey::Derive`).
+        if usize::from(bytes[DEPTH]) + steps.len() + usize::from(last.is_some()) > MAX_STEPS {
+            return Err(NeedsPrivateKey);
+        }
         steps.iter().copied().chain(last).try_fold((*key, chain_code), child).map(|(key, _)| key)
     }
 
@@ -384,7 +392,9 @@ impl Source {
         let bytes = base58::decode_check(name, EXTENDED).ok_or_else(invalid)?;
         let bytes: [u8; EXTENDED] = bytes.try_into().map_err(|_| invalid())?;
         let key = PublicKey::from_slice(&bytes[45..]).map_err(|_| invalid())?;
-        if bytes[..4] != version(network) {
+        // A key at the top has no parent (BIP32, Core `CExtPubKey::Decode`).
+        let is_placed = bytes[DEPTH] > 0 || bytes[OF_PARENT] == [0; 8];
+        if bytes[..4] != version(network) || !is_placed {
             return Err(invalid());
         }
         let wildcard = match parts.last() {

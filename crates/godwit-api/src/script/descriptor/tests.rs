@@ -1,5 +1,6 @@
 use data_encoding::HEXLOWER;
 
+use super::super::base58;
 use super::*;
 
 fn parsed(text: &str) -> Result<Descriptor, String> {
@@ -45,6 +46,42 @@ fn paths_and_ranges_are_written_as_they_are_read() {
     assert_ne!(ranged.scripts(0, 5), ranged.scripts(1, 5));
     let hardened = parsed(&format!("pkh({ACCOUNT}/0'/*)")).expect("it is read");
     assert_eq!(hardened.scripts(0, 0), Err(key::NeedsPrivateKey));
+}
+
+/// An extended key of this depth, with this fingerprint of its parent and this number.
+fn extended(depth: u8, of_parent: [u8; 8]) -> String {
+    let mut bytes = base58::decode_check(ACCOUNT, 78).expect("an extended key");
+    bytes[4] = depth;
+    bytes[5..13].copy_from_slice(&of_parent);
+    base58::encode_check(&bytes)
+}
+
+/// The fifth test vector of BIP32. The answers are those of Core's source.
+#[test]
+fn a_key_at_the_top_has_no_parent() {
+    let read = |key: &str| parsed(&format!("pkh({key})")).map(|found| found.paths());
+    assert_eq!(read(&extended(0, [0; 8])), Ok(1));
+    for place in 0..8 {
+        let mut of_parent = [0; 8];
+        of_parent[place] = 1;
+        assert_eq!(read(&extended(1, of_parent)), Ok(1));
+        let key = extended(0, of_parent);
+        assert_eq!(read(&key), Err(format!("pkh(): key '{key}' is not valid")));
+    }
+}
+
+#[test]
+fn nothing_is_derived_below_the_last_depth() {
+    let derived = |depth: u8, steps: &str| {
+        let text = format!("pkh({}{steps})", extended(depth, [1; 8]));
+        parsed(&text).expect("it is read").scripts(0, 0).map(|scripts| scripts.len())
+    };
+    for (depth, steps) in [(255, ""), (254, "/0"), (254, "/*"), (253, "/0/*")] {
+        assert_eq!(derived(depth, steps), Ok(1), "{depth}{steps}");
+    }
+    for (depth, steps) in [(255, "/0"), (255, "/*"), (254, "/0/*"), (253, "/0/0/*")] {
+        assert_eq!(derived(depth, steps), Err(key::NeedsPrivateKey), "{depth}{steps}");
+    }
 }
 
 /// Each number of a multipath copies the path before it.

@@ -509,7 +509,9 @@ fn asked(request: &Request<Incoming>, shared: &Shared) -> Result<(u64, Asked), R
 /// Whether JSON-RPC is served there: at `/`, and where Core with a wallet serves it as well (`httprpc.cpp`,
 /// `StartHTTPRPC`). Which wallet is named does not matter to calls that need none.
 fn takes_calls(uri: &Uri) -> bool {
-    *uri == "/" || (uri.authority().is_none() && uri.path().starts_with("/wallet/"))
+    // As a text: for `Uri` itself `/?` is the same as `/`.
+    let is_root = uri.path_and_query().is_some_and(|target| target.as_str() == "/");
+    uri.authority().is_none() && (is_root || uri.path().starts_with("/wallet/"))
 }
 
 /// The target of a request for a resource of REST, if that is answered.

@@ -390,7 +390,16 @@ fn calls_are_answered_at_the_paths_of_wallets_too() {
     // There are no wallets.
     let answer = at("/wallet/savings", r#"{"method":"getbalance","id":1}"#);
     assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("-32601"), "{answer}");
-    for target in ["/wallet", "/wallets/a", "//wallet/a", "/Wallet/a", "/?a", "http://a/wallet/a"] {
+    for target in [
+        "/wallet",
+        "/wallets/a",
+        "//wallet/a",
+        "/Wallet/a",
+        "/?",
+        "/?a",
+        "http://a/",
+        "http://a/wallet/a",
+    ] {
         let answer = at(target, ECHO);
         assert!(answer.starts_with("HTTP/1.1 404") && answer.ends_with("\r\n\r\n"), "{target}");
     }

@@ -22,6 +22,7 @@ fn odd_forms() -> Vec<Vec<u8>> {
         with(&format!("DELETE / HTTP/1.1\r\nHost: a\r\n{auth}"), ""),
         with(&format!("POST /x HTTP/1.1\r\nHost: a\r\n{auth}\r\nContent-Length: 0"), ""),
         with(&format!("POST /?a HTTP/1.1\r\nHost: a\r\n{auth}\r\nContent-Length: 0"), ""),
+        with(&format!("POST /? HTTP/1.1\r\nHost: a\r\n{auth}\r\nContent-Length: 0"), ""),
         with(
             &format!("POST / HTTP/1.1\r\nHost: evil.example\r\n{auth}\r\nContent-Length: 2"),
             "{}",

@@ -262,6 +262,28 @@ pub(super) fn make(call: &mut Call<'_>) -> Result<Json, RpcError> {
     Ok(HEXLOWER.encode(&PartialTree::of(all, &matches).encode(block.header())).into())
 }
 
+/// What a proof says: that this block, which has so many transactions, has these.
+#[derive(Debug, PartialEq, Eq)]
+struct Claim {
+    block: BlockHash,
+    transactions: u32,
+    txids: Vec<Txid>,
+}
+
+impl Claim {
+    /// `None` where the tree has another root than the header.
+    fn read(bytes: &[u8]) -> Result<Option<Self>, DecodeError> {
+        let (header, tree) = match bytes.len() {
+            0..HEADER_SIZE => return Err(DecodeError::UnexpectedEnd),
+            _ => PartialTree::decode(bytes)?,
+        };
+        // As in Core, the root of a tree that is not as it would be made is zero. No block has that one.
+        let (root, txids) = tree.extract().unwrap_or_default();
+        let claim = Self { block: header.block_hash(), transactions: tree.transactions, txids };
+        Ok((root == header.merkle_root.to_bytes()).then_some(claim))
+    }
+}
+
 pub(super) fn verify(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let bytes = parse::named_hex(call.arg(0), "proof")?;
     // Whatever the stream says, Core passes it on.
@@ -275,16 +297,9 @@ pub(super) fn verify(call: &mut Call<'_>) -> Result<Json, RpcError> {
     };
     // Each bit of it becomes a byte.
     call.room.grow(8 * bytes.len())?;
-    let (header, tree) = match bytes.len() {
-        0..HEADER_SIZE => return Err(unread(DecodeError::UnexpectedEnd)),
-        _ => PartialTree::decode(&bytes).map_err(unread)?,
-    };
     let none = Json::List(Vec::new());
-    let Some((root, found)) = tree.extract() else { return Ok(none) };
-    if root != header.merkle_root.to_bytes() {
-        return Ok(none);
-    }
-    let hash: BlockHash = header.block_hash();
+    let Some(claim) = Claim::read(&bytes).map_err(unread)? else { return Ok(none) };
+    let hash = claim.block;
     let count = call.node.ask(move |node| {
         let chain = node.chain();
         let id = chain.tree().find(&hash).filter(|id| is_active(chain, *id))?;
@@ -292,15 +307,32 @@ pub(super) fn verify(call: &mut Call<'_>) -> Result<Json, RpcError> {
     })?;
     let missing = || RpcError::new(code::INVALID_ADDRESS_OR_KEY, "Block not found in chain");
     let count = count.ok_or_else(missing)?;
-    if count != tree.transactions {
+    if count != claim.transactions {
         return Ok(none);
     }
-    Ok(found.iter().map(ToString::to_string).collect())
+    Ok(claim.txids.iter().map(ToString::to_string).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A header with this root, and a tree of this many transactions that is nothing else.
+    fn without_a_tree(root: u8, transactions: u8) -> Vec<u8> {
+        [&[0; 36][..], &[root; 32], &[0; 12], &[transactions, 0, 0, 0], &[0, 0]].concat()
+    }
+
+    /// Core compares the root of a bad tree, which is zero, with the header's, and then looks for the block.
+    #[test]
+    fn a_proof_without_a_tree_is_of_a_block_with_no_root() {
+        for transactions in [0, 1, 2] {
+            assert_eq!(Claim::read(&without_a_tree(1, transactions)), Ok(None));
+            let claim = Claim::read(&without_a_tree(0, transactions)).expect("it is read");
+            let claim = claim.expect("both roots are zero");
+            assert_eq!((claim.transactions, claim.txids), (u32::from(transactions), Vec::new()));
+        }
+        assert_eq!(Claim::read(&[0; 79]), Err(DecodeError::UnexpectedEnd));
+    }
 
     #[test]
     fn a_proof_shows_what_it_was_made_of_and_nothing_else() {

@@ -156,6 +156,10 @@ fn of_outputs(chain: &RecentChain) -> Vec<Asked> {
     all.push(("verifytxoutproof", json!([""])));
     all.push(("verifytxoutproof", json!(["00"])));
     all.push(("verifytxoutproof", json!(["0g"])));
+    // A tree of nothing, below a header with no root and below one with another.
+    for header in ["00", "11"] {
+        all.push(("verifytxoutproof", json!([header.repeat(80) + &"00".repeat(6)])));
+    }
     for verbose in [json!([true]), json!([false, true]), json!([true, true]), json!([1])] {
         all.push(("getrawmempool", verbose));
     }

@@ -89,6 +89,12 @@ fn not_writable(path: &Path) -> RpcError {
     unfit(format!("Couldn't open file {}.incomplete for writing.", path.display()))
 }
 
+/// A path that is relative is so to the network's part of the data directory, and none at all is that directory
+/// itself (Core `AbsPathJoin`; `join` would put a slash behind it).
+fn path_in(dir: PathBuf, path: &str) -> PathBuf {
+    if path.is_empty() { dir } else { dir.join(path) }
+}
+
 /// Whether the file may be made. As in Core, a symbolic link that leads nowhere is none, and is replaced.
 fn check_absent(path: &Path) -> Result<(), RpcError> {
     match path.try_exists() {
@@ -126,7 +132,7 @@ fn failed(path: &Path, error: &DumpError) -> RpcError {
 pub(super) fn coins(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let wanted = wanted(call)?.map(|named| tip_that_is(call, named)).transpose()?;
     let dir = call.api.log_path.parent().map(Path::to_owned).unwrap_or_default();
-    let path: PathBuf = dir.join(call.arg(0).as_text()?);
+    let path = path_in(dir, call.arg(0).as_text()?);
     check_absent(&path)?;
     in_turn(call, |call, view, memory| {
         // The turn may have taken minutes to come.
@@ -172,6 +178,13 @@ mod tests {
         assert_eq!(check_is(one, None), Ok(()));
         assert_eq!(check_is(one, Some(one)), Ok(()));
         assert_eq!(check_is(other, Some(one)), Err(not_back()));
+    }
+
+    #[test]
+    fn a_path_is_relative_to_the_networks_directory() {
+        for (path, of) in [("x", "/data/regtest/x"), ("/x", "/x"), ("", "/data/regtest")] {
+            assert_eq!(path_in(PathBuf::from("/data/regtest"), path).display().to_string(), of);
+        }
     }
 
     #[test]

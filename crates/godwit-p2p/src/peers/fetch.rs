@@ -407,8 +407,8 @@ impl BlockFetch {
         self.complete_partial(cx, id, &answer.transactions)
     }
 
-    /// Completes the block. If short ids collided, the whole block is requested from the same peer
-    /// instead: for the scheduler it is the same request.
+    /// Completes the block. If short ids collided, or the peer sent nonsense and is not punished for it, the
+    /// whole block is requested from it instead: for the scheduler it is the same request.
     fn complete_partial(
         &mut self,
         cx: &mut Context<'_>,
@@ -423,15 +423,12 @@ impl BlockFetch {
         let mut bytes = cx.config.pool.take();
         match partial.complete(answer, &mut bytes) {
             Ok(()) => return self.take_block(cx, id, hash, bytes, true),
-            Err(CompactError::Invalid) => {
-                cx.misbehave(id, Misbehaviour::InvalidCompactBlock);
-            }
-            Err(CompactError::Failed) => {
-                expect_block(cx, id, true);
-                let entry = Inventory::block(InventoryKind::WITNESS_BLOCK, hash);
-                cx.send(id, &Message::GetData(vec![entry]));
-            }
+            Err(CompactError::Invalid) => cx.misbehave(id, Misbehaviour::InvalidCompactBlock),
+            Err(CompactError::Failed) => {}
         }
+        expect_block(cx, id, true);
+        let entry = Inventory::block(InventoryKind::WITNESS_BLOCK, hash);
+        cx.send(id, &Message::GetData(vec![entry]));
         None
     }
 }

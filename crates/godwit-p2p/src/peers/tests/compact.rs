@@ -12,9 +12,13 @@ use crate::{
 
 /// A node near the tip, and a peer that it asked to announce by compact blocks.
 fn with_high_bandwidth_peer() -> (Harness, PeerId, TestBlock) {
+    with_high_bandwidth(ConnectionKind::OutboundFull)
+}
+
+fn with_high_bandwidth(kind: ConnectionKind) -> (Harness, PeerId, TestBlock) {
     let blocks = chain(5, 1_200);
     let mut node = Harness::with_chain(config(), &blocks);
-    let id = node.full_peer();
+    let id = node.peer(kind);
     node.says(id, Message::SendCmpct { announce: false, version: 2 });
     let next = TestBlock::on(&blocks[4], START as u32 - 600, 1, 0);
     give_first(&mut node, id, &next);
@@ -145,6 +149,22 @@ fn b15_the_wrong_number_of_transactions_is_misbehaving() {
     node.says(id, Message::BlockTxn(none));
     let what = Misbehaviour::InvalidCompactBlock;
     assert_eq!(node.is_gone(id), Some(DisconnectReason::Misbehaved(what)));
+}
+
+/// Core `ProcessCompactBlockTxns`: the request is withdrawn "in case Misbehaving does not result in a
+/// disconnect".
+#[test]
+fn b15_who_is_not_punished_for_wrong_transactions_is_asked_for_the_whole_block() {
+    let (mut node, id, tip) = with_high_bandwidth(ConnectionKind::Manual);
+    let block = TestBlock::on(&tip, START as u32, 2, 3);
+    node.says(id, Message::CmpctBlock(compact(&block)));
+    node.tick();
+    asked_transactions(&mut node, id);
+    let none = BlockTransactions { block_hash: block.hash, transactions: RawTransactions::new() };
+    node.says(id, Message::BlockTxn(none));
+    assert_eq!(node.requested(id), [block.hash]);
+    node.gives(id, &block);
+    assert_eq!((node.tip(), node.is_gone(id)), (block.hash, None));
 }
 
 #[test]

@@ -182,9 +182,11 @@ pub(super) fn on_sendaddrv2(cx: &mut Context<'_>, id: PeerId) {
     }
 }
 
+/// Of a peer that has not heard `wtxidrelay` of us it counts for nothing.
 pub(super) fn on_wtxidrelay(cx: &mut Context<'_>, id: PeerId) {
     if require_before_verack(cx, id, Command::WTXIDRELAY)
         && let Some(peer) = cx.table.get_mut(id)
+        && peer.handshake.common_version >= WTXID_RELAY_VERSION
     {
         peer.serving.transactions.by_wtxid = true;
     }

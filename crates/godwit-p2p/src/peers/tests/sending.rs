@@ -279,6 +279,22 @@ fn who_knows_no_wtxids_is_told_txids_and_may_ask_for_no_witness() {
     assert_eq!(node.take(id), [Sent::Transaction(bytes)]);
 }
 
+/// As in Core: both sides must have a version of the protocol with it (BIP339).
+#[test]
+fn who_speaks_a_version_without_wtxids_is_told_txids_whatever_it_says() {
+    for (version, kind) in [(70_015, InventoryKind::TX), (70_016, InventoryKind::WTX)] {
+        let mut node = Harness::with_chain(config(), &chain(3, 60));
+        let id = node.inbound();
+        let version = Version { version, ..node.version() };
+        node.greet_as(id, version);
+        send(&mut node, 1, 10);
+        node.advance(TOLD);
+        let kinds: Vec<InventoryKind> =
+            told(&mut node, id).iter().map(|entry| entry.kind).collect();
+        assert_eq!(kinds, [kind]);
+    }
+}
+
 #[test]
 fn a_peer_is_told_once_until_one_has_asked_and_then_rarely() {
     let mut node = Harness::with_chain(config(), &chain(3, 60));

@@ -375,7 +375,9 @@ fn serve_recent(cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, wanted: &R
     let hash = wanted.block_hash();
     let Some(recent) = recent.filter(|recent| recent.hash == hash) else { return false };
     match wanted {
-        Request::Entry(entry) if entry.kind == InventoryKind::CMPCT_BLOCK => {
+        Request::Entry(entry)
+            if entry.kind == InventoryKind::CMPCT_BLOCK && suits_compact(cx, recent.id) =>
+        {
             cx.send(id, &Message::CmpctBlock(recent.compact.clone()));
             continue_announcing(cx, id, hash);
         }
@@ -422,12 +424,15 @@ fn send_block(cx: &mut Context<'_>, id: PeerId, wanted: Request, bytes: PooledSt
     cx.table.contains(id)
 }
 
-/// A block in compact form; an old one whole, since no peer has its transactions in memory.
-fn in_compact(cx: &mut Context<'_>, block: &Block) -> (Command, PooledStream) {
+/// Whether a block is so young that peers may have its transactions in memory (Core `ProcessGetBlockData`).
+fn suits_compact(cx: &Context<'_>, header: HeaderId) -> bool {
     let tip = cx.index.get(cx.index.tip()).height;
-    let height = cx.index.find(&block.hash()).map(|header| cx.index.get(header).height);
-    let young = height.is_some_and(|height| height + MAX_COMPACT_DEPTH >= tip);
-    if young && cx.tip_is_recent() {
+    cx.index.get(header).height + MAX_COMPACT_DEPTH >= tip && cx.tip_is_recent()
+}
+
+/// A block in compact form; an old one whole.
+fn in_compact(cx: &mut Context<'_>, block: &Block) -> (Command, PooledStream) {
+    if cx.index.find(&block.hash()).is_some_and(|header| suits_compact(cx, header)) {
         let compact = compact_block(block.view(), cx.rng.random());
         (Command::CMPCTBLOCK, encoded(&Message::CmpctBlock(compact)))
     } else {

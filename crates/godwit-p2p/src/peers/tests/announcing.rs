@@ -263,3 +263,27 @@ fn a_compact_block_is_sent_on_request_near_the_tip() {
     let Sent::Message(Message::CmpctBlock(sent)) = ask(9) else { panic!("compact") };
     assert_eq!(sent, compact_block(block.view(), sent.nonce));
 }
+
+/// The last block that was announced in compact form stays in memory, however many follow it.
+#[test]
+fn a_block_that_was_announced_in_compact_form_is_sent_whole_once_it_is_deep() {
+    let old = chain(5, 6_000);
+    let new = next(&old[4], 1);
+    let mut node = Harness::with_chain(config(), &old);
+    let id = node.inbound_peer();
+    node.says(id, Message::SendCmpct { announce: true, version: 2 });
+    node.headers(id, &old[4..]);
+    assert!(is_compact(&announced(&mut node, id, &new)[0], &new[0]));
+    node.says(id, Message::SendCmpct { announce: false, version: 2 });
+    let kind = crate::InventoryKind::CMPCT_BLOCK;
+    let mut tip = new[0].clone();
+    for depth in 1..=6 {
+        tip = TestBlock::on(&tip, START as u32, 1, 0);
+        node.mined(std::slice::from_ref(&tip));
+        node.take(id);
+        node.says(id, Message::GetData(vec![crate::Inventory::block(kind, new[0].hash)]));
+        let answer = node.take(id).pop().expect("an answer");
+        assert_eq!(is_compact(&answer, &new[0]), depth <= 5, "{depth}");
+    }
+    assert_eq!(node.is_gone(id), None);
+}

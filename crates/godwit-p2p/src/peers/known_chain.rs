@@ -16,6 +16,8 @@ pub(super) struct KnownChain {
     /// The last block of its best chain up to which we have all, as of the last time when that chain was of
     /// use to us (Core `pindexLastCommonBlock`).
     common: Option<HeaderId>,
+    /// Others were told of a new tip before its handshake was complete.
+    missed_tip: bool,
 }
 
 /// Blocks by which [`KnownChain::common`] moves at once (Core `FindNextBlocks` looks at as many).
@@ -92,6 +94,16 @@ impl KnownChain {
     pub(super) fn has(&self, index: &dyn HeaderIndex, header: HeaderId) -> bool {
         let has = |best: HeaderId| is_ancestor(index, header, best);
         self.best.is_some_and(has) || self.sent.is_some_and(has)
+    }
+
+    /// Others are told of a new tip, and this peer cannot be as yet.
+    pub(super) fn miss_tip(&mut self) {
+        self.missed_tip = true;
+    }
+
+    /// Whether it has missed one; asked once.
+    pub(super) fn take_missed_tip(&mut self) -> bool {
+        std::mem::take(&mut self.missed_tip)
     }
 
     /// The header was sent or announced to the peer.

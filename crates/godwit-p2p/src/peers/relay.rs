@@ -83,15 +83,26 @@ impl BlockRelay {
             return;
         }
         self.flush(cx);
-        for id in cx.table.established() {
+        for id in cx.table.ids() {
             self.announce_to(cx, id, &fresh);
         }
     }
 
-    fn announce_to(&mut self, cx: &mut Context<'_>, id: PeerId, fresh: &[HeaderId]) {
-        if let Some(peer) = cx.table.get_mut(id) {
-            peer.known.update(cx.index);
+    /// The handshake of a peer is complete. It hears of the tip that came meanwhile: by the height of our
+    /// `version` it may believe that it knows the latest (Core keeps `m_blocks_for_headers_relay`).
+    pub(super) fn announce_missed(&mut self, cx: &mut Context<'_>, id: PeerId) {
+        let tip = self.tip;
+        if cx.table.get_mut(id).is_some_and(|peer| peer.known.take_missed_tip()) {
+            self.announce_to(cx, id, &[tip]);
         }
+    }
+
+    fn announce_to(&mut self, cx: &mut Context<'_>, id: PeerId, fresh: &[HeaderId]) {
+        let Some(peer) = cx.table.get_mut(id) else { return };
+        if !peer.established() {
+            return peer.known.miss_tip();
+        }
+        peer.known.update(cx.index);
         let tip = *fresh.last().expect("not empty");
         match form(cx, id, fresh) {
             Form::Nothing => {}

@@ -380,6 +380,7 @@ impl Parts {
         if handshake::on_verack(cx, id) {
             self.fetch.start(cx, id);
             self.maintain_peer(cx, id);
+            self.relay.announce_missed(cx, id);
         }
     }
 

@@ -2,7 +2,10 @@ use godwit_primitives::Block;
 
 use super::harness::{Harness, START, Sent, block_inv, chain, config};
 use super::index::TestBlock;
-use crate::{ChainEvent, Command, HeaderIndex, Locator, Message, NetEvent, PeerId, compact_block};
+use crate::{
+    ChainEvent, Command, ConnectionKind, HeaderIndex, Locator, Message, NetEvent, PeerId,
+    compact_block,
+};
 
 /// What is sent when `blocks` are connected at once.
 fn announced(node: &mut Harness, id: PeerId, blocks: &[TestBlock]) -> Vec<Sent> {
@@ -124,6 +127,30 @@ fn who_gave_a_block_is_not_told_of_it() {
     assert_eq!(node.tip(), new[0].hash);
     assert_eq!(node.take_only(sender, Command::HEADERS), []);
     assert_eq!(node.take(other), [inv(&new[0])]);
+}
+
+/// Our `version` has told it of the height before.
+#[test]
+fn who_is_being_greeted_hears_of_a_new_tip_when_that_is_done() {
+    let old = chain(5, 6_000);
+    let new = next(&old[4], 3);
+    let mut node = Harness::with_chain(config(), &old);
+    let (silent, greeting) = (node.inbound(), node.outbound(ConnectionKind::OutboundFull));
+    let version = node.version();
+    node.says(greeting, Message::Version(Box::new(version)));
+    node.mined(&new[..1]);
+    node.mined(&new[1..]);
+    for id in [silent, greeting] {
+        assert_eq!(node.take_only(id, Command::INV), []);
+    }
+    node.says(greeting, Message::SendHeaders);
+    node.says(greeting, Message::Verack);
+    node.greet(silent);
+    for id in [silent, greeting] {
+        assert_eq!(node.take_only(id, Command::INV), [Message::Inv(vec![block_inv(new[2].hash)])]);
+    }
+    let later = node.inbound_peer();
+    assert_eq!(node.take_only(later, Command::INV), [], "it was told of the height");
 }
 
 #[test]

@@ -221,6 +221,8 @@ pub(crate) struct OutboundPeer {
     pub protected: bool,
     /// Blocks in flight from it.
     pub in_flight: usize,
+    /// The handshake is complete.
+    pub ready: bool,
 }
 
 impl OutboundPeer {
@@ -230,6 +232,12 @@ impl OutboundPeer {
     }
 }
 
+/// Whether more peers of a kind than `limit` have shown that they speak. One that is being greeted may never
+/// do so: for it nobody goes (Core `GetExtraFullOutboundCount`, `GetExtraBlockRelayCount`).
+fn has_extra(peers: &[OutboundPeer], kind: ConnectionKind, limit: usize) -> bool {
+    peers.iter().filter(|peer| peer.kind == kind && peer.ready).count() > limit
+}
+
 /// The block-relay peer to close when there are more than `limit`: the youngest, or the second
 /// youngest if the youngest sent a block later than that (Core `EvictExtraOutboundPeers`).
 pub(crate) fn extra_block_relay_peer(
@@ -237,11 +245,11 @@ pub(crate) fn extra_block_relay_peer(
     peers: &[OutboundPeer],
     limit: usize,
 ) -> Option<PeerId> {
-    let mut relays: Vec<_> =
-        peers.iter().filter(|peer| peer.kind == ConnectionKind::BlockRelay).collect();
-    if relays.len() <= limit {
+    if !has_extra(peers, ConnectionKind::BlockRelay, limit) {
         return None;
     }
+    let mut relays: Vec<_> =
+        peers.iter().filter(|peer| peer.kind == ConnectionKind::BlockRelay).collect();
     relays.sort_by_key(|peer| Reverse(peer.peer));
     let loser = match relays[..] {
         [youngest, next, ..] if youngest.last_block > next.last_block => next,
@@ -259,8 +267,7 @@ pub(crate) fn extra_full_peer(
     peers: &[OutboundPeer],
     limit: usize,
 ) -> Option<PeerId> {
-    let full = |peer: &&OutboundPeer| peer.kind == ConnectionKind::OutboundFull;
-    if peers.iter().filter(full).count() <= limit {
+    if !has_extra(peers, ConnectionKind::OutboundFull, limit) {
         return None;
     }
     let network = |peer: &OutboundPeer| peer.address.map(|address| address.network());
@@ -273,7 +280,7 @@ pub(crate) fn extra_full_peer(
     };
     let loser = peers
         .iter()
-        .filter(full)
+        .filter(|peer| peer.kind == ConnectionKind::OutboundFull)
         .filter(|peer| !peer.protected && !alone(peer))
         .min_by_key(|peer| (peer.last_announcement, Reverse(peer.peer)))?;
     loser.may_go(now).then_some(loser.peer)

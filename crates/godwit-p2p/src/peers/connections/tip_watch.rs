@@ -110,5 +110,6 @@ fn candidate(peer: &Peer, in_flight: usize) -> OutboundPeer {
         last_announcement: peer.headers.last_announcement(),
         protected: peer.headers.is_protected(),
         in_flight,
+        ready: peer.established(),
     }
 }

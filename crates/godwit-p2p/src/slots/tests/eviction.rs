@@ -316,6 +316,7 @@ fn outbound(n: u64, kind: ConnectionKind) -> OutboundPeer {
         last_announcement: Duration::ZERO,
         protected: false,
         in_flight: 0,
+        ready: true,
     }
 }
 
@@ -354,4 +355,22 @@ fn b18_full_peer_with_the_oldest_announcement_goes() {
     assert_eq!(extra(&peers, LATER), Some(PeerId(1)));
     peers[1].in_flight = 1;
     assert_eq!(extra(&peers, LATER), None, "it is sending a block");
+}
+
+/// Whoever accepts a connection and says nothing could otherwise have the extra peer of a stale tip count as
+/// tried, or an old peer closed for it.
+#[test]
+fn b18_nobody_goes_for_a_peer_that_is_being_greeted() {
+    let full = ConnectionKind::OutboundFull;
+    let mut peers: Vec<_> = (0..9).map(|n| outbound(n, full)).collect();
+    peers[8].address = Some(onion(1));
+    peers[8].ready = false;
+    assert_eq!(extra_full_peer(LATER, &peers, 8), None);
+    peers[8].ready = true;
+    assert_eq!(extra_full_peer(LATER, &peers, 8), Some(PeerId(7)));
+    let mut peers: Vec<_> = (0..3).map(|n| outbound(n, ConnectionKind::BlockRelay)).collect();
+    peers[2].ready = false;
+    assert_eq!(extra_block_relay_peer(LATER, &peers, 2), None);
+    peers[2].ready = true;
+    assert_eq!(extra_block_relay_peer(LATER, &peers, 2), Some(PeerId(2)));
 }

@@ -373,7 +373,9 @@ fn may_be_served(cx: &Context<'_>, header: HeaderId) -> bool {
 /// Serves a request from the last announced block; false if that is not in memory or another one.
 fn serve_recent(cx: &mut Context<'_>, recent: Recent<'_>, id: PeerId, wanted: &Request) -> bool {
     let hash = wanted.block_hash();
-    let Some(recent) = recent.filter(|recent| recent.hash == hash) else { return false };
+    // It may have been left since, and declared invalid.
+    let recent = recent.filter(|recent| recent.hash == hash && may_be_served(cx, recent.id));
+    let Some(recent) = recent else { return false };
     match wanted {
         Request::Entry(entry)
             if entry.kind == InventoryKind::CMPCT_BLOCK && suits_compact(cx, recent.id) =>

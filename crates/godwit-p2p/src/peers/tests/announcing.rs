@@ -3,8 +3,8 @@ use godwit_primitives::Block;
 use super::harness::{Harness, START, Sent, block_inv, chain, config};
 use super::index::TestBlock;
 use crate::{
-    ChainEvent, Command, ConnectionKind, HeaderIndex, Locator, Message, NetEvent, PeerId,
-    compact_block,
+    BlockTransactionsRequest, ChainEvent, Command, ConnectionKind, HeaderIndex, Locator, Message,
+    NetEvent, PeerId, compact_block,
 };
 
 /// What is sent when `blocks` are connected at once.
@@ -313,4 +313,27 @@ fn a_block_that_was_announced_in_compact_form_is_sent_whole_once_it_is_deep() {
         assert_eq!(is_compact(&answer, &new[0]), depth <= 5, "{depth}");
     }
     assert_eq!(node.is_gone(id), None);
+}
+
+#[test]
+fn nothing_is_given_of_an_announced_block_that_was_declared_invalid() {
+    let old = chain(5, 6_000);
+    let new = next(&old[4], 1);
+    let mut node = Harness::with_chain(config(), &old);
+    let id = node.inbound_peer();
+    node.says(id, Message::SendCmpct { announce: true, version: 2 });
+    node.headers(id, &old[4..]);
+    assert!(is_compact(&announced(&mut node, id, &new)[0], &new[0]));
+    let kind = crate::InventoryKind::CMPCT_BLOCK;
+    let ask = |node: &mut Harness| {
+        let (block_hash, positions) = (new[0].hash, vec![0]);
+        node.says(id, Message::GetData(vec![crate::Inventory::block(kind, block_hash)]));
+        node.says(id, Message::GetBlockTxn(BlockTransactionsRequest { block_hash, positions }));
+        node.take(id).len()
+    };
+    assert_eq!(ask(&mut node), 2);
+    node.index.invalidate_tip();
+    node.connect();
+    node.pump();
+    assert_eq!((ask(&mut node), node.is_gone(id)), (0, None));
 }

@@ -285,6 +285,13 @@ impl TestIndex {
         invalid
     }
 
+    /// The tip is declared invalid.
+    pub(super) fn invalidate_tip(&mut self) {
+        let id = self.tip;
+        self.fail(id);
+        self.tip = self.parent(id).expect("the genesis block stays valid");
+    }
+
     fn fail(&mut self, id: HeaderId) {
         self.nodes[id.0 as usize].info.failed = true;
         if is_ancestor(self, id, self.best) {

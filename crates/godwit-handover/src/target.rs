@@ -6,9 +6,9 @@
 //! begun and not ended; the next one removes what it left, and begins anew.
 
 use std::cell::Cell;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -177,11 +177,7 @@ impl Target {
         }
         let unfinished = self.dir.join(UNFINISHED);
         fs::remove_dir(&unfinished).map_err(HandOverError::io(&unfinished))?;
-        sync_dir(&self.dir)?;
-        match self.dir.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
-            _ => Ok(()),
-        }
+        sync_dir(&self.dir)
     }
 }
 
@@ -229,8 +225,10 @@ fn resolved(path: &Path) -> Result<PathBuf, HandOverError> {
     }
 }
 
+/// Makes a directory and those above it that are missing, durably: who is told that all is done deletes the
+/// source.
 fn make_dir(dir: &Path) -> Result<(), HandOverError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(HandOverError::io(dir))
+    RealDisk.create_dir_all(dir).map_err(HandOverError::io(dir))
 }
 
 fn create(path: &Path) -> Result<File, HandOverError> {
@@ -277,6 +275,8 @@ pub(crate) fn note(source: &Path, target: &Path) -> Result<(), HandOverError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn names(dir: &Path) -> Vec<String> {
@@ -348,6 +348,24 @@ mod tests {
         assert_eq!(inode(&path("blk00000.dat")), inode(&first));
         assert_ne!(inode(&path("blk00001.dat")), inode(&last));
         assert_eq!(fs::read(path("blk00001.dat")).unwrap(), [&[2; 7][..], b"more"].concat());
+    }
+
+    /// As `/home` is on many machines: it may be walked through, and not be read.
+    #[test]
+    fn what_is_above_a_target_that_was_there_need_not_be_readable() {
+        let temp = tempfile::tempdir().unwrap();
+        let above = temp.path().join("above");
+        let (source, dir) = (temp.path().join("source"), above.join("core"));
+        fs::create_dir(&source).unwrap();
+        fs::create_dir_all(&dir).unwrap();
+        fs::set_permissions(&above, fs::Permissions::from_mode(0o100)).unwrap();
+        let target = Target::begin(&dir, &source).unwrap();
+        fs::create_dir(target.inside(CHAINSTATE)).unwrap();
+        let completed = target.complete(|| Ok(()));
+        // Or the temporary directory could not be removed.
+        fs::set_permissions(&above, fs::Permissions::from_mode(0o700)).unwrap();
+        completed.unwrap();
+        assert_eq!(names(&dir), [BLOCKS, CHAINSTATE]);
     }
 
     #[test]

@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use godwit_chain::ChainError;
 use godwit_program::{complain, panics, print_text, write_for_owner_only};
 use godwit_store::check_unused;
-use godwit_store::disk::{RealDisk, StoreDisk};
+use godwit_store::disk::{Disk, RealDisk, StoreDisk};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use log::Level;
 
@@ -101,11 +100,11 @@ fn check_named(config: &Config) -> Result<(), Failure> {
 fn run(config: &Config) -> Result<Exit, Failure> {
     check_named(config)?;
     let dir = config.network_dir();
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&dir)
-        .map_err(|error| StartError::Directory(dir.clone(), error))?;
+    match RealDisk.create_dir_all(&dir) {
+        // What a file system lacks on which it is made, and not durably, the store tells.
+        Err(error) if !dir.is_dir() => return Err(StartError::Directory(dir, error).into()),
+        Ok(()) | Err(_) => {}
+    }
     hand_over::check_source(config, &dir)?;
     // Before the log, which in a directory of another program, or of a node that runs, is not this process's;
     // nor is the cookie.

@@ -312,6 +312,14 @@ fn a_link_to_a_disk_that_is_not_mounted_is_named() {
     }
 }
 
+#[test]
+fn a_network_whose_directory_is_a_link_to_a_disk_that_is_not_mounted_is_named() {
+    let node = Node::new("regtest");
+    symlink("/not/mounted", node.network_dir()).expect("a link");
+    let words = "it is a link to /not/mounted, where there is no directory: is its disk mounted?";
+    refuses(node.run(&[&"utxo", &"stats"]), Exit::DatadirUnusable, &["cannot be made", words]);
+}
+
 /// Of block and undo files single ones may be on another disk. Nothing that is there is given up before.
 #[test]
 fn a_rebuild_does_not_begin_while_block_files_are_links_to_a_disk_that_is_not_mounted() {

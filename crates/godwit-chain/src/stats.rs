@@ -32,14 +32,14 @@ impl Totals {
     fn add(&mut self, coin: &Coin) {
         self.txouts += 1;
         self.bogosize += coin::bogo_size(coin.script_pubkey.len());
-        // Core's supply limit holds for a valid chain, so the sum cannot overflow.
-        self.total_amount += coin.value;
+        // The coins of a snapshot need not be those of a valid chain: its hash may be the user's.
+        self.total_amount = self.total_amount.saturating_add(coin.value);
     }
 
     fn merge(&mut self, other: Self) {
         self.txouts += other.txouts;
         self.bogosize += other.bogosize;
-        self.total_amount += other.total_amount;
+        self.total_amount = self.total_amount.saturating_add(other.total_amount);
     }
 }
 
@@ -216,4 +216,28 @@ pub(crate) fn hash_serialized(
         hash.update(bytes.as_slice());
     }
     Ok(sha256(&hash.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_primitives::MAX_MONEY;
+    use godwit_primitives::coin::ScriptBytes;
+
+    use super::*;
+
+    #[test]
+    fn coins_that_no_chain_can_have_are_added_up_without_an_overflow() {
+        let coin = Coin {
+            value: MAX_MONEY,
+            script_pubkey: ScriptBytes::new(),
+            height: 1,
+            coinbase: false,
+        };
+        let mut totals = Totals::default();
+        for _ in 0..=i64::MAX / MAX_MONEY {
+            totals.add(&coin);
+        }
+        totals.merge(totals);
+        assert_eq!(totals.total_amount, i64::MAX);
+    }
 }

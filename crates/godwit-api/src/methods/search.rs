@@ -301,7 +301,7 @@ fn start(call: &mut Call<'_>) -> Result<Json, RpcError> {
     kept.most = call.room.limit();
     found.coins.sort_unstable_by_key(|coin| coin.outpoint);
     let blocks = blocks(call, tip.hash, found.coins.iter().map(|coin| coin.height).collect())?;
-    let (mut unspents, mut total) = (Vec::with_capacity(found.coins.len()), 0);
+    let (mut unspents, mut total) = (Vec::with_capacity(found.coins.len()), 0_i64);
     let mut of_scripts = HashMap::new();
     for coin in found.coins {
         coins::check(call)?;
@@ -319,7 +319,7 @@ fn start(call: &mut Call<'_>) -> Result<Json, RpcError> {
         };
         // Each as a value and as text.
         kept.add(call, PER_OUTPUT + 2 * (script.len() + text.len()))?;
-        total += coin.value;
+        total = total.saturating_add(coin.value);
         unspents.push(Json::object([
             ("txid", coin.outpoint.txid.to_string().into()),
             ("vout", coin.outpoint.vout.into()),

@@ -144,14 +144,15 @@ impl PeersFile {
     }
 }
 
-/// Replaces a file: after a crash it is the old one or the new one.
+/// Replaces a file: after a crash meanwhile it is the old one or the new one, and then the new one.
 pub(super) fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("dat.new");
     let file = disk.open(&new, OpenMode::Truncate)?;
     file.write_all_at(0, bytes)?;
     file.sync()?;
     drop(file);
-    disk.rename(&new, path)
+    disk.rename(&new, path)?;
+    disk.sync_dir(path.parent().unwrap_or(Path::new("/")))
 }
 
 /// A file of at most this many bytes; `None` where there is none.

@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
 
+use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_p2p::OutboxTx;
 use godwit_primitives::{BlockHash, TxView};
 use godwit_store::disk::RealDisk;
@@ -54,6 +55,22 @@ fn an_outbox_is_kept() {
     file_in(temp.path()).end(&outbox(2));
     assert_eq!(waiting(&loaded(temp.path())), waiting(&outbox(2)));
     assert!(!temp.path().join("outbox.dat.new").exists());
+}
+
+#[test]
+fn c2_what_was_sent_is_there_after_a_power_cut() {
+    let (disk, dir) = (FaultDisk::new(), Path::new("/node"));
+    disk.create_dir_all(dir).expect("no fault");
+    let file = || {
+        let disk = Arc::new(disk.clone());
+        OutboxFile::new(disk, &Threads::default(), dir, MAGIC).expect("a thread")
+    };
+    for n in [1, 2] {
+        file().end(&outbox(n));
+        disk.crash(Survival::Nothing);
+        let loaded = file().load(nowhere).expect("it may be read");
+        assert_eq!(waiting(&loaded), waiting(&outbox(n)));
+    }
 }
 
 #[test]

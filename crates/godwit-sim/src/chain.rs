@@ -270,6 +270,17 @@ fn coinbase_key(height: u32) -> u64 {
     (1 << 40) + u64::from(height)
 }
 
+/// The blocks of a plan that is known to be sound, in height order.
+pub fn generated(plan: &ChainPlan) -> Vec<Vec<u8>> {
+    let mut blocks = Vec::new();
+    generate(plan, |block| {
+        blocks.push(block.bytes.to_vec());
+        Ok(())
+    })
+    .expect("the plan is sound");
+    blocks
+}
+
 /// Writes the chain to a block file of Bitcoin Core's framing (magic, length, block), without the
 /// genesis block. `progress` hears the height after each block.
 pub fn write_dat(

@@ -18,7 +18,7 @@ use crossbeam_channel::{TrySendError, bounded};
 use godwit_fault_disk::{FaultDisk, InlineExecutor, Latency, Pace, Survival};
 use godwit_primitives::BlockHeader;
 use godwit_primitives::{Network, Params};
-use godwit_sim::chain::generate;
+use godwit_sim::chain::generated;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::StoreError;
 use godwit_store::exec::{Executor, Priority, Threads};
@@ -94,18 +94,8 @@ fn open(disk: &FaultDisk, options: ChainOptions) -> Chain {
 
 /// Of the small plan. Made once: most of that is signing.
 pub(crate) fn blocks() -> Vec<Vec<u8>> {
-    static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| blocks_of(&ChainPlan::small(1)));
+    static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| generated(&ChainPlan::small(1)));
     BLOCKS.clone()
-}
-
-fn blocks_of(plan: &ChainPlan) -> Vec<Vec<u8>> {
-    let mut blocks = Vec::new();
-    generate(plan, |block| {
-        blocks.push(block.bytes.to_vec());
-        Ok(())
-    })
-    .expect("the plan is sound");
-    blocks
 }
 
 fn header_of(block: &[u8]) -> BlockHeader {
@@ -364,7 +354,7 @@ fn settle_timed(chain: &mut Chain, executor: &InlineExecutor, mut look: impl FnM
 fn a_branch_is_left_only_as_fast_as_its_coins_are_flushed() {
     let one = blocks();
     let longer = ChainPlan { empty_tail: 6, ..ChainPlan::small(2) };
-    let two = blocks_of(&longer);
+    let two = generated(&longer);
     let (mut chain, executor) = timed_chain(SMALL_CACHE);
     let mut most = 0_u64;
     for block in &one {

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use godwit_chain::{Chain, CoinsMemory, MIN_BLOCKS_TO_KEEP, UtxoStats, Verdict};
 use godwit_fault_disk::{FaultDisk, Recorder, Recording, Survival};
 use godwit_primitives::network::{Network, Params};
+use godwit_sim::chain::generated;
 use godwit_sim::plan::ChainPlan;
 use godwit_sim::rng::Rng;
 use godwit_store::disk::{Disk, RealDisk};
 use godwit_store::utxo::CacheMinima;
 
-use crate::datadir::{clock, generated, import_file, options, submit};
+use crate::datadir::{clock, import_file, options, submit};
 use crate::pruning::{check_kept, hash};
 
 /// Cuts in the test of every build.

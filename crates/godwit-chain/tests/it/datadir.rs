@@ -10,7 +10,7 @@ use godwit_chain::{
     ImportSummary, PUSH_BYTES, ScriptOptions, StartOptions, Verdict, import, plan, structure,
 };
 use godwit_primitives::network::{Network, Params};
-use godwit_sim::chain::generate;
+use godwit_sim::chain::generated;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
@@ -55,17 +55,6 @@ pub(crate) fn open(dir: &Path, network: Network) -> Chain {
 pub(crate) fn small_chain() -> Vec<Vec<u8>> {
     static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| generated(&ChainPlan::small(1)));
     BLOCKS.clone()
-}
-
-/// The blocks of a plan, without genesis.
-pub(crate) fn generated(plan: &ChainPlan) -> Vec<Vec<u8>> {
-    let mut blocks = Vec::new();
-    generate(plan, |block| {
-        blocks.push(block.bytes.to_vec());
-        Ok(())
-    })
-    .expect("the plan is sound");
-    blocks
 }
 
 /// Ends a chain, as by a kill, once its index is durable, and its coins are not.

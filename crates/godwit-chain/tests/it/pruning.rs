@@ -13,11 +13,12 @@ use godwit_chain::{
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{BlockHash, BlockHeader};
+use godwit_sim::chain::generated;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::disk::{Disk, RealDisk};
 use godwit_stream::SpanReader;
 
-use crate::datadir::{clock, end_after_checkpoint, generated, import_file, options, submit};
+use crate::datadir::{clock, end_after_checkpoint, import_file, options, submit};
 use crate::pruned_branches::branch;
 
 /// So small that nearly every block has a file of its own.

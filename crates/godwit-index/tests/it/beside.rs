@@ -14,7 +14,7 @@ use godwit_primitives::{
     BlockHash, BlockHeader, MerkleRoot, Network, OutPoint, Params, Transaction, TxIn, TxOut,
     TxView, work,
 };
-use godwit_sim::chain::generate;
+use godwit_sim::chain::generated;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
@@ -26,15 +26,8 @@ pub(crate) const DIR: &str = "/node";
 /// After every block.
 pub(crate) const NOW: i64 = 2_000_000_000;
 
-pub(crate) static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let mut blocks = Vec::new();
-    generate(&ChainPlan { block_weight: 40_000, ..ChainPlan::small(5) }, |block| {
-        blocks.push(block.bytes.to_vec());
-        Ok(())
-    })
-    .expect("the plan is sound");
-    blocks
-});
+pub(crate) static BLOCKS: LazyLock<Vec<Vec<u8>>> =
+    LazyLock::new(|| generated(&ChainPlan { block_weight: 40_000, ..ChainPlan::small(5) }));
 
 pub(crate) fn open(disk: &FaultDisk) -> Chain {
     open_on(disk, Network::Regtest)

@@ -1,11 +1,10 @@
 //! The chains of a run: the best one, rivals, and ones that look better and are invalid.
 
-use std::io;
 use std::sync::Arc;
 
 use super::branch::Branch;
 use super::forge::{self, Flaw};
-use crate::chain::generate;
+use crate::chain::generated;
 use crate::hostile::reorganisations;
 use crate::plan::ChainPlan;
 
@@ -44,7 +43,7 @@ impl World {
     /// A chain of all script types with blocks of up to 30 KB: 208 blocks.
     pub fn mixed() -> Self {
         let plan = ChainPlan { empty_tail: 45, block_weight: 60_000, ..ChainPlan::small(3) };
-        let best = Branch::genesis().extended(blocks(&plan));
+        let best = Branch::genesis().extended(generated(&plan));
         let fork = |below, count, nonce| {
             forge::extended_by_empty(&best.truncated(best.height() - below), count, nonce)
         };
@@ -56,7 +55,7 @@ impl World {
     /// are synchronised twice (Core `headerssync.h`).
     pub fn long() -> Self {
         let plan = ChainPlan { empty_tail: 2_250, block_weight: 20_000, ..ChainPlan::small(4) };
-        let best = Branch::genesis().extended(blocks(&plan));
+        let best = Branch::genesis().extended(generated(&plan));
         let fork = best.height() - 30;
         let stale = forge::extended_by_empty(&best.truncated(fork), 29, 1);
         let minimum_height = best.height() - 50;
@@ -86,16 +85,6 @@ impl World {
             minimum_height: 0,
         }
     }
-}
-
-fn blocks(plan: &ChainPlan) -> Vec<Vec<u8>> {
-    let mut blocks = Vec::new();
-    generate(plan, |block| {
-        blocks.push(block.bytes.to_vec());
-        Ok::<(), io::Error>(())
-    })
-    .expect("the plan is sound");
-    blocks
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use godwit_primitives::sha256::sha256d;
-use godwit_sim::chain::generate;
+use godwit_sim::chain::generated;
 use godwit_sim::plan::{ChainPlan, FanOut, Stretch};
 
 use crate::blocks::write_dat;
@@ -49,12 +49,7 @@ fn with_chain() -> (Node, Vec<String>) {
         ..ChainPlan::small(1)
     };
     let plan = plan.ending_at(unix_now() as u32).expect("a short chain");
-    let mut blocks = Vec::new();
-    generate(&plan, |block| {
-        blocks.push(block.bytes.to_vec());
-        Ok(())
-    })
-    .expect("the plan is sound");
+    let blocks = generated(&plan);
     let large = blocks[blocks.len() - LARGE_BLOCKS..].iter().map(|block| {
         assert!(block.len() > 900_000, "{} bytes", block.len());
         sha256d(&block[..80]).iter().rev().map(|byte| format!("{byte:02x}")).collect()

@@ -7,22 +7,14 @@ use std::sync::LazyLock;
 use godwit_primitives::{
     Amount, BlockHeader, COIN, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, merkle,
 };
-use godwit_sim::chain::generate;
+use godwit_sim::chain::generated;
 use godwit_sim::miner::{self, REGTEST_BITS, REGTEST_MAGIC};
 use godwit_sim::plan::ChainPlan;
 use godwit_stream::{DataStream, SpanReader};
 
 /// Generated regtest blocks from height 1 on.
 pub(crate) fn small_chain() -> &'static [Vec<u8>] {
-    static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-        let mut blocks = Vec::new();
-        generate(&ChainPlan::small(1), |block| {
-            blocks.push(block.bytes.to_vec());
-            Ok(())
-        })
-        .expect("the plan is sound");
-        blocks
-    });
+    static BLOCKS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| generated(&ChainPlan::small(1)));
     &BLOCKS
 }
 

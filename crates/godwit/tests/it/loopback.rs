@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use godwit::exit::Exit;
-use godwit_sim::chain::{GENERATOR_VERSION, generate};
+use godwit_sim::chain::{GENERATOR_VERSION, generated};
 use godwit_sim::miner::REGTEST_MAGIC;
 use godwit_sim::network::{BlockConduct, Branch, Conduct, HeaderConduct, TcpPeer, View, forge};
 use godwit_sim::plan::ChainPlan;
@@ -30,13 +30,7 @@ pub(crate) fn unix_now() -> u64 {
 /// best that it knows are old.
 fn chain(plan: ChainPlan) -> Branch {
     let plan = plan.ending_at(unix_now() as u32).expect("long after genesis");
-    let mut blocks = Vec::new();
-    generate(&plan, |block| {
-        blocks.push(block.bytes.to_vec());
-        Ok(())
-    })
-    .expect("the plan is sound");
-    Branch::genesis().extended(blocks)
+    Branch::genesis().extended(generated(&plan))
 }
 
 /// Four good peers, and one each that stalls, dribbles, lies about headers, and has an invalid chain.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use godwit_p2p::PEER_MEMORY;
 use godwit_primitives::sha256::sha256d;
-use godwit_sim::chain::generate;
+use godwit_sim::chain::generated;
 use godwit_sim::miner::REGTEST_MAGIC;
 use godwit_sim::plan::{ChainPlan, FanOut, Recipe, Stretch};
 use socket2::{Domain, Socket, Type};
@@ -61,12 +61,7 @@ fn chain() -> &'static [Vec<u8>] {
             ..ChainPlan::small(1)
         };
         let plan = plan.ending_at(unix_now() as u32).expect("a short chain");
-        let mut blocks = Vec::new();
-        generate(&plan, |block| {
-            blocks.push(block.bytes.to_vec());
-            Ok(())
-        })
-        .expect("the plan is sound");
+        let blocks = generated(&plan);
         let large = &blocks[blocks.len() - LARGE_BLOCKS..];
         assert!(large.iter().all(|block| block.len() > 1_600_000));
         blocks

@@ -85,7 +85,7 @@ fn by_hash(blocks: &[Vec<u8>], stats: &[UtxoStats]) -> Coins {
 #[test]
 fn a_view_has_the_coins_of_a_block_that_was_the_tip() {
     let mut coins = by_hash(&CHAIN.0, &CHAIN.1);
-    let other = blocks_of(&ChainPlan { empty_tail: 60, ..ChainPlan::small(2) });
+    let other = generated(&ChainPlan { empty_tail: 60, ..ChainPlan::small(2) });
     assert!(other.len() > CHAIN.0.len());
     coins.extend(by_hash(&other, &coins_by_height(&other)));
     let (mut seen, mut later) = (0, 0);

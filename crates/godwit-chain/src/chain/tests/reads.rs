@@ -42,7 +42,7 @@ fn a_new_tip_does_not_wait_for_reads_of_30_seconds_for_peers() {
 /// Whether the chain stays where it is does not depend on who reads old blocks of it.
 #[test]
 fn a_chain_is_at_rest_between_no_two_tips_and_while_blocks_are_read() {
-    let chains = [1, 2].map(|seed| blocks_of(&ChainPlan::small(seed))[..12].to_vec());
+    let chains = [1, 2].map(|seed| generated(&ChainPlan::small(seed))[..12].to_vec());
     let executor = InlineExecutor::new(1, Pace::Instant);
     let millisecond = Duration::from_millis(1);
     let time = millisecond..=millisecond;

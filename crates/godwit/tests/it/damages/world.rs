@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use godwit::exit::Exit;
 use godwit_p2p::{AddressBook, AddressEntry, Anchors, NetAddress, Services, Source};
 use godwit_primitives::BlockHash;
-use godwit_sim::chain::{cached_dat, generate};
+use godwit_sim::chain::{cached_dat, generated};
 use godwit_sim::miner::REGTEST_MAGIC;
 use godwit_sim::plan::ChainPlan;
 use serde_json::Value;
@@ -147,13 +147,7 @@ impl Masters {
         remember_peers(&whole, 2);
         remember_peers(&killed, 2);
         let path = other.beside("chain.dat");
-        let mut blocks = Vec::new();
-        generate(&ChainPlan::small(7), |block| {
-            blocks.push(block.bytes.to_vec());
-            Ok(())
-        })
-        .expect("the plan is sound");
-        write_dat(&path, &blocks[..140]);
+        write_dat(&path, &generated(&ChainPlan::small(7))[..140]);
         other.import(&path);
         remember_peers(&other, 3);
         Self { whole, half, killed, other }

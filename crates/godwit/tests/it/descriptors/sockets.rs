@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use godwit_sim::chain::generate;
+use godwit_sim::chain::generated;
 use godwit_sim::plan::ChainPlan;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
@@ -83,12 +83,7 @@ fn with_few_descriptors(command: &Command) -> Command {
 /// comes.
 fn with_young_chain() -> Node {
     let plan = ChainPlan::small(1).ending_at(unix_now() as u32);
-    let mut blocks = Vec::new();
-    generate(&plan.expect("long after genesis"), |block| {
-        blocks.push(block.bytes.to_vec());
-        Ok(())
-    })
-    .expect("the plan is sound");
+    let blocks = generated(&plan.expect("long after genesis"));
     let node = Node::new("regtest");
     let path = node.beside("chain.dat");
     write_dat(&path, &blocks);

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use godwit_primitives::muhash::MuHash3072;
 use godwit_primitives::{BlockHash, OutPoint, Txid};
-use godwit_sim::chain::generate;
+use godwit_sim::chain::{generate, generated};
 use godwit_sim::lock::Lock;
 use godwit_sim::miner::COINBASE_MATURITY;
 use godwit_sim::plan::{ChainPlan, FanOut, Stretch};
@@ -161,12 +161,8 @@ pub(super) fn long() -> &'static LongChain {
     static CHAIN: LazyLock<LongChain> = LazyLock::new(|| {
         let plan = ChainPlan { empty_tail: LONG_TAIL, ..ChainPlan::small(2) };
         let plan = plan.ending_at(now()).expect("later than genesis");
-        let mut blocks = Vec::new();
-        let summary = generate(&plan, |block| {
-            blocks.push(block.bytes.to_vec());
-            Ok(())
-        });
-        let height = summary.expect("the plan is sound").height;
+        let blocks = generated(&plan);
+        let height = plan.height();
         let mut branch = Vec::new();
         for height in FORK + 1..=height + LONGER_BY {
             let parent = branch.last().unwrap_or(&blocks[FORK as usize - 1]);

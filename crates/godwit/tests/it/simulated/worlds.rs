@@ -6,7 +6,7 @@ use godwit_chain::insert_coin;
 use godwit_primitives::muhash::MuHash3072;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{Amount, Coin, OutPoint, ScriptBytes, Txid, Work};
-use godwit_sim::chain::generate;
+use godwit_sim::chain::generated;
 use godwit_sim::lock::Lock;
 use godwit_sim::network::{Branch, World};
 use godwit_sim::plan::{ChainPlan, FanOut, Recipe, Source, Stretch};
@@ -96,13 +96,7 @@ impl Stage {
             || [Stretch::FanOut(coins()), Stretch::Mix(&LIGHT, 4), Stretch::Mix(&OLD_COINS, 4)];
         let stretches = (0..5).flat_map(|_| era()).collect();
         let plan = ChainPlan { empty_tail: 3, block_weight, stretches, ..ChainPlan::small(5) };
-        let mut blocks = Vec::new();
-        generate(&plan, |block| {
-            blocks.push(block.bytes.to_vec());
-            Ok(())
-        })
-        .expect("the plan is sound");
-        let best = Arc::new(Branch::genesis().extended(blocks));
+        let best = Arc::new(Branch::genesis().extended(generated(&plan)));
         let (stale, invalid) = (Vec::new(), Vec::new());
         Self::new(World { name, best, stale, invalid, minimum_height: 0 })
     }

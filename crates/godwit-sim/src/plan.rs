@@ -293,7 +293,7 @@ static PRE_SEGWIT: Recipe = Recipe {
 };
 
 /// 2017 to 2022: nested and native segwit v0 beside the older types.
-static SEGWIT: Recipe = Recipe {
+pub static SEGWIT: Recipe = Recipe {
     name: "segwit",
     inputs: &[(740, (1, 1)), (130, (2, 2)), (80, (3, 6)), (40, (7, 24)), (10, (25, 120))],
     outputs: &[(150, (1, 1)), (730, (2, 2)), (80, (3, 6)), (25, (7, 30)), (7, (31, 120))],
@@ -370,7 +370,7 @@ static EMPTY: Recipe = Recipe {
 };
 
 /// A block that is nearly all witness.
-static GIANT_INSCRIPTIONS: Recipe = Recipe {
+pub static GIANT_INSCRIPTIONS: Recipe = Recipe {
     name: "giant-inscriptions",
     inputs: &[(1, (1, 1))],
     outputs: &[(1, (1, 1))],
@@ -382,7 +382,8 @@ static GIANT_INSCRIPTIONS: Recipe = Recipe {
     source: Source::Giants,
 };
 
-const OLD_COINS: &[(u32, Lock)] =
+/// What the fan-out before the first era makes.
+pub const OLD_COINS: &[(u32, Lock)] =
     &[(820, Lock::P2pkh), (160, Lock::P2shMultisig), (15, Lock::P2pk), (5, Lock::BareMultisig)];
 
 const SEGWIT_COINS: &[(u32, Lock)] = &[

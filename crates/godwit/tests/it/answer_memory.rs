@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use godwit_primitives::sha256::sha256d;
 use godwit_sim::chain::generated;
-use godwit_sim::plan::{ChainPlan, FanOut, Stretch};
+use godwit_sim::plan::{ChainPlan, FanOut, OLD_COINS, SEGWIT, Stretch};
 
 use crate::blocks::write_dat;
 use crate::loopback::unix_now;
@@ -28,21 +28,12 @@ const MOST: usize = 256 << 20;
 
 /// A node with a chain that ends in [`LARGE_BLOCKS`] with thousands of transactions, and their hashes.
 fn with_chain() -> (Node, Vec<String>) {
-    let segwit = ChainPlan::small(1).stretches.into_iter().find_map(|stretch| match stretch {
-        Stretch::Mix(recipe, _) if recipe.name == "segwit" => Some(recipe),
-        _ => None,
-    });
-    let locks = ChainPlan::small(1).stretches.into_iter().find_map(|stretch| match stretch {
-        Stretch::FanOut(FanOut { locks, .. }) => Some(locks),
-        Stretch::Mix(..) => None,
-    });
-    let locks = locks.expect("the small chain has one");
     let plan = ChainPlan {
         name: "many transactions",
         maturing: 140,
         stretches: vec![
-            Stretch::FanOut(FanOut { blocks: 2, locks, bare: 0, giant: 0 }),
-            Stretch::Mix(segwit.expect("the small chain has one"), LARGE_BLOCKS as u32),
+            Stretch::FanOut(FanOut { blocks: 2, locks: OLD_COINS, bare: 0, giant: 0 }),
+            Stretch::Mix(&SEGWIT, LARGE_BLOCKS as u32),
         ],
         block_weight: 3_900_000,
         empty_tail: 0,

@@ -12,7 +12,7 @@ use godwit_p2p::PEER_MEMORY;
 use godwit_primitives::sha256::sha256d;
 use godwit_sim::chain::generated;
 use godwit_sim::miner::REGTEST_MAGIC;
-use godwit_sim::plan::{ChainPlan, FanOut, Recipe, Stretch};
+use godwit_sim::plan::{ChainPlan, FanOut, GIANT_INSCRIPTIONS, OLD_COINS, Stretch};
 use socket2::{Domain, Socket, Type};
 
 use crate::blocks::write_dat;
@@ -35,23 +35,10 @@ const WITNESS: u32 = 1 << 30;
 fn chain() -> &'static [Vec<u8>] {
     static BLOCKS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     BLOCKS.get_or_init(|| {
-        let small = || ChainPlan::small(1).stretches.into_iter();
-        let fan_out = || {
-            let locks = small().find_map(|stretch| match stretch {
-                Stretch::FanOut(FanOut { locks, .. }) => Some(locks),
-                Stretch::Mix(..) => None,
-            });
-            let locks = locks.expect("the small chain has one");
-            Stretch::FanOut(FanOut { blocks: 1, locks, bare: 0, giant: 425_000 })
-        };
-        let giants: &'static Recipe = small()
-            .find_map(|stretch| match stretch {
-                Stretch::Mix(recipe, _) if recipe.name == "giant-inscriptions" => Some(recipe),
-                _ => None,
-            })
-            .expect("the small chain has one");
-        let mut stretches: Vec<Stretch> = (0..LARGE_BLOCKS).map(|_| fan_out()).collect();
-        stretches.push(Stretch::Mix(giants, LARGE_BLOCKS as u32));
+        let coins = || FanOut { blocks: 1, locks: OLD_COINS, bare: 0, giant: 425_000 };
+        let mut stretches: Vec<Stretch> =
+            (0..LARGE_BLOCKS).map(|_| Stretch::FanOut(coins())).collect();
+        stretches.push(Stretch::Mix(&GIANT_INSCRIPTIONS, LARGE_BLOCKS as u32));
         let plan = ChainPlan {
             name: "large blocks",
             maturing: 140,

@@ -1,6 +1,5 @@
 //! What large answers make a node hold, while they are made and afterwards, measured on a real process.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,10 +53,7 @@ fn with_chain() -> (Node, Vec<String>) {
 
 /// Bytes of the process that no file has.
 fn anonymous(running: &Running<'_>) -> usize {
-    let path = format!("/proc/{}/status", running.pid().as_raw_nonzero());
-    let status = fs::read_to_string(path).expect("the process runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line");
-    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number of kB") << 10
+    running.memory("RssAnon")
 }
 
 /// A block as JSON with the outputs that it spends; bytes of the answer, or nothing where others were first

@@ -1,6 +1,5 @@
 //! What peers that ask and read nothing make a node hold, measured on a real process.
 
-use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::OnceLock;
@@ -68,15 +67,6 @@ fn serve(node: &Node, port: u16) -> Running<'_> {
     let mut running = Running::start(node, &[&"-noconnect", &bind, &"-maxconnections=200"]);
     wait_until("it listens", || running.log().0.contains(&format!("Bound to 127.0.0.1:{port}")));
     running
-}
-
-/// A line of `/proc/PID/status`, in bytes.
-fn memory(running: &Running<'_>, name: &str) -> usize {
-    let path = format!("/proc/{}/status", running.pid().as_raw_nonzero());
-    let status = fs::read_to_string(path).expect("the process runs");
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("Linux tells it");
-    let kib = line.trim_matches([':', ' ', '\t', 'k', 'B']);
-    kib.parse::<usize>().expect("a number of kB") << 10
 }
 
 fn frame(command: &str, payload: &[u8]) -> Vec<u8> {
@@ -192,7 +182,7 @@ fn beside_attack(port: u16, requests: &[u8], what: impl FnOnce()) {
 
 #[track_caller]
 fn check(running: &Running<'_>, before: usize) {
-    let peak = memory(running, "VmHWM");
+    let peak = running.memory("VmHWM");
     let mib = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     eprintln!("resident: {:.1} MiB before, {:.1} MiB at the most", mib(before), mib(peak));
     assert!(peak < PEER_MEMORY + OTHER_MEMORY, "{:.1} MiB", mib(peak));
@@ -213,7 +203,7 @@ fn b7_what_120_peers_make_a_process_hold_that_read_nothing_is_bounded() {
     let node = with_chain();
     let port = free_port();
     let running = serve(&node, port);
-    let before = memory(&running, "VmRSS");
+    let before = running.memory("VmRSS");
     beside_attack(port, &small_answers(), || thread::sleep(ATTACK));
     check(&running, before);
     // Now for as many large blocks as they get, so that their queues fill up.
@@ -261,7 +251,7 @@ fn a_peer_that_reads_50_kb_a_second_is_served_beside_120_that_read_nothing() {
     let node = with_chain();
     let port = free_port();
     let running = serve(&node, port);
-    let before = memory(&running, "VmRSS");
+    let before = running.memory("VmRSS");
     let large = &chain()[chain().len() - LARGE_BLOCKS..];
     beside_attack(port, &small_answers(), || {
         thread::sleep(Duration::from_secs(2));

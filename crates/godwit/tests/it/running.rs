@@ -66,6 +66,15 @@ impl<'a> Running<'a> {
         Pid::from_child(&self.child)
     }
 
+    /// A line of `/proc/PID/status`, in bytes.
+    pub(crate) fn memory(&self, name: &str) -> usize {
+        let path = format!("/proc/{}/status", self.pid().as_raw_nonzero());
+        let status = fs::read_to_string(path).expect("the process runs");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("Linux tells it");
+        let kib = line.trim_matches([':', ' ', '\t', 'k', 'B']);
+        kib.parse::<usize>().expect("a number of kB") << 10
+    }
+
     pub(crate) fn is_alive(&mut self) -> bool {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }

@@ -96,7 +96,7 @@ pub struct MemoryFacts {
 }
 
 /// A connection whose handshake is complete.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerFacts {
     pub id: u64,
     pub address: String,

@@ -280,15 +280,7 @@ fn memory(memory: &ChainMemory, others: &MemoryFacts) -> Vec<(&'static str, u64)
 #[cfg(test)]
 pub(crate) fn report_of_all() -> SyncReport {
     use super::facts::{UnvalidatedHistory, Verification};
-    let peer = PeerFacts {
-        id: 7,
-        address: String::new(),
-        agent: String::new(),
-        inbound: false,
-        received: 0,
-        in_flight: 0,
-        lowest: None,
-    };
+    let peer = PeerFacts { id: 7, ..PeerFacts::default() };
     SyncReport {
         share: Some(0.5),
         estimate: Some(super::estimate::Estimate { left: 60.0, least: 30.0, most: 90.0 }),
@@ -352,15 +344,8 @@ mod tests {
 
     /// Of a node that has caught up but for so many blocks, with one peer.
     fn facts(second: u64, height: u32, missing: u32) -> SyncFacts {
-        let peer = PeerFacts {
-            id: 7,
-            address: String::new(),
-            agent: String::new(),
-            inbound: false,
-            received: 0,
-            in_flight: missing,
-            lowest: (missing > 0).then_some(height + 1),
-        };
+        let lowest = (missing > 0).then_some(height + 1);
+        let peer = PeerFacts { id: 7, in_flight: missing, lowest, ..PeerFacts::default() };
         SyncFacts {
             now: Duration::from_secs(second),
             unix: 0,

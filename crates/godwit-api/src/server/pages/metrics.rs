@@ -376,10 +376,7 @@ mod tests {
                 id: 7,
                 address: "\"} 1\nevil 2".to_owned(),
                 agent: "\"} 1\nevil 2".to_owned(),
-                inbound: false,
-                received: 0,
-                in_flight: 0,
-                lowest: None,
+                ..Default::default()
             },
             bytes_per_second: 1.5,
         });

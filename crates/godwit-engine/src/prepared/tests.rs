@@ -4,6 +4,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use godwit_primitives::{OutPoint, Transaction, TxIn, TxOut, Txid};
+
 use super::*;
 
 /// Counts the data with every script that is there.
@@ -34,18 +36,21 @@ impl Drop for Copy<'_> {
 
 /// A transaction of so many inputs, each with a signature of zeros.
 fn unsigned(inputs: u8) -> Vec<u8> {
-    let mut bytes = vec![2, 0, 0, 0, 0, 1, inputs];
-    for input in 0..inputs {
-        bytes.extend([input + 1; 32]);
-        bytes.extend([0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
-    }
-    bytes.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x51]);
-    for _ in 0..inputs {
-        bytes.extend([1, 64]);
-        bytes.extend([0; 64]);
-    }
-    bytes.extend([0; 4]);
-    bytes
+    let input = |n| TxIn {
+        prevout: OutPoint { txid: Txid::from_bytes([n; 32]), vout: 0 },
+        script_sig: Vec::new(),
+        sequence: u32::MAX,
+        witness: vec![vec![0; 64]],
+    };
+    let tx = Transaction {
+        version: 2,
+        inputs: (1..=inputs).map(input).collect(),
+        outputs: vec![TxOut { value: 0, script_pubkey: vec![0x51] }],
+        lock_time: 0,
+    };
+    let mut bytes: DataStream = DataStream::new();
+    bytes.put(&tx);
+    bytes.as_slice().to_vec()
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use godwit_engine::EngineMemory;
-use godwit_primitives::{ScriptFlags, TxView};
+use godwit_primitives::{OutPoint, ScriptFlags, Transaction, TxIn, TxOut, TxView, Txid};
+use godwit_stream::DataStream;
 
 use crate::losses::Losses;
 use crate::{Group, Precomputed, ScriptError, Scripts, SpendingTx, SpentOutput, Verdict, Work};
@@ -15,7 +16,7 @@ const ANY_WITNESS: &[u8] = &[0x60, 2, 1, 1];
 /// OP_0, which no witness may spend.
 const NO_WITNESS: &[u8] = &[0];
 /// Items of an input: some 3.6 MB in the engine.
-const ITEMS: u32 = 70_000;
+const ITEMS: usize = 70_000;
 const THREADS: usize = 4;
 
 fn memory(limit: usize) -> &'static EngineMemory {
@@ -24,19 +25,21 @@ fn memory(limit: usize) -> &'static EngineMemory {
 
 /// A transaction whose inputs have so many empty witness items each.
 fn tx(inputs: u8) -> Vec<u8> {
-    let mut bytes = vec![2, 0, 0, 0, 0, 1, inputs];
-    for input in 0..inputs {
-        bytes.extend([input + 1; 32]);
-        bytes.extend([0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
-    }
-    bytes.extend([1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x51]);
-    for _ in 0..inputs {
-        bytes.push(0xfe);
-        bytes.extend(ITEMS.to_le_bytes());
-        bytes.extend(vec![0; ITEMS as usize]);
-    }
-    bytes.extend([0; 4]);
-    bytes
+    let input = |n| TxIn {
+        prevout: OutPoint { txid: Txid::from_bytes([n; 32]), vout: 0 },
+        script_sig: Vec::new(),
+        sequence: u32::MAX,
+        witness: vec![Vec::new(); ITEMS],
+    };
+    let tx = Transaction {
+        version: 2,
+        inputs: (1..=inputs).map(input).collect(),
+        outputs: vec![TxOut { value: 0, script_pubkey: vec![0x51] }],
+        lock_time: 0,
+    };
+    let mut bytes: DataStream = DataStream::new();
+    bytes.put(&tx);
+    bytes.as_slice().to_vec()
 }
 
 fn spent<'a>(scripts: &[&'static [u8]]) -> impl Iterator<Item = SpentOutput<'a>> {

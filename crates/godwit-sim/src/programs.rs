@@ -4,10 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +22,9 @@ use tempfile::TempDir;
 /// `nobody`, who has no privilege to lock memory or to read others' memory.
 pub const NOBODY: u32 = 65534;
 /// How long anything may take before a test gives up. No result depends on it.
-const LIMIT: Duration = Duration::from_secs(180);
+pub const LIMIT: Duration = Duration::from_secs(180);
+/// Between two looks.
+pub const POLL: Duration = Duration::from_millis(5);
 
 /// A program and a data directory of its own.
 pub struct Datadir {
@@ -202,12 +206,29 @@ impl Default for UnprivilegedPlace {
     }
 }
 
-/// Waits until something holds.
+/// Waits until something holds; how long that took.
 #[track_caller]
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let started = Instant::now();
     while !holds() {
         assert!(started.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
-        thread::sleep(Duration::from_millis(10));
+        thread::sleep(POLL);
     }
+    started.elapsed()
+}
+
+/// A port of the loopback interface that nobody listens on and that this process gave to no other
+/// program. They lie below those that Linux takes for outgoing connections.
+pub fn free_port() -> u16 {
+    const FIRST: u16 = 20_000;
+    const RANGE: u16 = 12_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id() % u32::from(RANGE)) as u16;
+    for _ in 0..RANGE {
+        let offset = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % RANGE;
+        if TcpListener::bind(("127.0.0.1", FIRST + offset)).is_ok() {
+            return FIRST + offset;
+        }
+    }
+    panic!("no free port");
 }

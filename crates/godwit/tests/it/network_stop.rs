@@ -81,7 +81,9 @@ impl Client<'_> {
             When::In(phase) => {
                 wait_until("it is in that phase", || running.log().is_in(phase));
             }
-            When::AtTip => wait_until("it is at the tip", || self.node.log().contains(tip)),
+            When::AtTip => {
+                wait_until("it is at the tip", || self.node.log().contains(tip));
+            }
         }
         let (time, status) = running.stop(signal);
         let code = Some(Exit::Success.code().into());

@@ -3,45 +3,16 @@
 use std::ffi::OsStr;
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use godwit::exit::Exit;
+pub(crate) use godwit_sim::programs::{free_port, wait_until};
 
 use crate::blocks::{small_chain, write_dat};
 use crate::import::small_chain_stats;
 use crate::node::Node;
 use crate::records;
 use crate::running::{Moment, Running};
-
-/// How long anything may take before a test gives up. No result depends on it.
-const LIMIT: Duration = Duration::from_secs(180);
-
-/// A port of the loopback interface that nobody listens on, below those that Linux takes for outgoing
-/// connections.
-pub(crate) fn free_port() -> u16 {
-    const FIRST: u16 = 30_000;
-    const RANGE: u16 = 2_000;
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let start = (std::process::id() % u32::from(RANGE)) as u16;
-    for _ in 0..RANGE {
-        let offset = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % RANGE;
-        if TcpListener::bind(("127.0.0.1", FIRST + offset)).is_ok() {
-            return FIRST + offset;
-        }
-    }
-    panic!("no free port");
-}
-
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// A datadir with the small chain.
 pub(crate) fn with_small_chain() -> Node {

@@ -4,6 +4,7 @@
 //! - [`miner`]: block assembly in separate steps, proof of work at regtest's difficulty.
 //! - [`chain`]: whole chains with real signatures, deterministic from a seed ([`plan`] has their
 //!   shapes), written in Bitcoin Core's block file framing.
+//! - [`blocks`]: single blocks, of godwit's own types.
 //! - [`cold`]: more coins than there is memory for.
 //! - [`mod@restamp`]: the same chains at another time.
 //! - [`hostile`]: blocks on both sides of every rule.
@@ -11,6 +12,7 @@
 //! - [`network`]: a simulated network of scripted peers, honest and hostile.
 //! - [`programs`]: whole programs as a user runs them.
 
+pub mod blocks;
 pub mod chain;
 pub mod cold;
 pub mod empty;

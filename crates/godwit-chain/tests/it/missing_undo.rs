@@ -4,13 +4,14 @@
 use std::path::Path;
 
 use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_sim::blocks::mined;
 use godwit_store::Rebuild;
 use godwit_store::disk::Disk;
 use godwit_store::error::Remedy;
 
 use crate::datadir::{clock, submit};
 use crate::inspect::{Notes, run_within, verify};
-use crate::pruned_branches::{block_of, branch, coinbase, spending};
+use crate::pruned_branches::{branch, coinbase, spending};
 use crate::pruning::{BLOCKS, DIR, hash, header, open, stats_of, submit_all};
 use crate::reindex::{
     CONNECTED, FILE_SIZE, contents, database, rebuilding, start, without_undo_files,
@@ -64,7 +65,7 @@ fn siblings(spent: [usize; 2]) -> Siblings {
     let siblings = [(1, spent[0]), (2, spent[1])].map(|(later, spent)| {
         let time = before.time + later;
         let txs = [coinbase(0, HEIGHT, time), spending(&below[spent])];
-        block_of(&txs, before.block_hash(), time)
+        mined(before.block_hash(), time, &txs)
     });
     let with_second = [&below[..], &siblings[1..]].concat();
     let active = [&with_second[..], &branch(&with_second, HEIGHT, 1)].concat();

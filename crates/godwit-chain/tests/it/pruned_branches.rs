@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use godwit_chain::{ChainError, MIN_BLOCKS_TO_KEEP, Verdict};
 use godwit_fault_disk::{FaultDisk, Survival};
-use godwit_primitives::merkle::merkle_root;
-use godwit_primitives::{
-    Amount, Block, BlockHash, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, work,
-};
+use godwit_primitives::{Amount, Block, BlockHash, OutPoint, Transaction, TxIn, TxOut};
+use godwit_sim::blocks::mined;
 use godwit_stream::DataStream;
 
 use crate::datadir::{clock, submit};
@@ -23,7 +21,7 @@ pub(crate) fn empty_block(prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
 
 /// A block of a coinbase alone, which pays so much.
 pub(crate) fn block_paying(value: Amount, prev: BlockHash, height: u32, time: u32) -> Vec<u8> {
-    block_of(&[coinbase(value, height, time)], prev, time)
+    mined(prev, time, &[coinbase(value, height, time)])
 }
 
 /// A coinbase that pays so much to everybody; it is another one for each height and time.
@@ -44,28 +42,6 @@ pub(crate) fn spending(block: &[u8]) -> Transaction {
     let input = TxIn { prevout, script_sig: Vec::new(), sequence: u32::MAX, witness: Vec::new() };
     let output = TxOut { value: 0, script_pubkey: vec![0x51] };
     Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 }
-}
-
-/// A block of these transactions.
-pub(crate) fn block_of(txs: &[Transaction], prev: BlockHash, time: u32) -> Vec<u8> {
-    let (root, _) = merkle_root(txs.iter().map(|tx| tx.txid().to_bytes()));
-    let mut header = BlockHeader {
-        version: 0x2000_0000,
-        prev_blockhash: prev,
-        merkle_root: MerkleRoot::from_bytes(root),
-        time,
-        bits: 0x207f_ffff,
-        nonce: 0,
-    };
-    let target = work::expand_target(header.bits).target;
-    while work::hash_value(&header.block_hash()) > target {
-        header.nonce += 1;
-    }
-    let mut bytes: DataStream = DataStream::new();
-    bytes.put(&header);
-    bytes.write_compact_size(txs.len() as u64);
-    txs.iter().for_each(|tx| bytes.put(tx));
-    bytes.as_slice().to_vec()
 }
 
 /// `count` empty blocks on block `fork` of the chain.

@@ -12,11 +12,12 @@ use godwit_chain::{
 };
 use godwit_fault_disk::FaultDisk;
 use godwit_primitives::network::{Deployment, Network, Params};
+use godwit_sim::blocks::mined;
 use godwit_store::error::Remedy;
 
 use crate::datadir::{clock, options, submit};
 use crate::inspect::{Notes, options_within};
-use crate::pruned_branches::{block_of, branch, coinbase, spending};
+use crate::pruned_branches::{branch, coinbase, spending};
 use crate::pruning::{BLOCKS, DIR, hash, header};
 
 /// Heights of the block that spends the coinbase, which is old enough, and of the one that has it once more.
@@ -54,7 +55,7 @@ fn blocks() -> Vec<Vec<u8>> {
             SPENT => vec![coinbase(0, SPENT as u32, before.time), spending(&blocks[150])],
             _ => vec![first.clone()],
         };
-        blocks.push(block_of(&txs, before.block_hash(), before.time + 1));
+        blocks.push(mined(before.block_hash(), before.time + 1, &txs));
     }
     blocks.extend(branch(&blocks, blocks.len() as u32, 3));
     blocks

@@ -12,6 +12,7 @@ use godwit_chain::{
 use godwit_fault_disk::FaultDisk;
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::{Network, Params};
+use godwit_sim::blocks::mined;
 use godwit_sim::rng::Rng;
 use godwit_store::disk::Disk;
 use godwit_store::error::Remedy;
@@ -22,7 +23,7 @@ use godwit_stream::{DataStream, PooledStream};
 use crate::damage::{HARMS, Harm, files, harmed};
 use crate::datadir::{clock, options, submit_at};
 use crate::inspect::verify;
-use crate::pruned_branches::{block_of, branch, coinbase, empty_block, spending};
+use crate::pruned_branches::{branch, coinbase, empty_block, spending};
 use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, hash, header, stats_of, submit_all};
 use crate::reindex::{FILE_SIZE, database, datadir};
 
@@ -241,7 +242,7 @@ fn pruned() -> (FaultDisk, Vec<Vec<u8>>, [u32; 2]) {
     let mut add = |created: usize| {
         let (height, before) = (blocks.len() as u32 + 1, header(blocks.last().unwrap()));
         let txs = [coinbase(0, height, before.time), spending(&blocks[created - 1])];
-        blocks.push(block_of(&txs, before.block_hash(), before.time + 1));
+        blocks.push(mined(before.block_hash(), before.time + 1, &txs));
         height
     };
     let heights = [add(200), add(155)];

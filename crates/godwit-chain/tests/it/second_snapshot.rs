@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use godwit_primitives::{Block, Transaction, TxOut};
+use godwit_sim::blocks::mined;
 use godwit_store::{MAX_BLOCK_FILE_SIZE, Refutation};
 
 use crate::history::{found_wrong, give_all, loaded};
-use crate::pruned_branches::{block_of, branch, coinbase, spending};
+use crate::pruned_branches::{branch, coinbase, spending};
 use crate::pruning::{BLOCKS, hash, header, open};
 use crate::snapshots::Snapshot;
 
@@ -31,7 +32,7 @@ const OP_TRUE: u8 = 0x51;
 fn push_block(blocks: &mut Vec<Vec<u8>>, txs: impl FnOnce(u32, u32) -> Vec<Transaction>) {
     let before = header(blocks.last().expect("a chain"));
     let (height, time) = (blocks.len() as u32 + 1, before.time + 1);
-    blocks.push(block_of(&txs(height, time), before.block_hash(), time));
+    blocks.push(mined(before.block_hash(), time, &txs(height, time)));
 }
 
 fn push_empty_up_to(blocks: &mut Vec<Vec<u8>>, height: usize) {

@@ -9,11 +9,10 @@ use godwit_chain::{
 };
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_index::{Follower, Index, IndexError, Outcome, next};
-use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{
-    BlockHash, BlockHeader, MerkleRoot, Network, OutPoint, Params, Transaction, TxIn, TxOut,
-    TxView, work,
+    BlockHash, BlockHeader, Network, OutPoint, Params, Transaction, TxIn, TxOut, TxView,
 };
+use godwit_sim::blocks::mined;
 use godwit_sim::chain::generated;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::exec::Threads;
@@ -108,7 +107,7 @@ pub(crate) fn hash(block: &[u8]) -> BlockHash {
     header(block).block_hash()
 }
 
-/// A block of a coinbase and perhaps one transaction more, which has no witness, on another one.
+/// A block of a coinbase and perhaps one transaction more, which has no witness, on another block.
 pub(crate) fn small_block(
     parent: &[u8],
     height: u32,
@@ -124,28 +123,8 @@ pub(crate) fn small_block(
     let output = TxOut { value: 0, script_pubkey: vec![0x51] };
     let coinbase =
         Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 };
-    let merkle_root = match other {
-        Some(tx) => sha256d(&[coinbase.txid().to_bytes(), tx.txid().to_bytes()].concat()),
-        None => coinbase.txid().to_bytes(),
-    };
-    let mut header = BlockHeader {
-        version: 0x2000_0000,
-        prev_blockhash: prev,
-        merkle_root: MerkleRoot::from_bytes(merkle_root),
-        time,
-        bits: 0x207f_ffff,
-        nonce: 0,
-    };
-    let target = work::expand_target(header.bits).target;
-    while work::hash_value(&header.block_hash()) > target {
-        header.nonce += 1;
-    }
-    let mut bytes: DataStream = DataStream::new();
-    bytes.put(&header);
-    bytes.write_compact_size(1 + u64::from(other.is_some()));
-    bytes.put(&coinbase);
-    bytes.write(other.map_or(&[][..], |tx| tx.bytes()));
-    bytes.as_slice().to_vec()
+    let transactions: Vec<_> = [coinbase].into_iter().chain(other.map(TxView::to_owned)).collect();
+    mined(prev, time, &transactions)
 }
 
 /// `count` empty blocks on block `fork` of a chain; `seed` makes them others.

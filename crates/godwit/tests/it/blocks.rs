@@ -4,13 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use godwit_primitives::{
-    Amount, BlockHeader, COIN, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, merkle,
-};
+use godwit_primitives::{Amount, BlockHeader, COIN, OutPoint, Transaction, TxIn, TxOut};
+use godwit_sim::blocks::mined;
 use godwit_sim::chain::generated;
-use godwit_sim::miner::{self, REGTEST_BITS, REGTEST_MAGIC};
+use godwit_sim::miner::{self, REGTEST_MAGIC};
 use godwit_sim::plan::ChainPlan;
-use godwit_stream::{DataStream, SpanReader};
+use godwit_stream::SpanReader;
 
 /// Generated regtest blocks from height 1 on.
 pub(crate) fn small_chain() -> &'static [Vec<u8>] {
@@ -68,24 +67,7 @@ pub(crate) fn child_paying(parent: &[u8], height: u16, output: TxOut) -> Vec<u8>
     let coinbase =
         Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 };
     let parent = header(parent);
-    let (merkle_root, _) = merkle::merkle_root([coinbase.txid().to_bytes()]);
-    let mut header = BlockHeader {
-        version: miner::BLOCK_VERSION,
-        prev_blockhash: parent.block_hash(),
-        merkle_root: MerkleRoot::from_bytes(merkle_root),
-        time: parent.time + miner::BLOCK_SPACING,
-        bits: REGTEST_BITS,
-        nonce: 0,
-    };
-    // Regtest's target: the top bit of the hash is clear.
-    while header.block_hash().to_bytes()[31] > 0x7f {
-        header.nonce += 1;
-    }
-    let mut block: DataStream = DataStream::new();
-    block.put(&header);
-    block.write_compact_size(1);
-    block.put(&coinbase);
-    block.as_slice().to_vec()
+    mined(parent.block_hash(), parent.time + miner::BLOCK_SPACING, &[coinbase])
 }
 
 /// The subsidy of the heights behind [`small_chain`].

@@ -1,10 +1,9 @@
 //! Blocks on any parent, put together from godwit's own types.
 
 use godwit_primitives::sha256::sha256d;
-use godwit_primitives::{
-    Block, BlockHeader, MerkleRoot, OutPoint, Transaction, TxIn, TxOut, merkle,
-};
-use godwit_sim::miner::{self, REGTEST_BITS};
+use godwit_primitives::{Block, OutPoint, Transaction, TxIn, TxOut, merkle};
+use godwit_sim::blocks::mined;
+use godwit_sim::miner;
 use godwit_stream::DataStream;
 
 use crate::blocks::header;
@@ -45,26 +44,9 @@ pub(super) fn after(
     transactions: &[Transaction],
 ) -> Vec<u8> {
     let coinbase = coinbase(height, nonce, transactions);
-    let all = || std::iter::once(&coinbase).chain(transactions);
-    let (root, _) = merkle::merkle_root(all().map(|tx| tx.txid().to_bytes()));
+    let all = [&[coinbase][..], transactions].concat();
     let parent = header(parent);
-    let mut header = BlockHeader {
-        version: miner::BLOCK_VERSION,
-        prev_blockhash: parent.block_hash(),
-        merkle_root: MerkleRoot::from_bytes(root),
-        time: parent.time + spacing,
-        bits: REGTEST_BITS,
-        nonce: 0,
-    };
-    // Regtest's target: the top bit of the hash is clear.
-    while header.block_hash().to_bytes()[31] > 0x7f {
-        header.nonce += 1;
-    }
-    let mut block: DataStream = DataStream::new();
-    block.put(&header);
-    block.write_compact_size(1 + transactions.len() as u64);
-    all().for_each(|tx| block.put(tx));
-    block.as_slice().to_vec()
+    mined(parent.block_hash(), parent.time + spacing, &all)
 }
 
 /// The same block, but the coinbase has no witness although it commits to those of all.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::FILTERS;
 use super::super::chain::RecentChain;
+use super::super::process::ForeignNode;
 use super::super::{bitcoind, block, chain, wait_until};
 use super::methods::assert_same;
 use super::{Answering, RpcError};
@@ -21,6 +22,15 @@ fn wait_for_index(godwit: &Answering<'_>, name: &str, height: u64) {
     wait_until("the index is there", || {
         let info = &godwit.call("getindexinfo", &json!([]))[name];
         info["synced"] == true && info["best_block_height"] == height
+    });
+}
+
+/// Waits until an index is there in both nodes.
+#[track_caller]
+fn wait_for_both(godwit: &Answering<'_>, bitcoind: &ForeignNode, name: &str, height: u64) {
+    wait_for_index(godwit, name, height);
+    wait_until("bitcoind's index is there", || {
+        bitcoind.rpc.call("getindexinfo", &json!([]))[name]["synced"] == true
     });
 }
 
@@ -67,10 +77,7 @@ fn transactions_are_found_as_bitcoind_finds_them() {
     let options = [TXINDEX.to_owned()];
     let mut godwit = Answering::with_chain(&node, chain, &options);
     let theirs = bitcoind.rpc.port();
-    wait_for_index(&godwit, "txindex", chain.height());
-    wait_until("bitcoind's index is there", || {
-        bitcoind.rpc.call("getindexinfo", &json!([]))["txindex"]["synced"] == true
-    });
+    wait_for_both(&godwit, &bitcoind, "txindex", chain.height());
     assert_same(godwit.port, theirs, &of_no_transaction(chain));
     for block in chain.blocks.iter().step_by(13).chain(chain.blocks.last()) {
         assert_same(godwit.port, theirs, &without_block(block));
@@ -127,10 +134,7 @@ fn filters_are_bitcoind_s() {
     let godwit = Answering::with_chain(&node, chain, &[FILTERS.to_owned()]);
     let theirs = bitcoind.rpc.port();
     let name = "basic block filter index";
-    wait_for_index(&godwit, name, chain.height());
-    wait_until("bitcoind's index is there", || {
-        bitcoind.rpc.call("getindexinfo", &json!([]))[name]["synced"] == true
-    });
+    wait_for_both(&godwit, &bitcoind, name, chain.height());
     let filters = |blocks: &[Vec<u8>]| -> Vec<(&'static str, Value)> {
         blocks.iter().map(|block| ("getblockfilter", json!([chain::hash(block)]))).collect()
     };
@@ -220,10 +224,7 @@ fn the_coins_after_any_block_are_bitcoind_s() {
     let mut godwit = Answering::with_chain(&node, chain, &options);
     let theirs = bitcoind.rpc.port();
     let name = "coinstatsindex";
-    wait_for_index(&godwit, name, chain.height());
-    wait_until("bitcoind's index is there", || {
-        bitcoind.rpc.call("getindexinfo", &json!([]))[name]["synced"] == true
-    });
+    wait_for_both(&godwit, &bitcoind, name, chain.height());
     assert_same(godwit.port, theirs, &of_heights(chain.height()));
     let submit = |block: &[u8]| ("submitblock", json!([hex::encode(block)]));
 
@@ -292,10 +293,7 @@ fn what_was_connected_for_a_moment_is_found_as_bitcoind_finds_it() {
     let godwit = Answering::with_chain(&node, chain, &options.map(str::to_owned));
     let theirs = bitcoind.rpc.port();
     for name in ["txindex", "coinstatsindex", "basic block filter index"] {
-        wait_for_index(&godwit, name, chain.height());
-        wait_until("bitcoind's index is there", || {
-            bitcoind.rpc.call("getindexinfo", &json!([]))[name]["synced"] == true
-        });
+        wait_for_both(&godwit, &bitcoind, name, chain.height());
     }
     let fork = chain.blocks.len() - 5;
     let mut branch = vec![chain.blocks[fork - 1].clone()];

@@ -382,48 +382,61 @@ impl Scrub {
             return Ok(Vec::new());
         }
         match answer {
-            Answer::Files(files) => {
-                if let Some(FilesScrubbed { bytes, found, is_done }) = unless_closed(env, files)? {
-                    self.note_read(bytes);
-                    found.iter().for_each(|found| self.tell(found));
-                    if !is_done && self.files_stopped + 1 < FILES_ATTEMPTS {
-                        self.files_stopped += 1;
-                        self.rest.1 = FILES_REST;
-                        return Ok(Vec::new());
-                    }
-                    if !is_done {
-                        log::warn!(
-                            "Scrub: the database is not checked in this pass: commits came before it was read, \
-                             {FILES_ATTEMPTS} times."
-                        );
-                    }
-                }
-                self.files_stopped = 0;
-                self.next = None;
-                self.move_to(ScrubPlace::Blocks { height: 0 });
-                Ok(Vec::new())
-            }
+            Answer::Files(files) => self.note_files(env, files).map(|()| Vec::new()),
             Answer::Blocks(blocks, next) => {
                 self.move_to(next);
                 self.note_blocks(env, index, blocks)
             }
-            Answer::Run(run, step) => {
-                let next = ScrubPlace::Runs { number: run.number() + 1 };
-                let Some(step) = unless_closed(env, step)? else {
-                    self.move_to(next);
-                    return Ok(Vec::new());
-                };
-                self.note_read(step.bytes);
-                self.status.repaired += step.repaired;
-                step.found.iter().for_each(|found| self.tell(found));
-                match step.is_done {
-                    true => self.move_to(next),
-                    false => self.run = Some(run),
-                }
-                Ok(Vec::new())
-            }
+            Answer::Run(run, step) => self.note_run(env, run, step).map(|()| Vec::new()),
             Answer::Undo(search, searched) => self.note_searched(env, index, search, searched),
         }
+    }
+
+    fn note_files(
+        &mut self,
+        env: &Environment,
+        files: Result<FilesScrubbed, StoreError>,
+    ) -> Result<(), StoreError> {
+        if let Some(FilesScrubbed { bytes, found, is_done }) = unless_closed(env, files)? {
+            self.note_read(bytes);
+            found.iter().for_each(|found| self.tell(found));
+            if !is_done && self.files_stopped + 1 < FILES_ATTEMPTS {
+                self.files_stopped += 1;
+                self.rest.1 = FILES_REST;
+                return Ok(());
+            }
+            if !is_done {
+                log::warn!(
+                    "Scrub: the database is not checked in this pass: commits came before it was read, \
+                     {FILES_ATTEMPTS} times."
+                );
+            }
+        }
+        self.files_stopped = 0;
+        self.next = None;
+        self.move_to(ScrubPlace::Blocks { height: 0 });
+        Ok(())
+    }
+
+    fn note_run(
+        &mut self,
+        env: &Environment,
+        run: Box<RunScrub>,
+        step: Result<Scrubbed, StoreError>,
+    ) -> Result<(), StoreError> {
+        let next = ScrubPlace::Runs { number: run.number() + 1 };
+        let Some(step) = unless_closed(env, step)? else {
+            self.move_to(next);
+            return Ok(());
+        };
+        self.note_read(step.bytes);
+        self.status.repaired += step.repaired;
+        step.found.iter().for_each(|found| self.tell(found));
+        match step.is_done {
+            true => self.move_to(next),
+            false => self.run = Some(run),
+        }
+        Ok(())
     }
 
     fn note_blocks(

@@ -168,21 +168,8 @@ pub(crate) fn muhash_totals(
     let shares: Vec<_> = std::thread::scope(|scope| {
         let spawn = |share: usize| {
             let thread = std::thread::Builder::new().name(format!("godwit-stats-{share}"));
-            let scan = move || {
-                let (mut totals, mut muhash) = (Totals::default(), MuHash3072::new());
-                for partition in (share..layers.partitions()).step_by(threads) {
-                    let mut scan = layers.scan_partition(partition)?;
-                    while let Some(entry) = scan.next()? {
-                        if stop.load(Ordering::Relaxed) {
-                            return Err(StoreError::Stopped.into());
-                        }
-                        let coin = decoded(&entry)?;
-                        totals.add(&coin);
-                        insert_coin(&mut muhash, &entry.outpoint, &coin);
-                    }
-                }
-                Ok::<_, ChainError>((totals, muhash))
-            };
+            let partitions = (share..layers.partitions()).step_by(threads);
+            let scan = move || muhash_of_partitions(layers, partitions, stop);
             thread.spawn_scoped(scope, scan).map_err(ChainError::Spawn)
         };
         let running: Vec<_> = (0..threads).map(spawn).collect();
@@ -195,6 +182,26 @@ pub(crate) fn muhash_totals(
         muhash.combine(&share_hash);
     }
     Ok((totals, muhash.finalize()))
+}
+
+fn muhash_of_partitions(
+    layers: &Arc<Layers>,
+    partitions: impl Iterator<Item = usize>,
+    stop: &AtomicBool,
+) -> Result<(Totals, MuHash3072), ChainError> {
+    let (mut totals, mut muhash) = (Totals::default(), MuHash3072::new());
+    for partition in partitions {
+        let mut scan = layers.scan_partition(partition)?;
+        while let Some(entry) = scan.next()? {
+            if stop.load(Ordering::Relaxed) {
+                return Err(StoreError::Stopped.into());
+            }
+            let coin = decoded(&entry)?;
+            totals.add(&coin);
+            insert_coin(&mut muhash, &entry.outpoint, &coin);
+        }
+    }
+    Ok((totals, muhash))
 }
 
 /// Double SHA-256 over all outputs in the order of their outpoints; [`StoreError::Stopped`] once `is_over`

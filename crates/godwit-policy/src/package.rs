@@ -24,7 +24,6 @@ pub enum PackageRefusal {
     Duplicates,
     NotSorted,
     Conflict,
-    NotChildWithParents,
     ClusterTooLarge,
 }
 
@@ -37,7 +36,6 @@ impl PackageRefusal {
             Self::Duplicates => "package-contains-duplicates",
             Self::NotSorted => "package-not-sorted",
             Self::Conflict => "conflict-in-package",
-            Self::NotChildWithParents => "package-not-child-with-parents",
             Self::ClusterTooLarge => "too-large-cluster",
         }
     }

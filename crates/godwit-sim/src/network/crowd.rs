@@ -118,16 +118,6 @@ impl Crowd {
         self.open.get(&id).map(|open| &self.plans[open.peer])
     }
 
-    /// The peer of an address.
-    pub fn peer_at(&self, address: &NetAddress) -> Option<&PeerPlan> {
-        self.plans.iter().find(|plan| plan.address == *address)
-    }
-
-    /// The sessions of the connections that are open.
-    pub fn sessions(&self) -> impl Iterator<Item = (&PeerPlan, &Session)> {
-        self.open.values().filter_map(|open| Some((&self.plans[open.peer], open.session.as_ref()?)))
-    }
-
     /// Opens a connection from the node. `None`: nobody listens there.
     pub fn connect(&mut self, address: &NetAddress) -> Option<ConnectionId> {
         let listens = |plan: &PeerPlan| plan.listens && plan.address == *address;

@@ -50,10 +50,6 @@ pub struct Session {
     /// Since when nothing more may be written before that.
     paced: Option<Duration>,
     alive: bool,
-    /// Blocks that the node sent.
-    pub(super) blocks_received: Vec<BlockHash>,
-    /// Best chain that the node announced by `headers` or `inv`.
-    pub(super) node_announced: Option<BlockHash>,
     pub(super) forged: u64,
     unix_start: i64,
 }
@@ -92,8 +88,6 @@ impl Session {
             leaves_at,
             paced: None,
             alive: true,
-            blocks_received: Vec::new(),
-            node_announced: None,
             forged: 0,
             unix_start,
         };
@@ -166,16 +160,6 @@ impl Session {
         let answer = self.later.front().map(|(at, _)| *at);
         let tip = self.conduct.view.next_change(now).filter(|_| self.ready);
         [answer, tip, self.next_noise, self.leaves_at, self.paced].into_iter().flatten().min()
-    }
-
-    /// Hashes of the blocks that the node sent.
-    pub fn blocks_received(&self) -> &[BlockHash] {
-        &self.blocks_received
-    }
-
-    /// The last block that the node announced.
-    pub fn node_announced(&self) -> Option<BlockHash> {
-        self.node_announced
     }
 
     fn act(&mut self, now: Duration) {
@@ -259,8 +243,7 @@ impl Session {
     fn frame(&mut self, now: Duration, frame: Frame) {
         let payload = frame.payload.unread();
         if frame.command == Command::BLOCK {
-            let header = godwit_p2p::block_header_of(payload).expect("the node sends whole blocks");
-            self.blocks_received.push(header.block_hash());
+            godwit_p2p::block_header_of(payload).expect("the node sends whole blocks");
             return;
         }
         let message =
@@ -280,13 +263,6 @@ impl Session {
             }
             Message::GetHeaders(locator) => self.serve_headers(now, &locator),
             Message::GetData(wanted) => self.serve_data(now, &wanted),
-            Message::Headers(headers) => {
-                self.node_announced = headers.last().map(|header| header.block_hash());
-            }
-            Message::Inv(entries) => {
-                let block = entries.iter().rev().find(|entry| entry.kind.is_block());
-                self.node_announced = block.map(Inventory::block_hash).or(self.node_announced);
-            }
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::node::{Node, UtxoSet};
 
 /// Script threads, for both (`-par`): all cores of the machine that the bars were set on.
-pub const SCRIPT_THREADS: u32 = 2;
+const SCRIPT_THREADS: u32 = 2;
 
 /// What `bitcoind` gets besides what both get. The mempool limit is the lowest it takes: unused
 /// mempool memory is lent to its coins cache, 300 MB by default, so that no `-dbcache` would be

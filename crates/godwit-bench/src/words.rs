@@ -32,7 +32,7 @@ const ROWS: [(&str, &str); 4] = [
 ];
 
 /// The pull request's own instructions per byte: zero-after-free, barrier only, `std::allocator`.
-pub const OF_THE_PULL_REQUEST: &str = "\
+const OF_THE_PULL_REQUEST: &str = "\
 | instructions per byte, from the pull request | Raspberry Pi 5 | Ryzen 7900X | Ryzen 7640U |
 |---|---:|---:|---:|
 | DataStreamAlloc: zero-after-free | 5.14 | 5.10 | 0.16 |

@@ -132,7 +132,7 @@ unsafe extern "C" {
 }
 
 /// Runs a workload so many times, in one call.
-pub fn control_batch(workload: Workload, allocator: Allocator, level: Level, iterations: u64) {
+fn control_batch(workload: Workload, allocator: Allocator, level: Level, iterations: u64) {
     match level {
         Level::O2 => call(control_O2_run, workload, allocator, iterations),
         Level::O2Loops => call(control_O2_loops_run, workload, allocator, iterations),

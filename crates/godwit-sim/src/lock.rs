@@ -13,7 +13,7 @@ use crate::keys::KeyRing;
 /// Keys that one coin may use; coin keys are numbered in steps of this.
 pub const KEYS_PER_COIN: u64 = 3;
 /// Bytes of padding in the witness script of [`Lock::LargeScript`].
-pub const LARGE_SCRIPT_PADDING: usize = 3_000;
+const LARGE_SCRIPT_PADDING: usize = 3_000;
 const PUSH_LIMIT: usize = 520;
 
 /// How an output is locked, with what its spender has to know.

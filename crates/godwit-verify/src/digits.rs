@@ -10,7 +10,7 @@ use crate::field::Words;
 use crate::scalar::{Factor, HALF, LAMBDA, SHIFT, Scalar, split};
 
 /// Bits of each part of a factor: a multiple of both window lengths.
-pub(crate) const PART_BITS: usize = 130;
+const PART_BITS: usize = 130;
 /// Window for the key: 16 odd multiples, made for each check.
 pub(crate) const KEY_WINDOW: usize = 5;
 pub(crate) const KEY_DIGITS: usize = PART_BITS / KEY_WINDOW;

@@ -15,7 +15,7 @@ pub(super) const MAX_HEADERS: usize = 2000;
 const DEFAULT_HEADERS: &str = "5";
 
 /// Coins at once (Core `MAX_GETUTXOS_OUTPOINTS`).
-pub(super) const MAX_OUTPOINTS: usize = 15;
+const MAX_OUTPOINTS: usize = 15;
 
 /// How the answer is to be written: what stands behind the last dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -98,7 +98,7 @@ fn witness_program(script: &[u8]) -> Option<(u8, &[u8])> {
 }
 
 /// Whether the first byte goes with the length.
-pub(super) fn has_key_size(key: &[u8]) -> bool {
+fn has_key_size(key: &[u8]) -> bool {
     match key.first() {
         Some(2 | 3) => key.len() == 33,
         Some(4 | 6 | 7) => key.len() == 65,

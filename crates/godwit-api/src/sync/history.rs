@@ -4,7 +4,7 @@
 use super::estimate::Sample;
 
 /// Samples that are kept; each takes some hundred bytes.
-pub(super) const MAX_POINTS: usize = 240;
+const MAX_POINTS: usize = 240;
 
 /// Seconds between samples at first.
 const FIRST_INTERVAL: f64 = 1.0;

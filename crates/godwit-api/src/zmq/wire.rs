@@ -66,7 +66,7 @@ pub(super) fn greeting() -> [u8; GREETING_BYTES] {
 }
 
 /// Looks at the beginning of the other side's greeting, of which not all has to be there.
-pub(super) fn check_greeting(bytes: &[u8]) -> Result<(), WireError> {
+fn check_greeting(bytes: &[u8]) -> Result<(), WireError> {
     let is =
         |place: usize, fits: &dyn Fn(u8) -> bool| bytes.get(place).is_none_or(|byte| fits(*byte));
     if !is(0, &|byte| byte == 0xff) || !is(9, &|byte| byte & 1 == 1) {

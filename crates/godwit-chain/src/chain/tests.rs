@@ -195,7 +195,7 @@ fn a_contradiction_is_kept_in_a_file_and_core_judges_alone_until_it_is_removed()
 }
 
 /// A header on top of genesis, which has no work.
-pub(crate) fn child_of_genesis(chain: &Chain) -> godwit_primitives::BlockHeader {
+fn child_of_genesis(chain: &Chain) -> godwit_primitives::BlockHeader {
     let genesis = chain.index.node(chain.index.tree().genesis()).header;
     godwit_primitives::BlockHeader { prev_blockhash: genesis.block_hash(), ..genesis }
 }

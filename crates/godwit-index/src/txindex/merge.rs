@@ -10,7 +10,7 @@ use super::run::{Run, RunFacts, RunReader, RunWriter};
 use crate::error::IndexError;
 
 /// Runs of about one size that become one. Each entry is written once for each size there is.
-pub(super) const FAN_IN: usize = 4;
+const FAN_IN: usize = 4;
 
 /// Bytes that a merge leaves to all else that is written meanwhile: more than the chain's own merges leave,
 /// so that those of an index are put off before them.

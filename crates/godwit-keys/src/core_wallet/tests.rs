@@ -58,7 +58,7 @@ pub(crate) fn sorted(texts: impl IntoIterator<Item = String>) -> Vec<String> {
 }
 
 /// The private descriptors of a wallet as Core would print them.
-pub(crate) fn private_texts(path: &Path, passphrase: Option<&SecretString>) -> Vec<String> {
+fn private_texts(path: &Path, passphrase: Option<&SecretString>) -> Vec<String> {
     let (network, mut records) = read(path).expect("a wallet");
     assemble::unlock(&mut records, passphrase).expect("keys");
     let texts = records.descriptors.iter().map(|record| {
@@ -71,7 +71,7 @@ pub(crate) fn private_texts(path: &Path, passphrase: Option<&SecretString>) -> V
 }
 
 /// Extended private keys in the text of descriptors.
-pub(crate) fn extended_keys(texts: &[String]) -> Vec<String> {
+fn extended_keys(texts: &[String]) -> Vec<String> {
     let mut keys: Vec<String> = texts
         .iter()
         .flat_map(|text| text.match_indices("tprv").map(|(at, _)| text[at..at + 111].to_owned()))

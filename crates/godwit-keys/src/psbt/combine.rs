@@ -89,7 +89,7 @@ impl Psbt {
     }
 
     /// Whether anyone has signed.
-    pub(super) fn has_signatures(&self) -> bool {
+    fn has_signatures(&self) -> bool {
         self.fields.inputs.iter().any(|input| {
             !input.partial_sigs.is_empty()
                 || !input.tap_script_sigs.is_empty()

@@ -198,7 +198,7 @@ pub(super) fn is_finished(input: &Input) -> bool {
 }
 
 /// Beside the final scripts an input keeps what it spends and what nobody knows (BIP174).
-pub(super) fn clear_finished(input: &mut Input) {
+fn clear_finished(input: &mut Input) {
     if !is_finished(input) {
         return;
     }

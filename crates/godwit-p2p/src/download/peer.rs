@@ -26,7 +26,7 @@ pub(super) const MIN_IN_FLIGHT: usize = 2;
 
 /// Most blocks in flight from a peer. Core: 16; but early blocks have 200 bytes, and sixteen of
 /// them are 3 KB per round trip. With large blocks, [`HORIZON`] is the limit.
-pub(super) const MAX_IN_FLIGHT: usize = 128;
+const MAX_IN_FLIGHT: usize = 128;
 
 /// A peer is asked for as many blocks as it should deliver in this many seconds, or in two round
 /// trips if those take longer. With two round trips in flight, the measured rate can double with

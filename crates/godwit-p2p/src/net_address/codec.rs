@@ -7,7 +7,7 @@ use crate::message::MessageError;
 use crate::services::Services;
 
 /// Longest address of any network in BIP155, in bytes.
-pub(crate) const MAX_ADDRV2: u64 = 512;
+const MAX_ADDRV2: u64 = 512;
 
 /// The numbers of the networks in BIP155. Number 3 was Tor v2.
 mod network_id {

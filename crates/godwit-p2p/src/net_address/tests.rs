@@ -322,7 +322,7 @@ fn keys_hold_address_and_port() {
     assert_eq!(key(Host::Cjdns([0xfc; 16])), format!("{}208d", "fc".repeat(16)));
 }
 
-pub(crate) fn any_host() -> impl Strategy<Value = Host> {
+fn any_host() -> impl Strategy<Value = Host> {
     prop_oneof![
         any::<[u8; 4]>().prop_map(Host::Ipv4),
         any::<[u8; 16]>().prop_map(Host::from_legacy),

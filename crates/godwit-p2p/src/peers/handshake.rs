@@ -166,7 +166,7 @@ pub(super) fn on_verack(cx: &mut Context<'_>, id: PeerId) -> bool {
 
 /// A message that is only allowed before `verack`; disconnects the peer and returns false if it
 /// came later.
-pub(super) fn require_before_verack(cx: &mut Context<'_>, id: PeerId, command: Command) -> bool {
+fn require_before_verack(cx: &mut Context<'_>, id: PeerId, command: Command) -> bool {
     let late = cx.table.get(id).is_none_or(|peer| peer.established());
     if late {
         cx.disconnect(id, DisconnectReason::NegotiatedTooLate(command));

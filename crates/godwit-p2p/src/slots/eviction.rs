@@ -26,7 +26,7 @@ const KEPT_BY_BLOCK_RELAY: usize = 8;
 const KEPT_BY_BLOCK: usize = 4;
 /// How long an outbound peer beyond the limits has to prove itself, at least (Core
 /// `MINIMUM_CONNECT_TIME`).
-pub(super) const MINIMUM_CONNECT_TIME: Duration = Duration::from_secs(30);
+const MINIMUM_CONNECT_TIME: Duration = Duration::from_secs(30);
 
 /// A peer that may be evicted. Times are monotonic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use godwit_stream::compact_size_len;
 /// Longest payload, in bytes, of messages that need at most a few hundred. Generous, because
 /// surplus bytes at the end of a message are ignored: messages were extended in this way before.
 /// Core allows [`MAX_PAYLOAD`] for all of them.
-pub(super) const MAX_SMALL_PAYLOAD: u32 = 1_024;
+const MAX_SMALL_PAYLOAD: u32 = 1_024;
 
 /// Length, in bytes, of a list of `count` entries of `size` bytes with its count.
 const fn list(count: usize, size: usize) -> u32 {

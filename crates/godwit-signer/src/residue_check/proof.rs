@@ -44,7 +44,7 @@ pub(super) fn leak_on_purpose() -> Result<Vec<&'static str>, CheckError> {
 }
 
 /// Whether the search finds what is left of an invented secret.
-pub(super) fn is_found_after(leak: Leak) -> Result<bool, CheckError> {
+fn is_found_after(leak: Leak) -> Result<bool, CheckError> {
     let secret = SecretArray::<32>::random()?;
     let needles = [Needle::new("a leaked secret", &secret)?];
     let copies = leak.copies(&secret);

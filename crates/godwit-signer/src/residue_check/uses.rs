@@ -255,7 +255,7 @@ pub(super) fn change_passphrase(case: &mut Case<'_, '_>) -> Result<(), CheckErro
 }
 
 /// Creates a key file with an invented extended key.
-pub(super) fn store_with_keys(case: &mut Case<'_, '_>, file: &str) -> Result<Stored, CheckError> {
+fn store_with_keys(case: &mut Case<'_, '_>, file: &str) -> Result<Stored, CheckError> {
     let root = root(case)?;
     store_with_root(case, file, root)
 }

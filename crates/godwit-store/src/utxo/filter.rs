@@ -10,7 +10,7 @@ const BITS_PER_KEY: u64 = 10;
 const MIN_BITS_PER_KEY: u64 = 5;
 const BLOCK_BITS: u64 = 256;
 /// Bytes of a block; the bytes of every filter are a multiple of them.
-pub(super) const BLOCK_BYTES: usize = 32;
+const BLOCK_BYTES: usize = 32;
 
 /// Odd multipliers of the Parquet specification, one for each word of a block.
 const SALT: [u32; 8] = [

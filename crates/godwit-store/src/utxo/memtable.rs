@@ -24,7 +24,7 @@ use super::key::HashedOutPoint;
 use super::slots::Slots;
 
 /// Bits of the key that choose the shard.
-pub(super) const SHARD_BITS: u32 = 8;
+const SHARD_BITS: u32 = 8;
 const SHARDS: usize = 1 << SHARD_BITS;
 /// Bits of the key that order entries: shard, then tag.
 const ORDERED_BITS: u32 = SHARD_BITS + 32;

@@ -14,7 +14,7 @@ use super::layers::{Epoch, EpochPin};
 use super::memtable::Memtable;
 
 /// Most clean memtables: a lookup goes through each before it goes to the runs.
-pub(super) const MAX_CLEAN: usize = 8;
+const MAX_CLEAN: usize = 8;
 
 /// What memtables know that were sealed since a snapshot. With it the answers of that snapshot become those
 /// of the newest one.

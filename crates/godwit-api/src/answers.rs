@@ -161,7 +161,7 @@ impl Room {
             ));
         }
         let mut state = self.budget.lock();
-        // Who holds a part goes before those that may wait for that part.
+        // A call that holds a part goes before those that may wait for that part.
         let turn = (own == 0).then(|| {
             state.next += 1;
             let turn = state.next;

@@ -98,7 +98,7 @@ impl Credentials {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whitelist {
     users: BTreeMap<String, BTreeSet<String>>,
-    /// Who is not in the list may call nothing.
+    /// A user who is not in the list may call nothing.
     strict: bool,
 }
 

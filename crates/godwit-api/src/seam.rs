@@ -94,7 +94,6 @@ pub enum Overrule {
 /// Transactions that were judged, and over what.
 #[derive(Debug)]
 pub struct JudgedTxs {
-    /// The tip.
     pub tip: BlockHash,
     /// The version of the outbox.
     pub outbox: u64,

@@ -102,7 +102,7 @@ pub struct ServerOptions {
     pub queue: usize,
     /// How long a client may be silent; `None` for ever.
     pub timeout: Option<Duration>,
-    /// Connections at once; who comes later waits until one ends.
+    /// Connections at once; a further one waits until one of them ends.
     pub connections: usize,
     pub memory: ServerMemory,
     pub interfaces: Interfaces,
@@ -467,7 +467,7 @@ async fn answer_and_perhaps_close(
     Ok(if closes { closing(answer) } else { answer })
 }
 
-/// Answers a request. Who has not shown who he is costs no memory and no worker, unless REST is answered.
+/// Answers a request. One without a login costs no memory and no worker, unless REST is answered.
 async fn answer(
     request: Request<Incoming>,
     connection: &Connection,

@@ -24,7 +24,6 @@ impl SnapshotLoad {
         (Self { path, caller }, outcome)
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }

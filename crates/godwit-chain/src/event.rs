@@ -74,7 +74,6 @@ pub struct Connected {
     pub bytes: usize,
 }
 
-/// A disconnected block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disconnected {
     /// Hash and height.

@@ -139,7 +139,6 @@ impl BlockUnreadable {
         Self { id: block.id, position: block.position, is_lost, why }
     }
 
-    /// The block.
     pub fn id(&self) -> NodeId {
         self.id
     }

@@ -107,7 +107,6 @@ pub struct ChainMemory {
     pub appending: u64,
     /// Headers and what is known of their blocks.
     pub tree: usize,
-    /// The coins store.
     pub coins: MemoryUsage,
 }
 

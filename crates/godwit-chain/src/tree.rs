@@ -183,7 +183,6 @@ impl HeaderTree {
         id
     }
 
-    /// The genesis block.
     pub fn genesis(&self) -> NodeId {
         NodeId(0)
     }

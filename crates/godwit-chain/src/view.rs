@@ -283,7 +283,6 @@ impl Chain {
         self.env.hasher
     }
 
-    /// The header tree.
     pub fn tree(&self) -> &HeaderTree {
         self.index.tree()
     }

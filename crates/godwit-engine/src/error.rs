@@ -5,7 +5,7 @@ use std::fmt;
 
 /// Why scripts were not found valid. Only [`ScriptError::Rejected`] is a verdict about a block; the
 /// other variants say that the question was malformed or that the engine failed, and must not be
-/// held against whoever sent the block.
+/// held against the peer that sent the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptError {
     /// The bytes do not start with a serialised transaction.

@@ -145,8 +145,8 @@ impl EnginePermit<'_> {
 
 impl Drop for EnginePermit<'_> {
     fn drop(&mut self) {
-        // Millions of small pieces, which the allocator would keep for this thread: whoever comes next gets
-        // its permit when they are the system's again.
+        // Millions of small pieces, which the allocator would keep for this thread: the next one gets its
+        // permit when they are the system's again.
         if self.bytes > self.memory.limit {
             release_free_memory();
         }

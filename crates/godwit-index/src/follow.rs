@@ -437,8 +437,8 @@ impl<I: Index> Follower<I> {
         }
         self.index.status().go_on(next.are_last && outcome == Outcome::GoesOn);
         self.index.status().set_best(self.index.position().best());
-        // Far behind the chain, all of it is done at once. Who waits for the chain's next block does not wait
-        // for a merge of gigabytes: a part for each block is more than they bring.
+        // Far behind the chain, all of it is done at once. At the tip a caller may wait for the next block,
+        // and must not wait for a merge of gigabytes: a part for each block is more than they bring.
         let is_near = next.are_last || next.is_detour;
         let parts = if is_near { next.blocks.len() } else { usize::MAX };
         for _ in 0..parts {

@@ -112,7 +112,7 @@ impl StoredKey {
             Self::Extended { key, .. } => match self.path_to(source)? {
                 Some(path) => match key.derive(path) {
                     Ok(child) => child.private_key()?,
-                    // Whoever made the path up has another key.
+                    // A path that the key cannot have was made up, or is of another key.
                     Err(KeyError::TooDeep | KeyError::NoSuchChild) => return Ok(None),
                     Err(error) => return Err(error),
                 },

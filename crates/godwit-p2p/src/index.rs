@@ -12,7 +12,6 @@ pub struct HeaderInfo {
     /// Its id in the index.
     pub id: HeaderId,
     pub hash: BlockHash,
-    /// The header itself.
     pub header: BlockHeader,
     /// Distance from genesis.
     pub height: u32,

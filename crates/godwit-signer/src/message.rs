@@ -147,7 +147,7 @@ fn verify(signature: &str, script: &ScriptBuf, message: &str) -> Result<Exit, Me
         let time = transaction.lock_time.to_consensus_u32();
         let age = transaction.input[0].sequence.0;
         if (time, age) != (0, 0) {
-            // Who asks for the exit code alone is not told when that is.
+            // A script that looks at the exit code alone does not learn when that is.
             print_text(&format!("valid at time {time} and age {age}"))?;
             return Ok(Exit::Failure);
         }

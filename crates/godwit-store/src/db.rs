@@ -56,7 +56,6 @@ impl<K: Encode + Decode, V: Encode + Decode> Table<K, V> {
     }
 }
 
-/// An open database.
 pub(crate) struct Db {
     disk: StoreDisk,
     redb: Database,

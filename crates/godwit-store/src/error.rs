@@ -432,7 +432,7 @@ impl StoreError {
     }
 
     /// What this process may not use, or cannot use as what it is: the next attempt ends in the same way,
-    /// until somebody has changed that.
+    /// until the operator has changed that.
     pub fn unusable_path(&self) -> Option<&Path> {
         match self {
             StoreError::Io(failure) | StoreError::Closed(failure) if failure.is_refusal() => {
@@ -560,7 +560,7 @@ fn all_missing(dir: &Path, part: DamagedPart, named: usize, whole: bool) -> Stri
     )
 }
 
-/// What to do where somebody has started a bitcoind on a directory of godwit's.
+/// What to do where a bitcoind was started on a directory of godwit's.
 fn core_started(path: &Path, dir: &Path) -> String {
     format!(
         "{} was made by a bitcoind that was started on godwit's directory: make sure that none runs, delete \

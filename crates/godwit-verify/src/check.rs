@@ -23,7 +23,6 @@ impl KeyBytes {
         compressed.or_else(|_| bytes.try_into().map(KeyBytes::Full)).ok()
     }
 
-    /// The encoding.
     pub fn as_slice(&self) -> &[u8] {
         match self {
             KeyBytes::Compressed(bytes) => bytes,
@@ -37,7 +36,6 @@ impl KeyBytes {
 pub enum Check {
     /// An ECDSA signature. As in consensus, s may be in the upper half (Core's `CPubKey::Verify`).
     Ecdsa {
-        /// The public key.
         key: KeyBytes,
         /// r and s; [`crate::parse_strict_der`] reads them from a script's signature.
         signature: [u8; 64],

@@ -83,7 +83,6 @@ pub struct MemoryOptions {
     pub coins: Option<u64>,
 }
 
-/// The optional indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexOptions {
     /// `-txindex`.

@@ -51,7 +51,7 @@ fn mode(argument: &Json) -> Result<Mode, RpcError> {
     })
 }
 
-/// The prices of the last blocks, the newest first, as far as these are stored. Who comes first after a start
+/// The prices of the last blocks, the newest first, as far as these are stored. The first call after a start
 /// waits until all of them are read; from then on each new block is read once.
 fn recent_prices(call: &mut Call<'_>) -> Result<Vec<Price>, RpcError> {
     type Source = (BlockHash, Result<BlockSource, Missing>);

@@ -32,7 +32,7 @@ fn submit_for(
     let (sender, outcome) = bounded(1);
     node.post(move |node| node.submit_block(stream, sender))?;
     let outcome = node.wait_for(&outcome, is_gone)?;
-    // Answered behind the turn in which that was found, and so behind its snapshot: who asks next sees it. At
+    // Answered behind the turn in which that was found, and so behind its snapshot: the next call sees it. At
     // -stopatheight that turn may have been the last one, and nobody asks any more.
     let (Ok(()) | Err(_)) = node.ask(|_| ());
     Ok(outcome)

@@ -1,7 +1,6 @@
 //! What a path asks for: pure, so that any text can be tried on it.
 //!
-//! Core looks at the parts of a path in an order, and so it is here: who makes two mistakes is told the same
-//! one.
+//! The parts of a path are looked at in the order in which Core does: of two mistakes both name the same one.
 
 use std::str::FromStr;
 

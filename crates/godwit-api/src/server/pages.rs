@@ -33,7 +33,7 @@ use crate::api::Api;
 use crate::interfaces::PageOptions;
 use crate::sync::{SyncReport, sync_json};
 
-/// Connections at once, of pages and figures together; who comes then is hung up on.
+/// Connections at once, of pages and figures together; further ones are closed at once.
 pub const MAX_PAGE_CONNECTIONS: usize = 32;
 
 /// How long a client may be silent: longer than a page waits between two looks.

@@ -112,7 +112,7 @@ impl AsyncWrite for Patient {
         true
     }
 
-    /// The socket keeps nothing back; who calls this has written everything.
+    /// The socket keeps nothing back, and the caller has written everything.
     fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.sending = None;
         Poll::Ready(Ok(()))

@@ -152,7 +152,6 @@ fn lines(report: &SyncReport) -> [String; 4] {
 }
 
 impl SyncReport {
-    /// The four lines.
     pub fn lines(&self) -> [String; 4] {
         lines(self)
     }

@@ -123,7 +123,7 @@ impl Subscriber {
                 self.is_cut_off.set(true);
             }
         }
-        // Who is blocked already waits for the socket.
+        // A subscriber that was blocked before already waits for the socket.
         if (state.is_blocked && !was_blocked) || self.is_cut_off.get() {
             self.wake.notify_one();
         }

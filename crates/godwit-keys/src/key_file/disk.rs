@@ -16,7 +16,7 @@ use crate::store::error::{FileAction, StoreError};
 const MODE: u32 = 0o600;
 /// What group and others may do.
 const OTHERS: u32 = 0o077;
-/// Behind the name of a key file: who holds this file's lock may write.
+/// Behind the name of a key file: the process that holds this file's lock may write.
 const LOCK: &str = ".lock";
 /// Behind the name of a key file: what is to take its place, and is not whole yet.
 const UNFINISHED: &str = ".unfinished";
@@ -66,7 +66,7 @@ impl WriteLock {
         let failed = |error| failure(FileAction::Lock, &lock, error);
         let mut options = OpenOptions::new();
         let options = options.create(true).write(true).truncate(false).mode(MODE);
-        // A pipe in its place would be waited for, and so would whoever holds another user's.
+        // Opening a pipe in its place would wait, and a link could lead to a lock that another user holds.
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         let file = options.custom_flags(flags.bits() as i32).open(&lock).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;

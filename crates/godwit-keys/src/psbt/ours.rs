@@ -181,8 +181,8 @@ fn worth(review: &Review, counts: impl Fn(usize) -> bool) -> Option<Amount> {
 
 /// The outputs to descriptors with other keys beside ours, where their account gets more than is spent of it.
 ///
-/// Who holds another one of the keys may take such an output. It is change if the coin was shared with him
-/// before, and no more of it than that coin was worth.
+/// The holder of another one of the keys may take such an output. It is change if the coin was shared with
+/// him before, and no more of it than that coin was worth.
 fn shared(
     review: &Review,
     inputs: &[Option<OwnScript>],

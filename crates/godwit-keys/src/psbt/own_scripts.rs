@@ -18,7 +18,7 @@ use crate::store::KeyStore;
 /// wallets look a gap limit ahead of the last used index.
 pub const MAX_OWN_INDEX: u32 = 100_000;
 
-/// So many indexes are looked at for an address that somebody names.
+/// So many indexes are looked at for an address that the user names.
 pub const SEARCHED: u32 = 1_000;
 
 /// By what a script is ours.

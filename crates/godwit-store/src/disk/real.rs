@@ -188,7 +188,7 @@ impl Disk for RealDisk {
                 let text = leads_nowhere(&to, "file");
                 Err(io::Error::new(io::ErrorKind::NotSeekable, text))
             }
-            // What else is in the way, whoever opens it is told.
+            // Opening it says what else is in the way.
             _ => Ok(()),
         }
     }
@@ -199,7 +199,7 @@ impl Disk for RealDisk {
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         let entries = match fs::read_dir(path) {
-            // Whoever takes a missing directory for an empty one must not take a missing disk for one.
+            // The caller may take a missing directory for an empty one, but not a missing disk.
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
                 return Err(no_directory(path));
             }

@@ -16,8 +16,8 @@
 //!
 //! A commit that prunes appends before its transaction, which names the end ([`PrunedEnd`]): what lies
 //! behind it is kept as far as it is whole, the rest is cut off. Where the database says nothing of the file,
-//! or something else, it is written wholly ([`open`]): an earlier program has pruned, or somebody has
-//! removed it.
+//! or something else, it is written wholly ([`open`]): an earlier program has pruned, or the file was
+//! removed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -211,7 +211,7 @@ pub(crate) fn append<'r>(
     let mode = if end == 0 { OpenMode::Truncate } else { OpenMode::ReadWrite };
     let mut file = disk.open(&path, mode)?;
     if file.file_len()? < end {
-        // Somebody has removed it, or cut it short.
+        // It was removed, or cut short, from outside.
         drop(file);
         end = rewrite(disk, dir, db)?;
         file = disk.open(&path, OpenMode::ReadWrite)?;
@@ -350,7 +350,7 @@ impl Headers {
         let below = 0..numbers.last().copied().unwrap_or(0);
         let mut missing: Vec<u32> = below.filter(|number| !numbers.contains(number)).collect();
         if numbers.is_empty() {
-            // Nothing is known of how many there were; whoever has none has not all.
+            // How many there were is not known, but not all are here.
             missing.push(0);
         }
         let found = find_headers(disk, &blocks_dir, network.magic, &mut |header| {

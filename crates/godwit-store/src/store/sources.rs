@@ -18,8 +18,9 @@ pub(super) struct Named {
     pub(super) whole: bool,
 }
 
-/// Refuses a directory of which a disk is not mounted or may not be used. Whoever wants the index made again
-/// may have lost all block files, and is not asked where they are. `stays` says that nothing is made again.
+/// Refuses a directory of which a disk is not mounted or may not be used. An operator who wants the index
+/// made again may have lost all block files, so that these may be missing. `stays` says that nothing is made
+/// again.
 ///
 /// # Errors
 ///

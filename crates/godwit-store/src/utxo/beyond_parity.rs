@@ -1,7 +1,7 @@
 //! Repairs runs where parity does not: from what can still be read, and from all blocks.
 //!
-//! An inspection ([`super::inspect`]) says what is lost. Who has the blocks hands over what they create and
-//! spend, in order of height, in one pass or in several ([`CoinsRepair`]). What must hold:
+//! An inspection ([`super::inspect`]) says what is lost. The caller has the blocks, and hands over what they
+//! create and spend, in order of height, in one pass or in several ([`CoinsRepair`]). What must hold:
 //!
 //! 1. *A partition's coins are its newest entries.* Merges and runs know no other way for a key of a
 //!    partition: its segments, newest first; the first entry decides, and a tombstone says that there is no

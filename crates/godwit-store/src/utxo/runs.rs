@@ -49,7 +49,6 @@ impl Merging {
     }
 }
 
-/// The running merge.
 struct RunningMerge {
     run: RunId,
     parts: Vec<MergePart>,

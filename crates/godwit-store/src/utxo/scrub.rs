@@ -172,7 +172,7 @@ impl RunScrub {
     ) -> Result<(), StoreError> {
         let path = run.parity_path();
         let has_parity = self.segments.as_ref().is_some_and(SegmentChecks::have_sums);
-        // Who repairs a block reads parity.
+        // Repairs of blocks read the parity.
         let _alone = run.repairs.begin();
         let stored = match run.disk.open(&path, OpenMode::Read) {
             // A run of schema 1 has none.

@@ -76,8 +76,8 @@ fn point(block: &FilterBlock) -> ChainPoint {
 }
 
 /// Waits, as long as what is wanted is not there, until the index has followed the chain: the tip is
-/// announced before the indexes are told of it, and peers ask for its filter at once. Who asks for a block
-/// that the index will not have keeps nobody waiting.
+/// announced before the indexes are told of it, and peers ask for its filter at once. A request for a
+/// block that the index will not have holds up no other.
 ///
 /// # Errors
 ///

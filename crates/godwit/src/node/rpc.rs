@@ -204,7 +204,7 @@ impl Rpc {
     /// The node is not there until it starts again: gives the server back, whose clients are told so.
     pub(super) fn pause(self) -> Option<Server> {
         let Running { seam, questions, publisher, server } = self.running?;
-        // In this order: who comes while the others hear of it is told the same.
+        // In this order: a client that comes while the others hear of it is told the same.
         if let Some(server) = &server {
             server.pause();
         }

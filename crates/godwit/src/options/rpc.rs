@@ -66,7 +66,6 @@ impl PlainPassword {
         Self(text.to_owned())
     }
 
-    /// The text itself.
     pub fn text(&self) -> &str {
         &self.0
     }

@@ -19,7 +19,10 @@ use crate::damage::{HARMS, Harm, harmed};
 use crate::datadir::{clock, submit};
 use crate::inspect::verify;
 use crate::pruned_branches::{branch, empty_block};
-use crate::pruning::{BLOCKS, DIR, check_kept, hash, header, open, stats_of, submit_all, try_open};
+use crate::pruning::{
+    BLOCKS, DIR, check_kept, cut_short_at_each_change, hash, header, open, stats_of, submit_all,
+    try_open,
+};
 use crate::pruning_on_request::prune;
 use crate::reindex::{database, give, lost, without_database};
 
@@ -332,29 +335,14 @@ fn c2_a_cut_at_any_operation_of_a_pruning_and_a_lost_database_leave_no_block_mis
     }
 }
 
-/// Every operation of the start fails once, and the power goes at that moment.
 #[test]
 fn c2_an_index_of_a_pruned_datadir_that_is_half_made_is_made_again() {
     let disk = datadir(true);
     let before = index(&opened(&disk));
     disk.remove(&database()).unwrap();
-    let mut failures = 0;
-    for n in 1.. {
-        let survival = [Survival::All, Survival::Nothing, Survival::Part(n)][n as usize % 3];
-        let disk = disk.copy();
-        disk.fail_change(n);
-        let opened_now = try_open(&disk, Some(1), FILE_SIZE);
-        if !disk.has_failed() {
-            opened_now.unwrap();
-            break;
-        }
-        drop(opened_now);
-        failures += 1;
-        disk.crash(survival);
-        check_same(&opened(&disk), &before, &format!("operation {n}, {survival:?}"));
-    }
-    println!("{failures} operations failed, one after the other");
-    assert!(failures > 10, "{failures}");
+    cut_short_at_each_change(&disk, Some(1), FILE_SIZE, |disk, moment| {
+        check_same(&opened(disk), &before, moment);
+    });
 }
 
 #[test]

@@ -63,6 +63,33 @@ pub(crate) fn try_open(
     try_open_on(Arc::new(disk.clone()), Path::new(DIR), prune, size)
 }
 
+/// Every change of the disk in a start fails once, and the power goes at that moment. `check` looks at what
+/// is left each time.
+pub(crate) fn cut_short_at_each_change(
+    start: &FaultDisk,
+    prune: Option<u64>,
+    size: u32,
+    check: impl Fn(&FaultDisk, &str),
+) {
+    let mut failures = 0;
+    for n in 1.. {
+        let survival = [Survival::All, Survival::Nothing, Survival::Part(n)][n as usize % 3];
+        let disk = start.copy();
+        disk.fail_change(n);
+        let opened = try_open(&disk, prune, size);
+        if !disk.has_failed() {
+            opened.unwrap();
+            break;
+        }
+        drop(opened);
+        failures += 1;
+        disk.crash(survival);
+        check(&disk, &format!("operation {n}, {survival:?}"));
+    }
+    println!("{failures} operations failed, one after the other");
+    assert!(failures > 10, "{failures}");
+}
+
 pub(crate) fn open(disk: &FaultDisk, prune: Option<u64>, size: u32) -> Chain {
     open_on(Arc::new(disk.clone()), Path::new(DIR), prune, size)
 }

@@ -25,7 +25,8 @@ use crate::datadir::{clock, options, submit};
 use crate::inspect::verify;
 use crate::pruned_branches::branch;
 use crate::pruning::{
-    BLOCKS, DIR, ONE_BLOCK, STATS, hash, header, open, stats_of, submit_all, try_open,
+    BLOCKS, DIR, ONE_BLOCK, STATS, cut_short_at_each_change, hash, header, open, stats_of,
+    submit_all, try_open,
 };
 
 /// Some blocks each.
@@ -194,29 +195,14 @@ pub(crate) fn lost(chain: &mut Chain) -> Vec<BlockHash> {
     lost.collect()
 }
 
-/// Every operation of the start fails once, and the power goes at that moment.
 #[test]
 fn an_index_that_is_half_made_is_made_again() {
     let disk = datadir(false);
     let expected = contents(&disk);
     disk.remove(&database()).unwrap();
-    let mut failures = 0;
-    for n in 1.. {
-        let survival = [Survival::All, Survival::Nothing, Survival::Part(n)][n as usize % 3];
-        let disk = disk.copy();
-        disk.fail_change(n);
-        let opened = try_open(&disk, None, FILE_SIZE);
-        if !disk.has_failed() {
-            opened.unwrap();
-            break;
-        }
-        drop(opened);
-        failures += 1;
-        disk.crash(survival);
-        assert!(contents(&disk) == expected, "operation {n}, {survival:?}");
-    }
-    println!("{failures} operations failed, one after the other");
-    assert!(failures > 10, "{failures}");
+    cut_short_at_each_change(&disk, None, FILE_SIZE, |disk, moment| {
+        assert!(contents(disk) == expected, "{moment}");
+    });
 }
 
 pub(crate) fn start(

@@ -257,9 +257,9 @@ fn commands_without_meaning_give_nothing() {
     }
 }
 
-#[test]
-fn a_version_may_lack_what_came_later() {
-    let mut version = Version {
+/// With every field.
+fn whole_version() -> Version {
+    Version {
         version: 70_016,
         services: Services::NETWORK | Services::WITNESS,
         timestamp: 1_700_000_000,
@@ -269,7 +269,12 @@ fn a_version_may_lack_what_came_later() {
         user_agent: "/godwit:0.1.0/".to_owned(),
         start_height: 800_000,
         relay: false,
-    };
+    }
+}
+
+#[test]
+fn a_version_may_lack_what_came_later() {
+    let mut version = whole_version();
     let payload = encoded(&Message::Version(Box::new(version.clone())));
     assert_eq!(payload.len(), 46 + 34 + 15 + 4 + 1);
     let mut at = |end: usize, change: &dyn Fn(&mut Version)| {

@@ -127,18 +127,7 @@ proptest! {
 
 #[test]
 fn fields_mean_the_same() {
-    let version = Version {
-        version: 70_016,
-        services: Services::NETWORK | Services::WITNESS,
-        timestamp: 1_700_000_000,
-        receiver: address("1.2.3.4:8333"),
-        sender: address("[2a00::1]:18333"),
-        nonce: 77,
-        user_agent: "/godwit:0.1.0/".to_owned(),
-        start_height: 800_000,
-        relay: false,
-    };
-    match theirs(&Message::Version(Box::new(version))) {
+    match theirs(&Message::Version(Box::new(whole_version()))) {
         NetworkMessage::Version(version) => {
             assert_eq!((version.version, version.timestamp), (70_016, 1_700_000_000));
             assert_eq!((version.services.to_u64(), version.nonce), (9, 77));

@@ -19,6 +19,8 @@ use godwit_store::exec::Threads;
 use godwit_store::utxo::CacheMinima;
 use godwit_store::{ChainPoint, MAX_BLOCK_FILE_SIZE};
 use godwit_stream::{DataStream, SpanReader};
+use godwit_testdata::read;
+use serde_json::Value;
 
 pub(crate) const DIR: &str = "/node";
 
@@ -32,7 +34,7 @@ pub(crate) fn open(disk: &FaultDisk) -> Chain {
     open_on(disk, Network::Regtest)
 }
 
-pub(crate) fn open_on(disk: &FaultDisk, network: Network) -> Chain {
+fn open_on(disk: &FaultDisk, network: Network) -> Chain {
     open_with(disk, options(network), MAX_BLOCK_FILE_SIZE)
 }
 
@@ -83,7 +85,7 @@ pub(crate) fn points(first: u32, blocks: &[Vec<u8>]) -> impl Iterator<Item = Cha
 }
 
 /// The blocks of a file in Core's framing.
-pub(crate) fn records(file: &[u8]) -> Vec<&[u8]> {
+fn records(file: &[u8]) -> Vec<&[u8]> {
     let (mut rest, mut blocks) = (file, Vec::new());
     while let Some((len, after)) = rest.get(4..).and_then(<[u8]>::split_first_chunk::<4>) {
         let (block, others) = after.split_at(u32::from_le_bytes(*len) as usize);
@@ -97,6 +99,31 @@ pub(crate) fn records(file: &[u8]) -> Vec<&[u8]> {
 pub(crate) fn settle(chain: &mut Chain) {
     chain.settle(NOW).expect("no local fault");
     chain.take_events();
+}
+
+/// A chain of the shared data, and what Bitcoin Core said of each of its blocks.
+pub(crate) fn real_chain(
+    data: &Path,
+    network: Network,
+    blocks: &str,
+    golden: &str,
+) -> (Chain, Vec<(ChainPoint, Value)>) {
+    let chains = data.join("chains");
+    let mut chain = open_on(&FaultDisk::new(), network);
+    for block in records(&read(chains.join(blocks))) {
+        submit(&mut chain, block);
+    }
+    settle(&mut chain);
+    let golden = String::from_utf8(read(chains.join(golden))).expect("UTF-8");
+    let of_line = |line: &str| {
+        let said: Value = serde_json::from_str(line).expect("JSON");
+        let hash: BlockHash = said["hash"].as_str().expect("a text").parse().expect("a hash");
+        let height = said["height"].as_u64().expect("a number") as u32;
+        (ChainPoint { hash, height }, said)
+    };
+    let said: Vec<_> = golden.lines().map(of_line).collect();
+    assert_eq!(said.len(), chain.tip_point().height as usize + 1);
+    (chain, said)
 }
 
 pub(crate) fn header(block: &[u8]) -> BlockHeader {

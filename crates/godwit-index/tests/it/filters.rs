@@ -8,15 +8,14 @@ use godwit_fault_disk::FaultDisk;
 use godwit_index::{
     BlockFilter, FilterIndex, FilterIndexWriter, Follower, INDEXES_DIR, IndexError, Outcome, next,
 };
-use godwit_primitives::{BlockHash, Network};
+use godwit_primitives::Network;
 use godwit_store::ChainPoint;
 use godwit_store::disk::StoreDisk;
-use godwit_testdata::{read, shared_data};
-use serde_json::Value;
+use godwit_testdata::shared_data;
 
 use crate::beside::{
-    BLOCKS, DIR, branch, chain_of, flip_in_each_file, follow, hash, kill_at_any_operation, open_on,
-    points, records, settle, submit,
+    BLOCKS, DIR, branch, chain_of, flip_in_each_file, follow, hash, kill_at_any_operation, points,
+    real_chain, settle, submit,
 };
 
 pub(crate) fn index(disk: &FaultDisk, chain: &Chain) -> Result<FilterIndexWriter, IndexError> {
@@ -89,20 +88,11 @@ fn filters_and_headers_of_real_chains_are_bitcoin_core_s() {
         (Network::Testnet3, "testnet3_1_2500.dat.zst", "golden_testnet3_0_2500.jsonl.zst"),
         (Network::Main, "mainnet_0_299.dat.zst", "golden_mainnet_0_299.jsonl.zst"),
     ] {
-        let mut chain = open_on(&FaultDisk::new(), network);
-        for block in records(&read(data.join("chains").join(file))) {
-            submit(&mut chain, block);
-        }
-        settle(&mut chain);
+        let (chain, blocks) = real_chain(&data, network, file, golden);
         let (mut follower, reader) = follower(&FaultDisk::new(), &chain);
         follow(&chain, &mut follower).expect("no fault");
-        let golden = String::from_utf8(read(data.join("chains").join(golden))).expect("UTF-8");
-        let mut count = 0;
-        for line in golden.lines() {
-            let said: Value = serde_json::from_str(line).expect("JSON");
-            let hash: BlockHash = said["hash"].as_str().expect("a text").parse().expect("a hash");
-            let height = said["height"].as_u64().expect("a number") as u32;
-            let point = ChainPoint { hash, height };
+        for (point, said) in blocks {
+            let height = point.height;
             let filter = reader.filter(point).expect("it can be read").expect("it is there");
             assert_eq!(hex::encode(&filter.bytes), said["filter"], "{height}");
             let mut header = filter.header;
@@ -110,9 +100,7 @@ fn filters_and_headers_of_real_chains_are_bitcoin_core_s() {
             assert_eq!(hex::encode(header), said["filter_header"], "{height}");
             let hashes = reader.hashes(point).expect("it can be read").expect("it is there");
             assert_eq!(hashes.header, filter.header);
-            count += 1;
         }
-        assert_eq!(count, chain.tip_point().height + 1);
         chain.close().expect("no fault");
     }
 }

@@ -80,7 +80,7 @@ fn claims_of_all_real_inputs_say_what_core_says_under_every_set_of_flags() {
     claims_under_every_set_of_flags(1);
 }
 
-/// Of every so-manieth input, under flags that were never those of the block, too: what a claim says is asked
+/// Of every `step`-th input, under flags that were never those of the block, too: what a claim says is asked
 /// of Core wherever it would not follow from what Core says under more flags.
 fn claims_under_every_set_of_flags(step: usize) {
     let Some(index) = shared_file("blocks/index.json") else { return };

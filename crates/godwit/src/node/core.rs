@@ -73,9 +73,9 @@ pub struct NodeCore {
     pending_end: PendingEnd,
     /// Of the question that is being answered.
     now: Now,
-    /// Who tells others of blocks and of what waits for them.
+    /// Tells others of blocks and of what waits for them.
     announcer: Announcer,
-    /// Who reads filters for peers, if they are served.
+    /// Reads filters for peers, if they are served.
     filters: Option<FilterReads>,
     warnings: Warnings,
 }

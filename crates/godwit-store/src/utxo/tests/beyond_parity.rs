@@ -459,7 +459,7 @@ fn a_cut_at_any_change_leaves_a_repair_that_can_be_done_again() {
     cut_at_every(1);
 }
 
-/// Cuts the power at every so-manieth change.
+/// Cuts the power at every `step`-th change.
 fn cut_at_every(step: usize) {
     let history = history(17, 1);
     let harmed = history.disk.copy();

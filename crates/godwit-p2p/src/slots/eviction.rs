@@ -232,10 +232,16 @@ impl OutboundPeer {
     }
 }
 
-/// Whether more peers of a kind than `limit` have shown that they speak. One that is being greeted may never
-/// do so: for it nobody goes (Core `GetExtraFullOutboundCount`, `GetExtraBlockRelayCount`).
-fn has_extra(peers: &[OutboundPeer], kind: ConnectionKind, limit: usize) -> bool {
-    peers.iter().filter(|peer| peer.kind == kind && peer.ready).count() > limit
+/// The peers of a kind that have shown that they speak, if they are more than `limit`. One that is being
+/// greeted may never do so: nobody goes for it, and it goes for nobody (Core `GetExtraFullOutboundCount`,
+/// `GetExtraBlockRelayCount`, `ForEachNode`).
+fn more_than(
+    limit: usize,
+    peers: &[OutboundPeer],
+    kind: ConnectionKind,
+) -> Option<Vec<&OutboundPeer>> {
+    let ready: Vec<_> = peers.iter().filter(|peer| peer.kind == kind && peer.ready).collect();
+    (ready.len() > limit).then_some(ready)
 }
 
 /// The block-relay peer to close when there are more than `limit`: the youngest, or the second
@@ -245,11 +251,7 @@ pub(crate) fn extra_block_relay_peer(
     peers: &[OutboundPeer],
     limit: usize,
 ) -> Option<PeerId> {
-    if !has_extra(peers, ConnectionKind::BlockRelay, limit) {
-        return None;
-    }
-    let mut relays: Vec<_> =
-        peers.iter().filter(|peer| peer.kind == ConnectionKind::BlockRelay).collect();
+    let mut relays = more_than(limit, peers, ConnectionKind::BlockRelay)?;
     relays.sort_by_key(|peer| Reverse(peer.peer));
     let loser = match relays[..] {
         [youngest, next, ..] if youngest.last_block > next.last_block => next,
@@ -267,9 +269,7 @@ pub(crate) fn extra_full_peer(
     peers: &[OutboundPeer],
     limit: usize,
 ) -> Option<PeerId> {
-    if !has_extra(peers, ConnectionKind::OutboundFull, limit) {
-        return None;
-    }
+    let full = more_than(limit, peers, ConnectionKind::OutboundFull)?;
     let network = |peer: &OutboundPeer| peer.address.map(|address| address.network());
     let alone = |one: &OutboundPeer| {
         let others = peers.iter().filter(|peer| {
@@ -278,9 +278,8 @@ pub(crate) fn extra_full_peer(
         });
         others.count() <= 1
     };
-    let loser = peers
-        .iter()
-        .filter(|peer| peer.kind == ConnectionKind::OutboundFull)
+    let loser = full
+        .into_iter()
         .filter(|peer| !peer.protected && !alone(peer))
         .min_by_key(|peer| (peer.last_announcement, Reverse(peer.peer)))?;
     loser.may_go(now).then_some(loser.peer)

@@ -374,3 +374,14 @@ fn b18_nobody_goes_for_a_peer_that_is_being_greeted() {
     peers[2].ready = true;
     assert_eq!(extra_block_relay_peer(LATER, &peers, 2), Some(PeerId(2)));
 }
+
+/// Core looks for who goes among complete handshakes only (`ForEachNode`).
+#[test]
+fn b18_a_peer_that_is_being_greeted_goes_for_nobody() {
+    let mut peers: Vec<_> = (0..10).map(|n| outbound(n, ConnectionKind::OutboundFull)).collect();
+    peers[9].ready = false;
+    assert_eq!(extra_full_peer(LATER, &peers, 8), Some(PeerId(8)));
+    let mut peers: Vec<_> = (0..4).map(|n| outbound(n, ConnectionKind::BlockRelay)).collect();
+    peers[3].ready = false;
+    assert_eq!(extra_block_relay_peer(LATER, &peers, 2), Some(PeerId(2)));
+}

@@ -426,9 +426,12 @@ impl BlockFetch {
             Err(CompactError::Invalid) => cx.misbehave(id, Misbehaviour::InvalidCompactBlock),
             Err(CompactError::Failed) => {}
         }
-        expect_block(cx, id, true);
-        let entry = Inventory::block(InventoryKind::WITNESS_BLOCK, hash);
-        cx.send(id, &Message::GetData(vec![entry]));
+        // It may have said meanwhile that it has not the block, and would be expected to send it for ever.
+        if self.downloads.is_requested(id, &hash) {
+            expect_block(cx, id, true);
+            let entry = Inventory::block(InventoryKind::WITNESS_BLOCK, hash);
+            cx.send(id, &Message::GetData(vec![entry]));
+        }
         None
     }
 }

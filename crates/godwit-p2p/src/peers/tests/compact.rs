@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use godwit_primitives::Block;
 
-use super::harness::{Harness, START, Sent, chain, config};
+use super::harness::{Harness, START, Sent, block_entry, chain, config};
 use super::index::TestBlock;
 use crate::{
     BlockTransactions, BlockTransactionsRequest, Command, CompactBlock, ConnectionKind,
@@ -165,6 +165,21 @@ fn b15_who_is_not_punished_for_wrong_transactions_is_asked_for_the_whole_block()
     assert_eq!(node.requested(id), [block.hash]);
     node.gives(id, &block);
     assert_eq!((node.tip(), node.is_gone(id)), (block.hash, None));
+}
+
+/// It has said `notfound`, so that others are asked: what it sends of the block after that changes nothing.
+#[test]
+fn b15_who_has_not_a_block_is_not_asked_for_it_because_of_wrong_transactions() {
+    let (mut node, id, tip) = with_high_bandwidth(ConnectionKind::Manual);
+    let block = TestBlock::on(&tip, START as u32, 2, 3);
+    node.says(id, Message::CmpctBlock(compact(&block)));
+    node.tick();
+    asked_transactions(&mut node, id);
+    node.says(id, Message::NotFound(vec![block_entry(block.hash)]));
+    let none = BlockTransactions { block_hash: block.hash, transactions: RawTransactions::new() };
+    node.says(id, Message::BlockTxn(none));
+    assert_eq!(node.requested(id), []);
+    assert_eq!((node.expects.get(&id), node.is_gone(id)), (Some(&false), None));
 }
 
 #[test]

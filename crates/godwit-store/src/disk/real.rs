@@ -113,6 +113,19 @@ fn leads_nowhere(to: &Path, what: &str) -> String {
     format!("it is a link to {to}, where there is no {what}: is its disk mounted?")
 }
 
+/// Makes the name of a directory that was just made durable.
+fn sync_name(dir: &Path) -> io::Result<()> {
+    let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
+    match RealDisk.sync_dir(above.unwrap_or(Path::new("."))) {
+        // One that may be written to and not read cannot be opened: its whole file system is synced.
+        #[cfg(target_os = "linux")]
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Ok(rustix::fs::syncfs(File::open(dir)?)?)
+        }
+        synced => synced,
+    }
+}
+
 /// Takes the lock that Core takes (`util/fs.cpp`) of a file that is locked by `flock`: the two kinds do not
 /// see each other, and Core's does not keep a second lock of this process away. It is gone when the process
 /// closes any descriptor of the file, so that [`HELD_LOCKS`] keeps it from being opened again.
@@ -144,7 +157,7 @@ impl Disk for RealDisk {
             .ancestors()
             .take_while(|dir| !dir.as_os_str().is_empty() && !dir.is_dir())
             .collect();
-        for dir in missing.into_iter().rev() {
+        for dir in missing.iter().rev() {
             match DirBuilder::new().mode(DIR_MODE).create(dir) {
                 // Another thread may create the same parent.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
@@ -153,12 +166,9 @@ impl Disk for RealDisk {
                 }
                 other => other?,
             }
-            match dir.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => self.sync_dir(parent)?,
-                _ => self.sync_dir(Path::new("."))?,
-            }
         }
-        Ok(())
+        // Behind the last one: where a name cannot be made durable, all of them are there.
+        missing.iter().rev().try_for_each(|dir| sync_name(dir))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

@@ -108,6 +108,26 @@ fn files_and_directories_are_for_their_owner_only() {
     assert_eq!(mode(nested.parent().unwrap()), 0o700);
 }
 
+/// As a folder for what comes in may be. Its names can be made durable by what is made in it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_directory_is_made_in_one_that_may_be_written_to_and_not_read() {
+    let (dir, disk) = temp();
+    let above = dir.path().join("above");
+    fs::create_dir(&above).unwrap();
+    fs::set_permissions(&above, fs::Permissions::from_mode(0o300)).unwrap();
+    if fs::read_dir(&above).is_ok() {
+        godwit_testdata::skip("this user may read everywhere");
+        return;
+    }
+    let made = disk.create_dir_all(&above.join("a/b"));
+    let is_there = above.join("a/b").is_dir();
+    // Or the temporary directory could not be removed.
+    fs::set_permissions(&above, fs::Permissions::from_mode(0o700)).unwrap();
+    made.unwrap();
+    assert!(is_there);
+}
+
 #[test]
 fn names_can_be_listed_renamed_and_removed() {
     let (dir, disk) = temp();

@@ -36,6 +36,9 @@ pub(super) fn route(
                 // A proxy leads to other machines and networks than ours, where such an address is nobody
                 // or somebody else (Core: `NET_UNROUTABLE` has no proxy).
                 AddressNetwork::Unroutable => None,
+                // To a proxy it would be a name to be looked up, which tells others of it and leads nowhere
+                // (Core: `-proxy` is none for `NET_I2P`).
+                AddressNetwork::I2p => None,
                 _ => proxies.clearnet,
             };
             if proxy.is_none() {
@@ -97,6 +100,8 @@ mod tests {
         assert_eq!(first_hop(&name, &both), Some(("127.0.0.1:9050".into(), true)));
         let only_onion = Proxies { clearnet: None, ..both };
         assert_eq!(first_hop(&ip, &only_onion), Some(("1.2.3.4:8333".into(), false)));
+        let i2p = Target::Address(NetAddress::new(Host::I2p([5; 32]), 0));
+        assert_eq!([STRAIGHT, both].map(|proxies| first_hop(&i2p, &proxies)), [None, None]);
     }
 
     #[test]

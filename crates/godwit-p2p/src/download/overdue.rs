@@ -61,7 +61,7 @@ struct Others {
     rate: Option<f64>,
     /// Seconds from a request to the first byte of its answer, of the quickest of them.
     latency: Option<f64>,
-    /// When bytes last arrived from any of them that has a rate.
+    /// When any of them last [delivered](Peer::delivered).
     last_bytes: Option<Duration>,
 }
 
@@ -91,9 +91,8 @@ impl Downloads {
         let rates = others().filter_map(|peer| peer.rate.get());
         let (sum, count) = rates.fold((0.0, 0), |(sum, count), rate| (sum + rate, count + 1));
         let rate = (count > 0).then(|| sum / f64::from(count));
-        let delivered = others().filter(|peer| peer.rate.get().is_some());
         let latency = others().filter_map(|peer| peer.latency).reduce(f64::min);
-        Others { rate, latency, last_bytes: delivered.map(|peer| peer.last_bytes).max() }
+        Others { rate, latency, last_bytes: others().filter_map(Peer::delivered).max() }
     }
 
     fn judge(&self, peer: &Peer, others: Others, now: Duration) -> Option<OverdueReason> {

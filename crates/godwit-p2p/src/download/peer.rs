@@ -322,6 +322,13 @@ impl Peer {
         if flight.skipped { flight.asked } else { flight.asked.max(self.last_bytes) }
     }
 
+    /// When bytes of a requested block arrived. `None` if it has sent none, and while it has not begun to
+    /// answer a request that was sent with none in flight: to be asked is no sign that it delivers.
+    pub(super) fn delivered(&self) -> Option<Duration> {
+        let answers = self.rate.get().is_some() && self.probe.is_none();
+        answers.then_some(self.last_bytes)
+    }
+
     /// Seconds since bytes of a requested block arrived.
     pub(super) fn silence(&self, now: Duration) -> f64 {
         now.saturating_sub(self.last_bytes).as_secs_f64()

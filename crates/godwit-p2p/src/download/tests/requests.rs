@@ -368,3 +368,32 @@ fn b5_where_all_answers_are_late_silence_is_forgiven_longer() {
     let (quick, late) = (silent_peer_is_let_go_after(1), silent_peer_is_let_go_after(9));
     assert!(quick <= 61 && (70..=75).contains(&late), "{quick} {late}");
 }
+
+/// As on a line that somebody floods, where all answers wait in its queue, and a new block is announced.
+#[test]
+fn b5_that_another_one_is_asked_ends_no_peers_time() {
+    let (mut tree, mut downloads) = tree_and_downloads(3, &[]);
+    downloads.add_peer(B, HONEST, at(0));
+    downloads.set_best_known(B, HeaderId(1));
+    assert_eq!(asked(&mut downloads, &tree, 0), [(B, 1)]);
+    downloads.bytes_received(B, at(500), 1_000);
+    assert_eq!(downloads.received(B, block(1), 1_000, at(500)), Receipt::Requested);
+    tree.nodes[1].stored = true;
+    downloads.judged(block(1), true);
+    downloads.add_peer(A, HONEST, at(1_000));
+    downloads.set_best_known(A, HeaderId(2));
+    let (mut requests, mut let_go) = (Vec::new(), Vec::new());
+    for second in 1..=700 {
+        if second == 100 {
+            downloads.set_best_known(B, HeaderId(3));
+        }
+        for one in downloads.overdue(at(second * 1_000)) {
+            let_go.push((one.peer, one.why, second));
+        }
+        let now = asked(&mut downloads, &tree, second * 1_000);
+        requests.extend(now.into_iter().map(|(peer, n)| (peer, n, second)));
+    }
+    assert!(requests.starts_with(&[(A, 2, 1), (B, 3, 100)]), "{requests:?}");
+    let silent = OverdueReason::Silent;
+    assert_eq!(let_go, [(A, silent, 601), (B, silent, 700)], "nobody has delivered anything");
+}

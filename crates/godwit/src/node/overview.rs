@@ -82,7 +82,8 @@ fn lacks_blocks(core: &NodeCore) -> bool {
     core.is_initial_download() || tree.node(tree.best_header()).height > tip.height
 }
 
-/// Processor seconds that a script takes about (`docs/scale.md`), until they are measured.
+/// Processor seconds that a script takes about, until they are measured: rather too much, those of the
+/// slower machines and older commits in `docs/scale.md`.
 fn script_price(engine: ScriptEngine) -> f64 {
     let ScriptEngine::Native { lanes } = engine else { return 49.4e-6 };
     let fastest = || {

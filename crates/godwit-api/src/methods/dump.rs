@@ -89,8 +89,8 @@ fn not_writable(path: &Path) -> RpcError {
     unfit(format!("Couldn't open file {}.incomplete for writing.", path.display()))
 }
 
-/// A path that is relative is so to the network's part of the data directory, and none at all is that directory
-/// itself (Core `AbsPathJoin`; `join` would put a slash behind it).
+/// A path that is relative is so to the network's part of the data directory, and none at all is that
+/// directory itself (Core `AbsPathJoin`; `join` would put a slash behind it).
 fn path_in(dir: PathBuf, path: &str) -> PathBuf {
     if path.is_empty() { dir } else { dir.join(path) }
 }

@@ -169,10 +169,12 @@ fn networks_of_bip155_mean_the_same() {
     let mut entries: Vec<_> = hosts.iter().map(|(theirs, _)| entry(theirs.clone())).collect();
     entries.push(entry(AddrV2::TorV2([7; 10])));
     entries.push(entry(AddrV2::Unknown(0x99, vec![1, 2, 3])));
-    let expected = hosts.map(|(_, host)| AddressEntry {
+    let known = hosts.map(|(_, host)| NetAddress::new(host, 8333));
+    let unknown = [NetAddress::new(Host::UNSPECIFIED, 0); 2];
+    let expected = known.into_iter().chain(unknown).map(|address| AddressEntry {
         time: 5,
         services: Services(9),
-        address: NetAddress::new(host, 8333),
+        address,
     });
-    assert_eq!(ours(NetworkMessage::AddrV2(entries)), Message::AddrV2(expected.to_vec()));
+    assert_eq!(ours(NetworkMessage::AddrV2(entries)), Message::AddrV2(expected.collect()));
 }

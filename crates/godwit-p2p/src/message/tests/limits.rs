@@ -57,14 +57,14 @@ fn b9_a_count_without_entries_is_refused_at_once() {
 }
 
 #[test]
-fn unknown_addresses_count_and_are_left_out() {
+fn unknown_addresses_count_and_lead_nowhere() {
     let known = [&[0; 5][..], &[1, 4, 1, 2, 3, 4], &[0x20, 0x8d]].concat();
     let unknown = [&[0; 5][..], &[0xaa, 2, 1, 2], &[0; 2]].concat();
     let entries = [&[3][..], &unknown, &known, &unknown].concat();
     match decoded(Command::ADDRV2, &entries) {
         Ok(Message::AddrV2(entries)) => {
-            assert_eq!(entries.len(), 1);
-            assert_eq!(entries[0].address.to_string(), "1.2.3.4:8333");
+            let told: Vec<String> = entries.iter().map(|entry| entry.address.to_string()).collect();
+            assert_eq!(told, ["[::]:0", "1.2.3.4:8333", "[::]:0"]);
         }
         other => panic!("{other:?}"),
     }

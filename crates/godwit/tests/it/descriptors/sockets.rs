@@ -123,8 +123,10 @@ fn b19_two_thousand_connections_to_a_node_of_256_descriptors_stop_neither_sync_n
     assert!(line.split_whitespace().skip(3).take(2).all(|limit| limit == "256"), "{line}");
     let streams = flood(ports[2]);
     assert!(!running.log().0.contains(tip), "{} sockets came during the sync", streams.len());
-    wait_until("it is at the tip", || running.log().0.contains(tip));
-    wait_until("it served", || client.log().contains(tip));
+    // Of a header that is announced, the log tells too.
+    let connected = format!("UpdateTip: new best={tip}");
+    wait_until("it is at the tip", || running.log().0.contains(&connected));
+    wait_until("it served", || client.log().contains(&connected));
     let log = running.log().0;
     assert!(log.contains("Reducing -maxconnections from 125 to 10"), "{log}");
     assert!(log.contains("Only 256 files may be open at once, and up to "), "{log}");

@@ -8,8 +8,9 @@ use std::process::Command;
 
 use godwit_core_source::compile_wrapper;
 
-/// What Core's build gives g++ beside the level (its CMake summary, GCC 12, x86-64), less what only
-/// chooses warnings.
+/// What Core's build gives g++ beside the level (its CMake summary, GCC 12, x86-64; for AArch64
+/// `-mbranch-protection` in place of `-fcf-protection`), less what only chooses warnings. Each compiler takes
+/// the flags that it knows.
 const CORE_FLAGS: &[&str] = &[
     "-fno-extended-identifiers",
     "-fstack-reuse=none",
@@ -17,6 +18,7 @@ const CORE_FLAGS: &[&str] = &[
     "-D_FORTIFY_SOURCE=3",
     "-fstack-protector-all",
     "-fcf-protection=full",
+    "-mbranch-protection=standard",
     "-fstack-clash-protection",
 ];
 
@@ -97,9 +99,14 @@ fn isolated(object: &Path, name: &str) -> PathBuf {
     alone
 }
 
-fn run(program: &str, arguments: &[&OsStr]) {
-    let status = Command::new(program).args(arguments).status();
-    assert!(status.is_ok_and(|status| status.success()), "{program} (package binutils) failed");
+/// Runs a tool of binutils: the compiler's own, since those in the path know the machine that builds and not
+/// always the one that the program is for.
+fn run(tool: &str, arguments: &[&OsStr]) {
+    let mut ask = cpp().get_compiler().to_command();
+    let said = ask.arg(format!("-print-prog-name={tool}")).output().expect("the compiler runs");
+    let path = String::from_utf8(said.stdout).expect("a path in UTF-8");
+    let status = Command::new(path.trim()).args(arguments).status();
+    assert!(status.is_ok_and(|status| status.success()), "{path} (package binutils) failed");
 }
 
 fn build_rocksdb() {

@@ -1,5 +1,5 @@
 //! Runs 64 checks ROUNDS times and measures nothing, for a program that counts the instructions of a whole
-//! process: `tools/test-neon`. Arguments: BACKEND KIND ROUNDS, as in `Neon Schnorr 3`.
+//! process: `tools/test-arm`. Arguments: BACKEND KIND ROUNDS, as in `Neon Schnorr 3`.
 
 use std::env;
 

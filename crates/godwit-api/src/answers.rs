@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use godwit_engine::release_free_memory;
 use godwit_rpc::{RpcError, code};
+use hyper::body::Bytes;
 
 /// Bytes of answers at once at most, of all requests together, however much memory there is. One that alone
 /// is larger than what there is goes when no other does.
@@ -230,6 +231,11 @@ impl Room {
         }
     }
 
+    /// These bytes, which count as this part until they are sent.
+    pub(crate) fn until_sent(self, bytes: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Sent { bytes, _room: self })
+    }
+
     /// Gives back what is more than so much.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if bytes >= self.bytes {
@@ -241,6 +247,18 @@ impl Room {
             self.budget.take_back(back);
             self.budget.release_freed();
         }
+    }
+}
+
+/// Bytes and the part of the memory that they count in.
+struct Sent {
+    bytes: Vec<u8>,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use godwit_http::LogLimit;
+
 use crate::added_names::AddedNames;
 use crate::answers::Answers;
-use crate::auth::Whitelist;
 use crate::ban_file::BanFile;
 use crate::coin_calls::CoinCalls;
 use crate::interfaces::Interfaces;
 use crate::log_categories::LogCategories;
-use crate::log_limit::LogLimit;
 use crate::price_cache::PriceCache;
 use crate::stage::Stage;
+use crate::whitelist::Whitelist;
 
 /// See the module's documentation.
 pub(crate) struct Api {

@@ -10,10 +10,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use godwit_http::{RpcAuth, with_random_password};
 use godwit_secret::Declassified;
 use rustix::fs::{Mode, OFlags};
-
-use crate::auth::{RpcAuth, with_random_password};
 
 /// The user of the file (Core `COOKIEAUTH_USER`).
 const USER: &str = "__cookie__";
@@ -181,7 +180,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
-    use crate::auth::Credentials;
+    use godwit_http::Credentials;
 
     fn cookie_in(dir: &Path, permissions: CookiePermissions) -> CookieFile {
         CookieFile { path: dir.join(".cookie"), permissions, of: dir.to_owned() }

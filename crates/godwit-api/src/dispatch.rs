@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use godwit_http::{AnswerBody, ContentKind, LogLimit, Reply, RequestBody};
 use godwit_rpc::request::{Request, memory_of, most_values};
 use godwit_rpc::{Json, RpcError, arguments, code, find};
 
@@ -14,10 +15,9 @@ use crate::added_names::AddedNames;
 use crate::answers::{Answers, Room};
 use crate::api::{ActiveCalls, Api, Program, Waiting, Waits};
 use crate::coin_calls::CoinCalls;
-use crate::log_limit::LogLimit;
 use crate::methods::{self, Call};
 use crate::price_cache::PriceCache;
-use crate::server::{AnswerBody, ContentKind, Reply, RequestBody, ServerOptions};
+use crate::server::ServerOptions;
 use crate::stage::Stage;
 
 /// Values of one request at most, those within others included.
@@ -117,7 +117,7 @@ impl Api {
         let body = text.map(|mut text| {
             text.push('\n');
             room.shrink_to(text.capacity());
-            AnswerBody { kind: ContentKind::Json, bytes: text.into_bytes(), _room: room }
+            AnswerBody { kind: ContentKind::Json, bytes: room.until_sent(text.into_bytes()) }
         });
         Reply { status, body }
     }

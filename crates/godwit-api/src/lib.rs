@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! sockets ── godwit-api: one thread, async ──▶ bounded queue ──▶ godwit-rpc-N: run methods
-//!            HTTP, who may ask, limits                            │        ▲
+//!            godwit-http: logins, limits                          │        ▲
 //!                                                       Question  ▼        │ answer
 //!                                                     the node's thread, within a turn
 //! ```
@@ -17,7 +17,6 @@
 mod added_names;
 mod answers;
 mod api;
-mod auth;
 mod ban_file;
 mod coin_calls;
 mod cookie;
@@ -26,7 +25,6 @@ mod dispatch;
 mod fee_history;
 mod interfaces;
 mod log_categories;
-mod log_limit;
 mod methods;
 mod price_cache;
 mod rest;
@@ -37,14 +35,15 @@ mod snapshot_load;
 mod stage;
 mod subnet;
 mod sync;
+mod whitelist;
 mod zmq;
 
 pub use answers::ANSWER_BYTES;
-pub use auth::{Credentials, RpcAuth, RpcAuthError, Whitelist};
 pub use ban_file::BanFile;
 pub use cookie::{CookieError, CookieFile, CookiePermissions};
 pub use deprecated::Deprecated;
 pub use godwit_consensus::Reject;
+pub use godwit_http::{BODY_BYTES, Credentials, RpcAuth, RpcAuthError};
 pub use interfaces::{Interfaces, PageOptions};
 pub use log_categories::LogCategories;
 pub use seam::{
@@ -53,8 +52,8 @@ pub use seam::{
     TipFacts, seam,
 };
 pub use server::{
-    BODY_BYTES, MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, Server, ServerError, ServerMemory,
-    ServerOptions, Starting,
+    MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, Server, ServerError, ServerMemory, ServerOptions,
+    Starting,
 };
 pub use snapshot_load::{LOADING, LoadOutcome, SnapshotLoad};
 pub use subnet::{Subnet, SubnetError};
@@ -62,6 +61,7 @@ pub use sync::{
     Bottleneck, Connections, Machine, MemoryFacts, PeerFacts, Schedule, SyncFacts, SyncReport,
     SyncStage, SyncWatch, Tip, UnvalidatedHistory, Verification,
 };
+pub use whitelist::Whitelist;
 pub use zmq::{
     DEFAULT_HIGH_WATER_MARK, MAX_ZMQ_SUBSCRIBERS, Notice, NoticedBlock, Notices, Notifier, Topic,
     Zmq, ZmqAddress, ZmqAddressError, ZmqError,

@@ -8,6 +8,7 @@ mod indexed;
 mod path;
 
 use godwit_chain::NodeId;
+use godwit_http::{AnswerBody, ContentKind, Reply, RequestBody};
 use godwit_primitives::{BlockHash, Coin, OutPoint};
 use godwit_rpc::{Json, RpcError, code};
 use godwit_store::BlockUndo;
@@ -22,7 +23,6 @@ use crate::methods::output::coins;
 use crate::methods::stored;
 use crate::methods::{BlockSource, Call, Missing, at_height, block_source, handler};
 use crate::script::script_json;
-use crate::server::{AnswerBody, ContentKind, Reply, RequestBody};
 use path::{ALL_FORMATS, Asked, Detail, Format, Named, Part, Refusal};
 
 const OK: u16 = 200;
@@ -83,7 +83,7 @@ impl Api {
             }
         };
         room.shrink_to(bytes.capacity());
-        Reply { status, body: Some(AnswerBody { kind, bytes, _room: room }) }
+        Reply { status, body: Some(AnswerBody { kind, bytes: room.until_sent(bytes) }) }
     }
 }
 

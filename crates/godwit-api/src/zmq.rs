@@ -27,11 +27,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use godwit_chain::{BlockReader, StoredBlock};
+use godwit_http::LogLimit;
 use godwit_p2p::{MAX_OUTBOX_BYTES, OutboxChange};
 use godwit_primitives::BlockHash;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::log_limit::LogLimit;
 use publish::Publisher;
 pub use sockets::MAX_SUBSCRIBERS as MAX_ZMQ_SUBSCRIBERS;
 use sockets::Sockets;

@@ -32,6 +32,7 @@ const SECRET: &str = "godwit-secret";
 const KEYS: &str = "godwit-keys";
 const PROGRAM: &str = "godwit-program";
 const RPC: &str = "godwit-rpc";
+const HTTP: &str = "godwit-http";
 const API: &str = "godwit-api";
 const CLIENT: &str = "godwit-client";
 const HANDOVER: &str = "godwit-handover";
@@ -91,10 +92,12 @@ const ROOMS: &[Room] = &[
         tests_may_use: &[FAULT_DISK, KEYS, SIGNER, SIM, TESTDATA, CLI],
     },
     Room { name: RPC, may_use: &[], tests_may_use: &[TESTDATA] },
+    Room { name: HTTP, may_use: &[SECRET], tests_may_use: &[] },
     Room {
         name: API,
         may_use: &[
             STREAM, PRIMITIVES, CONSENSUS, ENGINE, STORE, CHAIN, INDEX, P2P, POLICY, SECRET, RPC,
+            HTTP,
         ],
         tests_may_use: &[],
     },
@@ -136,8 +139,8 @@ const WALLS: &[(&str, &[&str])] = &[
     ("bitcoinkernel", &[ENGINE, RIVALS]),
     ("libbitcoinkernel-sys", &[ENGINE, HANDOVER]),
     ("bitcoin", &[SIM, RIVALS, KEYS, SIGNER, FUZZ, RPC_CLIENTS]),
-    ("hyper", &[API]),
-    ("tokio", &[API]),
+    ("hyper", &[HTTP, API]),
+    ("tokio", &[HTTP, API]),
     ("redb", &[STORE, RIVALS, FUZZ]),
 ];
 
@@ -146,7 +149,7 @@ const APART: &[(&str, &[&str])] = &[
     (NODE, KEYS_AND_THEIR_PARTS),
     // Variable time is for public data.
     (SIGNER, &[VERIFY, HANDOVER]),
-    (CLI, &[CHAIN, STORE, INDEX, P2P, API, ENGINE, HANDOVER]),
+    (CLI, &[CHAIN, STORE, INDEX, P2P, HTTP, API, ENGINE, HANDOVER]),
 ];
 
 const KEYS_AND_THEIR_PARTS: &[&str] = &[

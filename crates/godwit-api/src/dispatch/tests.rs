@@ -16,12 +16,12 @@ fn api(answer_bytes: usize, threads: usize) -> (Api, Node) {
 }
 
 fn text_of(reply: Reply) -> String {
-    let text = |body: AnswerBody| String::from_utf8(body.bytes).expect("text");
+    let text = |body: AnswerBody| String::from_utf8(body.bytes.to_vec()).expect("text");
     reply.body.map_or_else(String::new, text)
 }
 
 fn ask(api: &Api, body: &str) -> (u16, String) {
-    let body = RequestBody { bytes: body.as_bytes().to_vec(), _permit: None };
+    let body = RequestBody { bytes: body.as_bytes().to_vec(), permit: None };
     let reply = api.answer(body, USER, &|| false);
     (reply.status, text_of(reply))
 }
@@ -128,7 +128,7 @@ fn waits_leave_a_thread_to_the_others() {
 fn a_wait_ends_when_nobody_waits_for_it() {
     let (api, _node) = api(1 << 20, 1);
     let body =
-        RequestBody { bytes: br#"{"method":"waitfornewblock","id":1}"#.to_vec(), _permit: None };
+        RequestBody { bytes: br#"{"method":"waitfornewblock","id":1}"#.to_vec(), permit: None };
     let reply = api.answer(body, USER, &|| true);
     assert_eq!(reply.status, OK);
 }
@@ -141,7 +141,7 @@ fn who_waits_for_all_coins_ends_when_he_is_gone_or_the_node_ends() {
     let ask = |is_gone: &AtomicBool| {
         let bytes = br#"{"method":"gettxoutsetinfo","id":1}"#.to_vec();
         let gone = || is_gone.load(Ordering::SeqCst);
-        let reply = api.answer(RequestBody { bytes, _permit: None }, USER, &gone);
+        let reply = api.answer(RequestBody { bytes, permit: None }, USER, &gone);
         code_of(&text_of(reply))
     };
     let until = |waiting: usize| {
@@ -264,7 +264,7 @@ fn one_search_at_a_time_which_can_be_aborted() {
 /// The answers never come, because nobody drives the node; with its end, they are refused.
 #[test]
 fn whoever_asks_the_node_is_among_the_active_requests_until_he_is_answered() {
-    let body = |bytes: &[u8]| RequestBody { bytes: bytes.to_vec(), _permit: None };
+    let body = |bytes: &[u8]| RequestBody { bytes: bytes.to_vec(), permit: None };
     let call = body(br#"{"method":"getnettotals","id":1}"#);
     let hash = "00".repeat(32);
     type Asking = Box<dyn FnOnce(&Api) -> Reply + Send>;

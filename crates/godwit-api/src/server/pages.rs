@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
+use godwit_http::{MAX_HEADER_BYTES, Patient, told};
 use godwit_rpc::{Json, RpcError};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -28,7 +29,7 @@ use sha2::{Digest, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
-use super::{MAX_HEADER_BYTES, NotBound, Patient, ServerError, bind, listen, told};
+use super::{NotBound, ServerError, bind, listen};
 use crate::api::Api;
 use crate::interfaces::PageOptions;
 use crate::sync::{SyncReport, sync_json};

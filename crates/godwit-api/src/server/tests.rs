@@ -2,12 +2,12 @@
 
 use std::io::{Read, Write};
 
+use godwit_http::RpcAuth;
 use godwit_index::Indexes;
 use godwit_primitives::{Network, Params, Work};
 
 use super::*;
 use crate::CookiePermissions;
-use crate::auth::RpcAuth;
 use crate::ban_file::BanFile;
 use crate::interfaces::PageOptions;
 use crate::seam::{Proxies, Publisher, Questions, Snapshot, TipFacts, seam};
@@ -309,8 +309,8 @@ fn small_pieces_of_an_answer_do_not_wait_for_the_client() {
         let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (stream, peer) = accepted.expect("a connection");
         assert!(!stream.nodelay().expect("a socket"), "the system's default");
-        let (_stop, stopped) = watch::channel(false);
-        Connection::new(stream, peer, stopped).stream.nodelay()
+        send_at_once(&stream, peer);
+        stream.nodelay()
     });
     assert!(sent_at_once.expect("a socket"));
 }

@@ -7,62 +7,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use godwit_http::{Asked, Job};
 
-use crate::answers::Room;
 use crate::api::Api;
 
 /// How long methods may go on at the end. The chain is closed behind them or beside them.
 const LAST_METHODS: Duration = Duration::from_secs(2);
-
-/// A request whose sender may ask.
-pub(super) struct Job {
-    pub(super) asked: Asked,
-    pub(super) body: RequestBody,
-    pub(super) reply: oneshot::Sender<Reply>,
-}
-
-/// What for.
-pub(super) enum Asked {
-    /// Calls of this user, in the body.
-    Calls { user: String },
-    /// What a target of HTTP names.
-    Resource { target: String },
-}
-
-/// What was sent with it, and the memory that it counts.
-pub(crate) struct RequestBody {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) _permit: Option<OwnedSemaphorePermit>,
-}
-
-/// What it is answered.
-pub(crate) struct Reply {
-    /// Of HTTP.
-    pub(crate) status: u16,
-    pub(crate) body: Option<AnswerBody>,
-}
-
-/// What is sent, and the memory that it counts.
-pub(crate) struct AnswerBody {
-    pub(crate) kind: ContentKind,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) _room: Room,
-}
-
-/// What a client takes the bytes for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContentKind {
-    Json,
-    Text,
-    Bytes,
-}
-
-impl AsRef<[u8]> for AnswerBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
 
 pub(super) struct Workers {
     threads: Vec<JoinHandle<()>>,

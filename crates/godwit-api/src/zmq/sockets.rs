@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use godwit_http::LogLimit;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
@@ -16,7 +17,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::outgoing::{Kept, Limits, Message, Outgoing};
 use super::wire::{self, Incoming, Said, Subscriptions, WireError};
 use super::{Notifier, Topic, ZmqAddress, ZmqError};
-use crate::log_limit::LogLimit;
 
 /// Subscribers at once, at all addresses.
 pub const MAX_SUBSCRIBERS: usize = 32;

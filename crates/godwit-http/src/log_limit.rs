@@ -8,7 +8,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Lines of one kind.
 #[derive(Default)]
-pub(crate) struct LogLimit(Mutex<Counted>);
+pub struct LogLimit(Mutex<Counted>);
 
 #[derive(Default)]
 struct Counted {
@@ -18,7 +18,7 @@ struct Counted {
 
 impl LogLimit {
     /// Logs a warning, or counts it if there was one a moment ago; the next one tells how many there were.
-    pub(crate) fn warn(&self, line: impl FnOnce() -> String) {
+    pub fn warn(&self, line: impl FnOnce() -> String) {
         if let Some(silent) = self.take(Instant::now()) {
             let more = if silent > 0 { format!(" ({silent} more before)") } else { String::new() };
             log::warn!("{}{more}", line());

@@ -1,8 +1,7 @@
-//! Authentication of RPC clients: users, cookie, permitted methods.
+//! Authentication of clients: users and their passwords.
 //!
 //! Only hashes of passwords are kept. What arrives with a request is compared in constant time.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 
@@ -79,7 +78,7 @@ pub struct Credentials(pub Vec<RpcAuth>);
 
 impl Credentials {
     /// The user whom an `Authorization` header names, if the password is right.
-    pub(crate) fn user(&self, header: &[u8]) -> Option<String> {
+    pub fn user(&self, header: &[u8]) -> Option<String> {
         let encoded = header.strip_prefix(b"Basic ")?.trim_ascii();
         let mut pair = vec![0; BASE64.decode_len(encoded.len()).ok()?];
         let decoded = BASE64.decode_mut(encoded, &mut pair).ok();
@@ -94,53 +93,6 @@ impl Credentials {
     }
 }
 
-/// Which methods a user may call (`-rpcwhitelist`, `-rpcwhitelistdefault`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Whitelist {
-    users: BTreeMap<String, BTreeSet<String>>,
-    /// A user who is not in the list may call nothing.
-    strict: bool,
-}
-
-impl Whitelist {
-    /// Of the values of the options. A user who is named several times may call what all of them name.
-    pub fn new(lines: &[String], strict: Option<bool>) -> Self {
-        let mut users: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for line in lines {
-            let (user, methods) =
-                line.split_once(':').map_or((line.as_str(), None), |(u, m)| (u, Some(m)));
-            let Some(methods) = methods else {
-                users.entry(user.to_owned()).or_default();
-                continue;
-            };
-            let mut named: BTreeSet<String> =
-                methods.split([',', ' ']).map(str::to_owned).collect();
-            if let Some(before) = users.get(user) {
-                named.retain(|method| before.contains(method));
-            }
-            users.insert(user.to_owned(), named);
-        }
-        Self { strict: strict.unwrap_or(!lines.is_empty()), users }
-    }
-
-    /// Whether the user may call nothing at all.
-    pub(crate) fn excludes(&self, user: &str) -> bool {
-        self.strict && !self.users.contains_key(user)
-    }
-
-    pub(crate) fn allows(&self, user: &str, method: &str) -> bool {
-        match self.users.get(user) {
-            Some(methods) => methods.contains(method),
-            None => !self.strict,
-        }
-    }
-
-    /// Whether the user's methods are listed.
-    pub(crate) fn lists(&self, user: &str) -> bool {
-        self.users.contains_key(user)
-    }
-}
-
 /// Length of a password that nobody chose: 32 random bytes in hexadecimal.
 const PASSWORD_LEN: usize = 64;
 
@@ -150,9 +102,7 @@ const PASSWORD_LEN: usize = 64;
 /// # Errors
 ///
 /// The system gives no random bytes.
-pub(crate) fn with_random_password<R: Releasable>(
-    with: impl Fn(&str) -> R + Sync,
-) -> io::Result<R> {
+pub fn with_random_password<R: Releasable>(with: impl Fn(&str) -> R + Sync) -> io::Result<R> {
     let text =
         |hex: &[u8; PASSWORD_LEN]| with(str::from_utf8(hex).expect("hexadecimal digits are text"));
     match SecretArray::<PASSWORD_LEN>::zeroed() {
@@ -250,19 +200,5 @@ mod tests {
             Credentials(vec![RpcAuth::of_password("u", "a:b").expect("random bytes")]);
         assert!(credentials.user(&header("u:a:b")).is_some());
         assert!(credentials.user(&header("u:a")).is_none());
-    }
-
-    #[test]
-    fn lists_of_methods_narrow_each_other() {
-        let list = |lines: &[&str], strict| {
-            Whitelist::new(&lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>(), strict)
-        };
-        let none = list(&[], None);
-        assert!(none.allows("u", "stop") && !none.excludes("u"));
-        let one = list(&["u:a,b", "u:b,c", "v"], None);
-        assert!(one.allows("u", "b") && !one.allows("u", "a") && !one.allows("v", "a"));
-        assert!(one.excludes("w") && !one.allows("w", "a"));
-        assert!(list(&["u:a"], Some(false)).allows("w", "x"));
-        assert!(list(&[], Some(true)).excludes("u"));
     }
 }

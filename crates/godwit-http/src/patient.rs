@@ -1,24 +1,23 @@
-//! A socket whose reader may be slow, but not for ever: what waits to be sent holds memory.
+//! A connection whose reader may be slow, but not for ever: what waits to be sent holds memory.
 
 use std::future::Future;
 use std::io;
-use std::net::Shutdown;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::stream::Stream;
 
 /// Bytes that a client reads a second at least, while there is more for it.
 const LEAST_RATE: u64 = 16_000;
 
 /// See the module's documentation.
-pub(super) struct Patient {
-    stream: Arc<TcpStream>,
+pub struct Patient<S> {
+    stream: Arc<S>,
     limit: Duration,
     /// What is being sent since the last time that there was nothing.
     sending: Option<Sending>,
@@ -38,17 +37,14 @@ impl Sending {
     }
 }
 
-impl Patient {
-    pub(super) fn new(stream: Arc<TcpStream>, limit: Duration) -> Self {
+impl<S: Stream> Patient<S> {
+    /// What is written to it has to be read within `limit`, and so much longer as [`LEAST_RATE`] allows.
+    pub fn new(stream: Arc<S>, limit: Duration) -> Self {
         Self { stream, limit, sending: None }
     }
 
     /// Sends once the socket takes something.
-    fn send(
-        &mut self,
-        cx: &mut Context<'_>,
-        send: impl Fn(&TcpStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
+    fn send(&mut self, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let limit = self.limit;
         let sending = self.sending.get_or_insert_with(|| {
             let since = Instant::now();
@@ -64,7 +60,7 @@ impl Patient {
                     return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                 }
             }
-            match send(&self.stream) {
+            match self.stream.try_write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 sent => {
                     sending.bytes += *sent.as_ref().unwrap_or(&0) as u64;
@@ -75,7 +71,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl<S: Stream> AsyncRead for Patient<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -91,13 +87,13 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl<S: Stream> AsyncWrite for Patient<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.send(cx, |stream| stream.try_write(bytes))
+        self.send(cx, &[io::IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -105,7 +101,7 @@ impl AsyncWrite for Patient {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.send(cx, |stream| stream.try_write_vectored(bytes))
+        self.send(cx, bytes)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -119,6 +115,6 @@ impl AsyncWrite for Patient {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
+        Poll::Ready(self.stream.end())
     }
 }

@@ -9,14 +9,14 @@ use hyper::body::{Body, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::workers::RequestBody;
+use crate::job::RequestBody;
 
 /// Bytes of a request's body (Core `MAX_BODY_SIZE`).
-pub(super) const MAX_BODY_BYTES: u64 = 32 << 20;
+pub const MAX_BODY_BYTES: u64 = 32 << 20;
 
 /// Bytes of what is sent with a request for a resource: as much as every request has for its own. Fifteen
 /// coins are named in a kilobyte.
-pub(super) const MAX_RESOURCE_BODY_BYTES: u64 = OWN_BODY_BYTES;
+pub const MAX_RESOURCE_BODY_BYTES: u64 = OWN_BODY_BYTES;
 
 /// Bytes of bodies at once at most, of all requests together: those that are being received or wait for
 /// their turn. One that alone is larger than what there is goes when no other does.
@@ -26,19 +26,20 @@ pub const BODY_BYTES: usize = 32 << 20;
 const OWN_BODY_BYTES: u64 = 64 << 10;
 
 /// Bytes of the body of a request that is refused by its head: so much is read to keep the connection.
-pub(super) const MAX_DISCARDED_BODY_BYTES: u64 = OWN_BODY_BYTES;
+pub const MAX_DISCARDED_BODY_BYTES: u64 = OWN_BODY_BYTES;
 
 /// Bytes of a body that a client sends a second at least.
 const LEAST_BODY_RATE: u64 = 256 << 10;
 
 /// The memory of bodies, in KiB.
-pub(super) struct Bodies {
+pub struct Bodies {
     left: Arc<Semaphore>,
     all: u32,
 }
 
 impl Bodies {
-    pub(super) fn new(bytes: usize) -> Self {
+    /// Of so many bytes.
+    pub fn new(bytes: usize) -> Self {
         let all = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1);
         Self { left: Arc::new(Semaphore::new(all as usize)), all }
     }
@@ -60,7 +61,7 @@ impl Bodies {
 
 /// The connection is to be closed without an answer.
 #[derive(Debug)]
-pub(super) struct Hopeless(pub(super) &'static str);
+pub(crate) struct Hopeless(pub(crate) &'static str);
 
 impl fmt::Display for Hopeless {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,7 +72,7 @@ impl fmt::Display for Hopeless {
 impl std::error::Error for Hopeless {}
 
 /// A body.
-pub(super) enum Received {
+pub(crate) enum Received {
     Whole(RequestBody),
     TooLong,
     /// It is cut off, or not in the chunks that it promises.
@@ -82,7 +83,7 @@ pub(super) enum Received {
 
 /// Receives a body of at most so many bytes, and counts it. One whose length is not told counts as the
 /// longest until it is there.
-pub(super) async fn receive(
+pub(crate) async fn receive(
     mut body: Incoming,
     most: u64,
     bodies: &Bodies,
@@ -123,12 +124,12 @@ pub(super) async fn receive(
         0 => None,
         counts => room.and_then(|mut room| room.split(counts)),
     };
-    Ok(Received::Whole(RequestBody { bytes, _permit: room }))
+    Ok(Received::Whole(RequestBody { bytes, permit: room }))
 }
 
 /// A body that nothing is done with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Discarded {
+pub(crate) enum Discarded {
     Whole,
     /// The rest of it is not read.
     TooLong,
@@ -137,7 +138,7 @@ pub(super) enum Discarded {
 }
 
 /// Reads a body of at most so many bytes to its end, and keeps nothing of it.
-pub(super) async fn discard(
+pub(crate) async fn discard(
     mut body: Incoming,
     most: u64,
     limit: Duration,

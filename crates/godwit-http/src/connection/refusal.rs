@@ -7,8 +7,9 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderValue, WWW_AUTHENTICATE};
 use tokio::time::sleep;
 
-use super::body::{Discarded, Hopeless, MAX_DISCARDED_BODY_BYTES, discard};
-use super::{Answer, Connection, Shared, closing, plain};
+use super::{Answer, Connection, Service, closing, plain};
+use crate::body::{Discarded, Hopeless, MAX_DISCARDED_BODY_BYTES, discard};
+use crate::stream::Stream;
 
 /// Before a failed login is answered: a client that guesses passwords has to wait.
 const FAILED_LOGIN: Duration = Duration::from_millis(250);
@@ -40,19 +41,19 @@ impl Refusal {
 /// Answers a request that is refused once its body was read, as Core does: where a client sends the body
 /// later than the head, the connection would otherwise be closed, and the client see a reset instead of the
 /// answer. Behind a body that is too long for that the connection is closed.
-pub(super) async fn refuse(
+pub(super) async fn refuse<S: Stream>(
     body: Incoming,
     refusal: Refusal,
-    connection: &Connection,
-    shared: &Shared,
+    connection: &Connection<S>,
+    service: &Service,
 ) -> Result<Answer, Hopeless> {
-    let discarded = discard(body, MAX_DISCARDED_BODY_BYTES, shared.timeout()).await?;
+    let discarded = discard(body, MAX_DISCARDED_BODY_BYTES, service.timeout()).await?;
     if matches!(discarded, Discarded::Broken) {
         return Ok(closing(plain(StatusCode::BAD_REQUEST, "")));
     }
     if refusal == Refusal::WrongLogin {
         let peer = connection.peer;
-        shared
+        service
             .wrong_passwords
             .warn(|| format!("RPC server: incorrect password attempt from {peer}"));
         sleep(FAILED_LOGIN).await;

@@ -1,0 +1,22 @@
+//! Connections of HTTP: who may ask, how much and how slowly, and with which status it is answered.
+//!
+//! HTTP itself is `hyper`'s. What Bitcoin Core's server does around it is here. What is asked for goes into a
+//! queue, and what becomes of it there is not known here: so a fuzz target has the server without the node.
+
+mod auth;
+mod body;
+mod connection;
+mod job;
+mod log_limit;
+mod patient;
+mod stream;
+
+pub use auth::{Credentials, RpcAuth, RpcAuthError, with_random_password};
+pub use body::{
+    BODY_BYTES, Bodies, MAX_BODY_BYTES, MAX_DISCARDED_BODY_BYTES, MAX_RESOURCE_BODY_BYTES,
+};
+pub use connection::{FIRST_LOGIN, MAX_HEADER_BYTES, Service, serve, told};
+pub use job::{AnswerBody, Asked, ContentKind, Job, Reply, RequestBody};
+pub use log_limit::LogLimit;
+pub use patient::Patient;
+pub use stream::Stream;

@@ -104,6 +104,8 @@ pub async fn serve<S: Stream>(
         .timer(TokioTimer::new())
         .header_read_timeout(limit)
         .max_buf_size(MAX_HEADER_BYTES)
+        // The buffer may become larger than that where requests follow each other.
+        .max_header_size(MAX_HEADER_BYTES)
         .max_headers(MAX_HEADER_LINES)
         // A client may say that it has sent all, and wait for the answer.
         .half_close(true)

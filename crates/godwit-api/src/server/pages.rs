@@ -171,6 +171,7 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(SILENCE)
         .max_buf_size(MAX_HEADER_BYTES)
+        .max_header_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(Patient::new(Arc::new(stream), SILENCE)), answer);
     tokio::select! {
         ended = served => if let Err(error) = ended {

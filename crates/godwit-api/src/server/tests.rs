@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use godwit_http::RpcAuth;
+use godwit_http::{MAX_HEADER_BYTES, RpcAuth};
 use godwit_index::Indexes;
 use godwit_primitives::{Network, Params, Work};
 
@@ -149,8 +149,13 @@ fn head(rest: &str) -> String {
 }
 
 fn send(stream: &mut std::net::TcpStream, body: &str) {
+    send_with(stream, body, "");
+}
+
+/// Sends a request, and what is to be there together with it.
+fn send_with(stream: &mut std::net::TcpStream, body: &str, behind: &str) {
     let head = head(&format!("Content-Length: {}", body.len()));
-    stream.write_all(format!("{head}{body}").as_bytes()).expect("it is read");
+    stream.write_all(format!("{head}{body}{behind}").as_bytes()).expect("it is read");
 }
 
 fn send_in_chunks(stream: &mut std::net::TcpStream, body: &str) {
@@ -298,6 +303,25 @@ fn silence_may_have_no_limit() {
     stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket");
     let silent = stream.read(&mut [0]).map_err(|error| error.kind());
     assert_eq!(silent, Err(io::ErrorKind::WouldBlock), "it stays open");
+}
+
+/// Also where a part of it comes together with the request before, and the rest at once.
+#[test]
+fn a_head_is_no_longer_than_it_may_be() {
+    let server = start(options());
+    for (length, status) in [(MAX_HEADER_BYTES, "200"), (MAX_HEADER_BYTES + 1, "431")] {
+        let empty = head(&format!("Content-Length: {}\r\nA: ", ECHO.len()));
+        let filled = "a".repeat(length - empty.len());
+        let head = head(&format!("Content-Length: {}\r\nA: {filled}", ECHO.len()));
+        assert_eq!(head.len(), length);
+        let (first, rest) = head.split_at(1000);
+        let mut stream = server.connect();
+        send_with(&mut stream, ECHO, first);
+        assert!(read_answer(&mut stream).starts_with("HTTP/1.1 200"));
+        stream.write_all(format!("{rest}{ECHO}").as_bytes()).expect("it is read");
+        let answer = read_answer(&mut stream);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{length}: {answer}");
+    }
 }
 
 #[test]

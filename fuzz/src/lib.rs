@@ -10,6 +10,7 @@ mod descriptor;
 mod disk;
 mod folder;
 mod headers;
+mod http;
 mod import_framing;
 mod input;
 mod json_rpc;
@@ -63,6 +64,7 @@ targets! {
     CORE_WALLET core_wallet
     DESCRIPTOR descriptor
     HEADERS headers
+    HTTP http
     IMPORT_FRAMING import_framing
     JSON_RPC json_rpc
     KEY_FILE key_file

@@ -38,7 +38,7 @@ impl Sending {
 }
 
 impl<S: Stream> Patient<S> {
-    /// What is written to it has to be read within `limit`, and so much longer as [`LEAST_RATE`] allows.
+    /// What is written to it has to be read within `limit`, and so much longer as `LEAST_RATE` allows.
     pub fn new(stream: Arc<S>, limit: Duration) -> Self {
         Self { stream, limit, sending: None }
     }

@@ -125,8 +125,8 @@ const ROOMS: &[Room] = &[
     Room {
         name: FUZZ,
         may_use: &[
-            STREAM, PRIMITIVES, CONSENSUS, STORE, FAULT_DISK, P2P, RPC, SECRET, KEYS, TESTDATA,
-            VERIFY,
+            STREAM, PRIMITIVES, CONSENSUS, STORE, FAULT_DISK, P2P, RPC, HTTP, SECRET, KEYS,
+            TESTDATA, VERIFY,
         ],
         tests_may_use: &[],
     },
@@ -140,7 +140,7 @@ const WALLS: &[(&str, &[&str])] = &[
     ("libbitcoinkernel-sys", &[ENGINE, HANDOVER]),
     ("bitcoin", &[SIM, RIVALS, KEYS, SIGNER, FUZZ, RPC_CLIENTS]),
     ("hyper", &[HTTP, API]),
-    ("tokio", &[HTTP, API]),
+    ("tokio", &[HTTP, API, FUZZ]),
     ("redb", &[STORE, RIVALS, FUZZ]),
 ];
 

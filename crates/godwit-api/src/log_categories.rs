@@ -37,10 +37,11 @@ const NAMES: [&str; 29] = [
 ];
 
 /// The category of the lines of a module and those below it; the first that fits counts.
-const MODULES: [(&str, &str); 10] = [
+const MODULES: [(&str, &str); 11] = [
     ("godwit_chain::reads", "blockstorage"),
     ("godwit_chain", "validation"),
     ("godwit_store", "coindb"),
+    ("godwit_http", "http"),
     ("godwit_api::server", "http"),
     ("godwit_api::zmq", "zmq"),
     ("godwit_api", "rpc"),
@@ -130,6 +131,7 @@ mod tests {
             ("godwit", None),
             ("godwit_chain::chain", Some("validation")),
             ("godwit_chain::reads", Some("blockstorage")),
+            ("godwit_http::connection", Some("http")),
             ("godwit_api::server::workers", Some("http")),
             ("godwit_store::utxo::background", Some("coindb")),
             ("hyper::proto", None),

@@ -33,7 +33,7 @@ ifma: setup
 	@tools/test-ifma
 
 # godwit on ARM64 under QEMU, as far as an emulator can show it: tests, a chain of 40 MB, and counts of
-# instructions (no times) of the six benchmarks. On x86-64 with Debian's packages, which it installs first.
+# the instructions (no times) of a signature check. On x86-64 with Debian's packages, which it installs first.
 arm: setup
 	@tools/setup arm
 	cargo build --release --locked --workspace --bins

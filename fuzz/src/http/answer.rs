@@ -21,9 +21,10 @@ impl<'a> Answer<'a> {
         self.all(name).next().is_some()
     }
 
-    /// Whether it says that the connection ends behind it.
+    /// Whether it says that the connection ends behind it. To a client of HTTP/1.0 that would stay, `hyper`
+    /// adds that it may, which a client has to overlook then.
     pub(super) fn closes(&self) -> bool {
-        self.all("Connection").any(|value| value == "close")
+        self.all("Connection").any(|value| value.split(", ").any(|word| word == "close"))
     }
 
     /// Whether `hyper` says that this is no request; what the server says for itself has a type.

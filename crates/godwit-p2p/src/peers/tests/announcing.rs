@@ -291,42 +291,42 @@ fn a_compact_block_is_sent_on_request_near_the_tip() {
     assert_eq!(sent, compact_block(block.view(), sent.nonce));
 }
 
-/// The last block that was announced in compact form stays in memory, however many follow it.
-#[test]
-fn a_block_that_was_announced_in_compact_form_is_sent_whole_once_it_is_deep() {
+/// A node that has announced a new block to a peer in compact form.
+fn with_compact_announcement() -> (Harness, PeerId, TestBlock) {
     let old = chain(5, 6_000);
-    let new = next(&old[4], 1);
+    let new = next(&old[4], 1).remove(0);
     let mut node = Harness::with_chain(config(), &old);
     let id = node.inbound_peer();
     node.says(id, Message::SendCmpct { announce: true, version: 2 });
     node.headers(id, &old[4..]);
-    assert!(is_compact(&announced(&mut node, id, &new)[0], &new[0]));
+    assert!(is_compact(&announced(&mut node, id, std::slice::from_ref(&new))[0], &new));
+    (node, id, new)
+}
+
+/// The last block that was announced in compact form stays in memory, however many follow it.
+#[test]
+fn a_block_that_was_announced_in_compact_form_is_sent_whole_once_it_is_deep() {
+    let (mut node, id, new) = with_compact_announcement();
     node.says(id, Message::SendCmpct { announce: false, version: 2 });
     let kind = crate::InventoryKind::CMPCT_BLOCK;
-    let mut tip = new[0].clone();
+    let mut tip = new.clone();
     for depth in 1..=6 {
         tip = TestBlock::on(&tip, START as u32, 1, 0);
         node.mined(std::slice::from_ref(&tip));
         node.take(id);
-        node.says(id, Message::GetData(vec![crate::Inventory::block(kind, new[0].hash)]));
+        node.says(id, Message::GetData(vec![crate::Inventory::block(kind, new.hash)]));
         let answer = node.take(id).pop().expect("an answer");
-        assert_eq!(is_compact(&answer, &new[0]), depth <= 5, "{depth}");
+        assert_eq!(is_compact(&answer, &new), depth <= 5, "{depth}");
     }
     assert_eq!(node.is_gone(id), None);
 }
 
 #[test]
 fn nothing_is_given_of_an_announced_block_that_was_declared_invalid() {
-    let old = chain(5, 6_000);
-    let new = next(&old[4], 1);
-    let mut node = Harness::with_chain(config(), &old);
-    let id = node.inbound_peer();
-    node.says(id, Message::SendCmpct { announce: true, version: 2 });
-    node.headers(id, &old[4..]);
-    assert!(is_compact(&announced(&mut node, id, &new)[0], &new[0]));
+    let (mut node, id, new) = with_compact_announcement();
     let kind = crate::InventoryKind::CMPCT_BLOCK;
     let ask = |node: &mut Harness| {
-        let (block_hash, positions) = (new[0].hash, vec![0]);
+        let (block_hash, positions) = (new.hash, vec![0]);
         node.says(id, Message::GetData(vec![crate::Inventory::block(kind, block_hash)]));
         node.says(id, Message::GetBlockTxn(BlockTransactionsRequest { block_hash, positions }));
         node.take(id).len()

@@ -138,15 +138,28 @@ fn b15_colliding_transactions_make_the_whole_block_be_asked_for() {
     assert_eq!((node.tip(), node.is_gone(id)), (block.hash, None));
 }
 
+/// The peer announces a block on the tip in compact form, and is asked for its transactions.
+fn asking_for_transactions(node: &mut Harness, id: PeerId, tip: &TestBlock) -> TestBlock {
+    let block = TestBlock::on(tip, START as u32, 2, 3);
+    node.says(id, Message::CmpctBlock(compact(&block)));
+    node.tick();
+    asked_transactions(node, id);
+    block
+}
+
+/// The wrong number of them.
+fn no_transactions(block: &TestBlock) -> Message {
+    Message::BlockTxn(BlockTransactions {
+        block_hash: block.hash,
+        transactions: RawTransactions::new(),
+    })
+}
+
 #[test]
 fn b15_the_wrong_number_of_transactions_is_misbehaving() {
     let (mut node, id, tip) = with_high_bandwidth_peer();
-    let block = TestBlock::on(&tip, START as u32, 2, 3);
-    node.says(id, Message::CmpctBlock(compact(&block)));
-    node.tick();
-    asked_transactions(&mut node, id);
-    let none = BlockTransactions { block_hash: block.hash, transactions: RawTransactions::new() };
-    node.says(id, Message::BlockTxn(none));
+    let block = asking_for_transactions(&mut node, id, &tip);
+    node.says(id, no_transactions(&block));
     let what = Misbehaviour::InvalidCompactBlock;
     assert_eq!(node.is_gone(id), Some(DisconnectReason::Misbehaved(what)));
 }
@@ -156,12 +169,8 @@ fn b15_the_wrong_number_of_transactions_is_misbehaving() {
 #[test]
 fn b15_who_is_not_punished_for_wrong_transactions_is_asked_for_the_whole_block() {
     let (mut node, id, tip) = with_high_bandwidth(ConnectionKind::Manual);
-    let block = TestBlock::on(&tip, START as u32, 2, 3);
-    node.says(id, Message::CmpctBlock(compact(&block)));
-    node.tick();
-    asked_transactions(&mut node, id);
-    let none = BlockTransactions { block_hash: block.hash, transactions: RawTransactions::new() };
-    node.says(id, Message::BlockTxn(none));
+    let block = asking_for_transactions(&mut node, id, &tip);
+    node.says(id, no_transactions(&block));
     assert_eq!(node.requested(id), [block.hash]);
     node.gives(id, &block);
     assert_eq!((node.tip(), node.is_gone(id)), (block.hash, None));
@@ -171,13 +180,9 @@ fn b15_who_is_not_punished_for_wrong_transactions_is_asked_for_the_whole_block()
 #[test]
 fn b15_who_has_not_a_block_is_not_asked_for_it_because_of_wrong_transactions() {
     let (mut node, id, tip) = with_high_bandwidth(ConnectionKind::Manual);
-    let block = TestBlock::on(&tip, START as u32, 2, 3);
-    node.says(id, Message::CmpctBlock(compact(&block)));
-    node.tick();
-    asked_transactions(&mut node, id);
+    let block = asking_for_transactions(&mut node, id, &tip);
     node.says(id, Message::NotFound(vec![block_entry(block.hash)]));
-    let none = BlockTransactions { block_hash: block.hash, transactions: RawTransactions::new() };
-    node.says(id, Message::BlockTxn(none));
+    node.says(id, no_transactions(&block));
     assert_eq!(node.requested(id), []);
     assert_eq!((node.expects.get(&id), node.is_gone(id)), (Some(&false), None));
 }

@@ -1,86 +1,93 @@
-//! Keeps the lanes of the multi-message compression busy while messages differ in length.
+//! Keeps the lanes of a compression of many messages busy while messages differ in length.
 
-use std::array;
+use smallvec::SmallVec;
 
-use super::x86::{MAX_LANES, ShaExtensions, State};
+use super::Chaining;
+use super::vector::MAX_LANES;
 
-/// Double SHA-256 of messages `0..out.len()`, each of three spans.
-pub(super) fn sha256d_spans<'a>(
-    cpu: ShaExtensions,
-    spans: impl Fn(usize) -> [&'a [u8]; 3],
+/// Compresses blocks of several messages at once.
+pub(super) trait Compressor: Copy {
+    /// The chaining values of as many messages as it takes at once, each at the index of its lane.
+    type States;
+
+    /// [`Chaining::INITIAL`] in every lane.
+    const INITIAL: Self::States;
+
+    /// How many messages it takes at once, [`MAX_LANES`] at most.
+    fn lanes(self) -> usize;
+
+    fn get(states: &Self::States, lane: usize) -> Chaining;
+
+    fn set(states: &mut Self::States, lane: usize, chaining: Chaining);
+
+    /// Compresses the first `count` blocks of each run into the state of the same lane.
+    fn compress(self, states: &mut Self::States, runs: &[&[[u8; 64]]], count: usize);
+}
+
+/// Messages on their way, each with what it has been compressed to.
+pub(super) type InFlight<'a> = SmallVec<[(Lane<'a>, Chaining); MAX_LANES]>;
+
+/// A message of three spans, of which no block has been compressed.
+pub(super) fn message(number: usize, spans: [&[u8]; 3]) -> (Lane<'_>, Chaining) {
+    (Lane::start(number, spans), Chaining::INITIAL)
+}
+
+/// Double SHA-256 of the messages, each into the entry of `out` that has its number, until fewer than
+/// `enough` are left, which it returns.
+pub(super) fn sha256d<'a, C: Compressor>(
+    compressor: C,
+    mut messages: impl Iterator<Item = (Lane<'a>, Chaining)>,
+    enough: usize,
     out: &mut [[u8; 32]],
-) {
-    let mut active = out.len().min(MAX_LANES);
-    let mut next = active;
-    let mut states = [State::INITIAL; MAX_LANES];
-    let mut lanes: [Lane<'a>; MAX_LANES] =
-        array::from_fn(|i| if i < active { Lane::start(i, spans(i)) } else { Lane::IDLE });
-    while active > 0 {
-        compress_all(cpu, &mut states[..active], &mut lanes[..active]);
+) -> InFlight<'a> {
+    let mut states = C::INITIAL;
+    let mut lanes: SmallVec<[Lane<'a>; MAX_LANES]> = SmallVec::new();
+    for (lane, chaining) in messages.by_ref().take(compressor.lanes()) {
+        C::set(&mut states, lanes.len(), chaining);
+        lanes.push(lane);
+    }
+    while lanes.len() >= enough && !lanes.is_empty() {
+        compress_ready_blocks(compressor, &mut states, &mut lanes);
         let mut i = 0;
-        while i < active {
-            let lane = &mut lanes[i];
-            if lane.has_blocks() || lane.advance(&mut states[i]) {
+        while i < lanes.len() {
+            if lanes[i].has_blocks() {
                 i += 1;
                 continue;
             }
-            out[lane.message] = states[i].to_digest();
-            if next < out.len() {
-                *lane = Lane::start(next, spans(next));
-                states[i] = State::INITIAL;
-                next += 1;
+            let mut chaining = C::get(&states, i);
+            if lanes[i].advance(&mut chaining) {
+                C::set(&mut states, i, chaining);
+                i += 1;
+                continue;
+            }
+            out[lanes[i].message] = chaining.to_digest();
+            if let Some((lane, chaining)) = messages.next() {
+                lanes[i] = lane;
+                C::set(&mut states, i, chaining);
                 i += 1;
             } else {
-                active -= 1;
-                lanes.swap(i, active);
-                states.swap(i, active);
+                let last = C::get(&states, lanes.len() - 1);
+                C::set(&mut states, i, last);
+                lanes.swap_remove(i);
             }
         }
     }
-}
-
-/// Double SHA-256 of each pair of neighbours, in place.
-pub(super) fn sha256d_pairs(cpu: ShaExtensions, hashes: &mut [[u8; 32]]) {
-    let pairs = hashes.len() / 2;
-    let mut done = 0;
-    while done < pairs {
-        done += match pairs - done {
-            1 => pairs_at::<1>(cpu, hashes, done),
-            2 => pairs_at::<2>(cpu, hashes, done),
-            3 => pairs_at::<3>(cpu, hashes, done),
-            _ => pairs_at::<MAX_LANES>(cpu, hashes, done),
-        };
-    }
-}
-
-fn pairs_at<const N: usize>(cpu: ShaExtensions, hashes: &mut [[u8; 32]], first: usize) -> usize {
-    let mut messages = [[0; 64]; N];
-    let pairs = hashes[2 * first..].as_flattened().as_chunks::<64>().0;
-    messages.copy_from_slice(&pairs[..N]);
-    hashes[first..first + N].copy_from_slice(&cpu.sha256d_64(&messages));
-    N
+    lanes.into_iter().enumerate().map(|(i, lane)| (lane, C::get(&states, i))).collect()
 }
 
 /// Compresses as many blocks as every lane has ready.
-fn compress_all(cpu: ShaExtensions, states: &mut [State], lanes: &mut [Lane<'_>]) {
-    match lanes.len() {
-        1 => compress_lanes::<1>(cpu, states, lanes),
-        2 => compress_lanes::<2>(cpu, states, lanes),
-        3 => compress_lanes::<3>(cpu, states, lanes),
-        _ => compress_lanes::<MAX_LANES>(cpu, states, lanes),
-    }
-}
-
-fn compress_lanes<const N: usize>(
-    cpu: ShaExtensions,
-    states: &mut [State],
+fn compress_ready_blocks<C: Compressor>(
+    compressor: C,
+    states: &mut C::States,
     lanes: &mut [Lane<'_>],
 ) {
-    let states = states.first_chunk_mut::<N>().expect("the caller chose N by the number of lanes");
-    let lanes = lanes.first_chunk_mut::<N>().expect("the caller chose N by the number of lanes");
-    let runs = lanes.each_ref().map(Lane::blocks);
+    let mut runs: [&[[u8; 64]]; MAX_LANES] = [&[]; MAX_LANES];
+    for (run, lane) in runs.iter_mut().zip(&*lanes) {
+        *run = lane.blocks();
+    }
+    let runs = &runs[..lanes.len()];
     let count = runs.iter().map(|run| run.len()).min().unwrap_or(0);
-    cpu.compress(states, runs, count);
+    compressor.compress(states, runs, count);
     for lane in lanes {
         lane.consume(count);
     }
@@ -108,7 +115,7 @@ enum Stage {
 ///
 /// Whole blocks inside a span are compressed where they lie (`direct`); only blocks that straddle
 /// spans, and padding, are put together in `staged`.
-struct Lane<'a> {
+pub(super) struct Lane<'a> {
     message: usize,
     stage: Stage,
     /// What has not been made ready yet.
@@ -121,20 +128,18 @@ struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    const IDLE: Lane<'static> = Lane {
-        message: 0,
-        stage: Stage::Digest,
-        spans: [&[]; 3],
-        message_len: 0,
-        direct: &[],
-        staged: [[0; 64]; 2],
-        staged_from: 0,
-        staged_to: 0,
-    };
-
     fn start(message: usize, spans: [&'a [u8]; 3]) -> Lane<'a> {
         let message_len = spans.iter().map(|span| span.len() as u64).sum();
-        let mut lane = Lane { message, stage: Stage::Message, spans, message_len, ..Lane::IDLE };
+        let mut lane = Lane {
+            message,
+            stage: Stage::Message,
+            spans,
+            message_len,
+            direct: &[],
+            staged: [[0; 64]; 2],
+            staged_from: 0,
+            staged_to: 0,
+        };
         lane.prepare_message();
         lane
     }
@@ -159,16 +164,16 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Makes the next blocks ready, or returns false: `state` is the double hash.
-    fn advance(&mut self, state: &mut State) -> bool {
+    /// Makes the next blocks ready, or returns false: `chaining` is the double hash.
+    fn advance(&mut self, chaining: &mut Chaining) -> bool {
         match self.stage {
             Stage::Message => self.prepare_message(),
             Stage::Padded => {
                 self.staged[0] = PADDED_DIGEST;
-                self.staged[0][..32].copy_from_slice(&state.to_digest());
+                self.staged[0][..32].copy_from_slice(&chaining.to_digest());
                 (self.staged_from, self.staged_to) = (0, 1);
                 self.stage = Stage::Digest;
-                *state = State::INITIAL;
+                *chaining = Chaining::INITIAL;
             }
             Stage::Digest => return false,
         }

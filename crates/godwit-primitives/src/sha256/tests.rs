@@ -6,6 +6,18 @@ use sha2::Digest;
 
 use super::*;
 
+/// Every way to compress many messages that this CPU has, the chosen one or not.
+#[cfg(target_arch = "x86_64")]
+fn compressions() -> Vec<choice::Compression> {
+    use choice::Compression;
+    let vectors = [None, vector::Vectors::detect_avx512(), vector::Vectors::detect_avx2()];
+    let mut all = Vec::new();
+    for extensions in [None, x86::ShaExtensions::detect()] {
+        all.extend(vectors.iter().map(|&vectors| Compression { vectors, extensions }));
+    }
+    all
+}
+
 fn naive(message: &[u8]) -> [u8; 32] {
     sha2::Sha256::digest(sha2::Sha256::digest(message)).into()
 }
@@ -29,6 +41,12 @@ fn check_spans(messages: &[Vec<u8>], cuts: &[(usize, usize)]) {
     let mut portable = vec![[0; 32]; messages.len()];
     sha256d_spans_portable(spans, &mut portable);
     assert_eq!(portable, expected);
+    #[cfg(target_arch = "x86_64")]
+    for compression in compressions() {
+        let mut digests = vec![[0; 32]; messages.len()];
+        compression.sha256d_spans(spans, &mut digests);
+        assert_eq!(digests, expected, "{compression:?}");
+    }
 }
 
 #[test]
@@ -58,10 +76,23 @@ fn every_length_up_to_300_whole_and_in_pieces() {
 
 #[test]
 fn every_number_of_messages_around_the_lanes() {
-    for n in 0..=17 {
+    for n in 0..=35 {
         let messages: Vec<_> = (0..n).map(|i| message(i * 97 % 200, i)).collect();
         let cuts: Vec<_> = messages.iter().map(|m| (m.len() / 3, m.len() / 2)).collect();
         check_spans(&messages, &cuts);
+    }
+}
+
+/// As many of one length as fill groups once and twice, less one and more one; beside others.
+#[test]
+fn every_number_of_messages_of_one_length_around_the_groups() {
+    for n in [7, 8, 9, 15, 16, 17, 31, 32, 33, 40] {
+        for len in [0, 55, 56, 119, 120, 1526, 1527, 1528, 1600] {
+            let messages: Vec<_> =
+                (0..n + 3).map(|i| message(if i < n { len } else { 300 * (i - n) }, i)).collect();
+            let cuts: Vec<_> = messages.iter().map(|m| (4.min(m.len()), m.len() / 2)).collect();
+            check_spans(&messages, &cuts);
+        }
     }
 }
 
@@ -77,15 +108,21 @@ fn one_long_message_among_short_ones() {
 
 #[test]
 fn pairs_equal_their_naive_twin() {
-    for len in 0..=37 {
+    for len in 0..=70 {
         let hashes: Vec<[u8; 32]> = (0..len).map(|i| sha256(&message(i, len))).collect();
         let expected: Vec<_> =
             hashes.chunks_exact(2).map(|pair| naive(pair.as_flattened())).collect();
         let mut in_place = hashes.clone();
         sha256d_pairs(&mut in_place);
         assert_eq!(in_place[..len / 2], expected);
+        #[cfg(target_arch = "x86_64")]
+        for compression in compressions() {
+            let mut in_place = hashes.clone();
+            compression.sha256d_pairs(&mut in_place);
+            assert_eq!(in_place[..len / 2], expected, "{compression:?}");
+        }
         let mut portable = hashes;
-        sha256d_pairs_portable(&mut portable);
+        sha256d_pairs_portable(0, &mut portable);
         assert_eq!(portable[..len / 2], expected);
     }
 }
@@ -104,7 +141,7 @@ proptest! {
 
     #[test]
     fn random_messages_and_cuts(
-        shapes in proptest::collection::vec((0usize..600, any::<usize>(), any::<usize>()), 0..18),
+        shapes in proptest::collection::vec((0usize..1_700, any::<usize>(), any::<usize>()), 0..80),
     ) {
         let messages: Vec<_> =
             shapes.iter().map(|&(len, seed, _)| message(len, seed)).collect();
@@ -175,18 +212,22 @@ fn sha256_speed() {
         let one = best(9, || {
             spans.iter().zip(&mut digests).for_each(|(span, digest)| *digest = sha256d(span));
         });
-        let many = best(9, || sha256d_many(&spans, &mut digests));
-        eprintln!(
-            "{len:>6}-byte messages: one lane {:.2} GB/s, lanes {:.2} GB/s, ratio {:.2}",
-            speed(bytes, one),
-            speed(bytes, many),
-            one.as_secs_f64() / many.as_secs_f64(),
-        );
+        eprintln!("{len:>6}-byte messages: ring {:.2} GB/s", speed(bytes, one));
+        for compression in compressions() {
+            let many = best(9, || {
+                compression.sha256d_spans(|i| [spans[i], &[], &[]], &mut digests);
+            });
+            let ratio = one.as_secs_f64() / many.as_secs_f64();
+            eprintln!("       {:.2} GB/s, ratio {ratio:.2}: {compression:?}", speed(bytes, many));
+        }
     }
     let mut hashes = vec![[7; 32]; 1 << 16];
-    let one = best(9, || sha256d_pairs_portable(&mut hashes));
-    let many = best(9, || sha256d_pairs(&mut hashes));
-    let ratio = one.as_secs_f64() / many.as_secs_f64();
-    let rate = hashes.len() as f64 / 2.0 / many.as_secs_f64() / 1e6;
-    eprintln!("merkle pairs: {rate:.1} M/s in lanes, ratio to one lane {ratio:.2}");
+    let one = best(9, || sha256d_pairs_portable(0, &mut hashes));
+    for compression in compressions() {
+        let many = best(9, || compression.sha256d_pairs(&mut hashes));
+        let ratio = one.as_secs_f64() / many.as_secs_f64();
+        let rate = hashes.len() as f64 / 2.0 / many.as_secs_f64() / 1e6;
+        eprintln!("merkle pairs: {rate:.1} M/s, ratio to ring {ratio:.2}: {compression:?}");
+    }
+    eprintln!("chosen: {:?}", choice::Compression::fastest());
 }

@@ -11,33 +11,28 @@ use std::arch::x86_64::{
     _mm_shuffle_epi8, _mm_shuffle_epi32, _mm_storeu_si128,
 };
 
-use super::{INITIAL, K};
+use super::{Chaining, K, PADDING_AFTER_64};
 
 /// The most messages that are worth interleaving. Three lanes keep their working variables and
 /// message words in the sixteen registers more or less; a fourth only adds spills (Zen 4, against one
 /// lane: two 1.97, three 2.06, four 1.94 times as fast).
 pub(super) const MAX_LANES: usize = 3;
 
-/// The working variables in the order in which `sha256rnds2` wants them, so that no call has to
-/// shuffle: F, E, B, A, then H, G, D, C.
+/// A chaining value in the order in which `sha256rnds2` wants it, so that no call has to shuffle: F, E, B, A,
+/// then H, G, D, C.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State([u32; 8]);
 
 impl State {
-    pub(super) const INITIAL: State = {
-        let [a, b, c, d, e, f, g, h] = INITIAL;
-        State([f, e, b, a, h, g, d, c])
-    };
+    const INITIAL: State = State::new(Chaining::INITIAL);
 
-    /// The digest: A to H, big-endian.
-    pub(super) fn to_digest(self) -> [u8; 32] {
+    pub(super) const fn new(Chaining([a, b, c, d, e, f, g, h]): Chaining) -> State {
+        State([f, e, b, a, h, g, d, c])
+    }
+
+    pub(super) const fn chaining(self) -> Chaining {
         let [f, e, b, a, h, g, d, c] = self.0;
-        let mut digest = [0; 32];
-        for (bytes, word) in digest.as_chunks_mut::<4>().0.iter_mut().zip([a, b, c, d, e, f, g, h])
-        {
-            *bytes = word.to_be_bytes();
-        }
-        digest
+        Chaining([a, b, c, d, e, f, g, h])
     }
 }
 
@@ -86,8 +81,7 @@ type RoundInputs = [[u32; 4]; 16];
 
 const ROUND_CONSTANTS: RoundInputs = in_fours(&K);
 
-/// Inputs of the rounds for the block that pads a message of 64 bytes.
-const PADDING_AFTER_64: RoundInputs = in_fours(&padding_rounds());
+const PADDING_INPUTS: RoundInputs = in_fours(&PADDING_AFTER_64);
 
 // Macros, because the compiler does not inline functions of this size on its own, cannot be made to
 // where `target_feature` is involved, and a call passes all lanes through memory.
@@ -170,7 +164,7 @@ fn sha256d_64<const N: usize>(messages: &[[u8; 64]; N]) -> [[u8; 32]; N] {
     let mut working = initial;
     compress_block!(working, schedule);
     let before = working;
-    for inputs in &PADDING_AFTER_64 {
+    for inputs in &PADDING_INPUTS {
         let inputs = load_words(inputs);
         for working in &mut working {
             four_rounds!(*working, inputs);
@@ -185,7 +179,7 @@ fn sha256d_64<const N: usize>(messages: &[[u8; 64]; N]) -> [[u8; 32]; N] {
     compress_block!(working, schedule);
     let mut digests = [[0; 32]; N];
     for lane in 0..N {
-        digests[lane] = store_state(&working[lane]).to_digest();
+        digests[lane] = store_state(&working[lane]).chaining().to_digest();
     }
     digests
 }
@@ -262,24 +256,4 @@ const fn in_fours(words: &[u32; 64]) -> RoundInputs {
         i += 1;
     }
     fours
-}
-
-const fn padding_rounds() -> [u32; 64] {
-    let mut words = [0u32; 64];
-    words[0] = 0x8000_0000;
-    words[15] = 512;
-    let mut i = 16;
-    while i < 64 {
-        let (early, late) = (words[i - 15], words[i - 2]);
-        let s0 = early.rotate_right(7) ^ early.rotate_right(18) ^ (early >> 3);
-        let s1 = late.rotate_right(17) ^ late.rotate_right(19) ^ (late >> 10);
-        words[i] = words[i - 16].wrapping_add(s0).wrapping_add(words[i - 7]).wrapping_add(s1);
-        i += 1;
-    }
-    let mut i = 0;
-    while i < 64 {
-        words[i] = words[i].wrapping_add(K[i]);
-        i += 1;
-    }
-    words
 }

@@ -10,7 +10,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("getblockchaininfo", "size_on_disk", "bitcoind reserves space ahead"),
     ("getmininginfo", "currentblocktx", "each of the blocks that it assembled itself"),
     ("getmininginfo", "currentblockweight", "the same"),
-    ("getmininginfo", "networkhashps", "a ratio, rounded in another way"),
     ("getmininginfo", "next.*", "a second may lie between the two questions"),
     ("getchainstates", "chainstates.*.coins_db_cache_bytes", "another format"),
     ("getchainstates", "chainstates.*.coins_tip_cache_bytes", "other caches"),

@@ -178,7 +178,6 @@ impl CoinsInspection {
             other => other?,
         };
         let len = file.file_len()?;
-        self.check_end(&run, len, out)?;
         let mut reading = Reading::new(self, &run, &file, len);
         let Some(footer) = reading.footer(self.context.hasher, self.context.partition_bits)? else {
             let last = u64::from(run.blocks.saturating_sub(1)) * BLOCK as u64;
@@ -187,6 +186,8 @@ impl CoinsInspection {
             lost.add_partitions(named, named.partitions);
             return Ok(());
         };
+        // Not of another run that has this one's name: what follows here may be its footer.
+        self.check_end(&run, len, out)?;
         let there = footer.segments.iter().fold(0, |bits, segment| bits | 1 << segment.partition);
         if named.partitions & !there != 0 {
             let last = u64::from(run.blocks - 1) * BLOCK as u64;

@@ -154,6 +154,22 @@ fn what_is_cut_off_a_run_is_so_after_a_power_cut() {
     assert!(bytes_of(&disk, &run) == bytes);
 }
 
+/// Two runs may have changed places, and one of the names is a hard link perhaps: what looks like bytes left
+/// over is the end of the other one, and may be all that is left of its coins.
+#[test]
+fn c6_nothing_is_cut_off_a_longer_run_of_another_number() {
+    let (good, manifest) = one_run();
+    let run = run_paths(&good).remove(0);
+    let other = [&vec![0x5a; 3 * BLOCK][..], &bytes_of(&good, &run)].concat();
+    for repair in [false, true] {
+        let disk = good.copy();
+        disk.overwrite(&run, other.clone());
+        let (intact, found) = inspect(&disk, &manifest, repair);
+        assert!(!intact && found.len() == 1 && found[0].damage == Damage::Format, "{found:?}");
+        assert!(bytes_of(&disk, &run) == other);
+    }
+}
+
 /// What a disk gives back that lost a write over a block of a run with the same number.
 #[test]
 fn c6_parity_is_not_made_of_a_block_of_another_time() {

@@ -58,6 +58,10 @@ fn place_of(file: &Metadata) -> FilePlace {
     (file.dev(), file.ino())
 }
 
+fn in_the_way<T>(kind: io::ErrorKind, what: &str) -> io::Result<T> {
+    Err(io::Error::new(kind, format!("{what} is where a file belongs: move it away")))
+}
+
 /// Opens a file of the data directory, and waits for nobody at the other end of what is a pipe. A device
 /// passes: `debug.log` may be a link to one.
 ///
@@ -65,9 +69,6 @@ fn place_of(file: &Metadata) -> FilePlace {
 ///
 /// A failed system call, or what has the name is no file.
 pub fn open_stored(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let in_the_way = |kind, what| {
-        Err(io::Error::new(kind, format!("{what} is where a file belongs: move it away")))
-    };
     let at_once = OFlags::NONBLOCK.bits().cast_signed();
     // Files are opened, read and written as without it, but for one that a file server has leased.
     let opened = match options.custom_flags(at_once).open(path) {
@@ -180,7 +181,12 @@ impl Disk for RealDisk {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                in_the_way(error.kind(), "a directory")
+            }
+            removed => removed,
+        }
     }
 
     fn has_name(&self, path: &Path) -> io::Result<bool> {
@@ -211,6 +217,9 @@ impl Disk for RealDisk {
         let entries = match fs::read_dir(path) {
             // The caller may take a missing directory for an empty one, but not a missing disk.
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+                return Err(no_directory(path));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory && path.exists() => {
                 return Err(no_directory(path));
             }
             entries => entries?,

@@ -382,6 +382,11 @@ pub enum StoreError {
         /// The first one.
         path: PathBuf,
     },
+    /// The block files of a directory of godwit's may be changed by the key beside them: another program's.
+    ObfuscatedFiles {
+        /// The file with the key.
+        key: PathBuf,
+    },
     /// The file system does not do what the store builds on.
     UnsuitableFileSystem {
         /// The network's directory.
@@ -513,6 +518,7 @@ impl fmt::Display for StoreError {
                  network (or signet challenge); godwit needs a data directory of its own",
                 path.display()
             ),
+            StoreError::ObfuscatedFiles { key } => f.write_str(&obfuscated(key)),
             StoreError::UnsuitableFileSystem { dir, lacks } => write!(
                 f,
                 "{}: the file system {lacks}, without which a power cut could cost everything; put the data \
@@ -568,6 +574,16 @@ fn core_started(path: &Path, dir: &Path) -> String {
          fetched again",
         path.display(),
         dir.display()
+    )
+}
+
+/// What to do where the files of Core took the place of godwit's.
+fn obfuscated(key: &Path) -> String {
+    format!(
+        "{} has a key, and no block file beside it begins as godwit's do: they are Bitcoin Core's, obfuscated. Move \
+         all of them to another directory, which `godwit import` reads; if they are godwit's, and damaged, delete \
+         that file alone",
+        key.display()
     )
 }
 

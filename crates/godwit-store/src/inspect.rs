@@ -28,7 +28,8 @@ use crate::scan::read_obfuscation;
 use crate::store::pruned_blocks::makes_index;
 use crate::store::{
     DATABASE_FILE, FILE_ENDS, OpenedDatabase, commit_history, commit_manifest, inspect_database,
-    own_controls, refuse_core_directory, visit_blocks, write_zero_obfuscation,
+    own_controls, refuse_core_directory, refuse_obfuscated_files, visit_blocks,
+    write_zero_obfuscation,
 };
 use crate::undo::{BlockUndo, UndoFiles, UndoRecord};
 use crate::utxo::{CoinsInspection, CompressedCoins, Manifest, RepairMode, UtxoHasher};
@@ -93,8 +94,8 @@ impl Inspection {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Locked`], [`StoreError::OtherNetwork`], [`StoreError::NewerSchema`]; a failed system
-    /// call.
+    /// [`StoreError::Locked`], [`StoreError::OtherNetwork`], [`StoreError::NewerSchema`],
+    /// [`StoreError::ObfuscatedFiles`]; a failed system call.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -194,6 +195,10 @@ impl Inspection {
     /// Tells whether the key beside the block files is the one that they are not changed by.
     fn check_obfuscation(&self, watch: &mut dyn Watch) -> Result<(), StoreError> {
         let dir = self.dir.join(BLOCKS_DIR);
+        if self.control().is_some() {
+            // Each block would be told to be damaged, and no repair begins.
+            refuse_obfuscated_files(&self.disk, &dir, self.network.magic)?;
+        }
         let damage = match read_obfuscation(&self.disk, &dir) {
             Ok(Some(Obfuscation::NONE)) => return Ok(()),
             Ok(None) if self.control().is_none() => return Ok(()),

@@ -23,7 +23,9 @@ pub(crate) use database::{
     inspect_database, open_current, own_controls,
 };
 use foreign::refuse_foreign_files;
-pub(crate) use foreign::{refuse_core_directory, write_zero_obfuscation};
+pub(crate) use foreign::{
+    refuse_core_directory, refuse_obfuscated_files, write_zero_obfuscation,
+};
 pub use pruned_blocks::PrunedBlock;
 
 use crate::block_files::{
@@ -151,7 +153,8 @@ impl Store {
     /// # Errors
     ///
     /// [`StoreError::Locked`], [`StoreError::CoreDirectory`], [`StoreError::CoreStarted`],
-    /// [`StoreError::ForeignFile`], [`StoreError::OtherNetwork`], [`StoreError::NewerSchema`],
+    /// [`StoreError::ForeignFile`], [`StoreError::ObfuscatedFiles`], [`StoreError::OtherNetwork`],
+    /// [`StoreError::NewerSchema`],
     /// [`StoreError::Damaged`] for a damaged database or files shorter than committed,
     /// [`StoreError::AllMissing`] where a directory has none of the files that it should be full of,
     /// [`StoreError::IncompleteHistory`] and [`StoreError::Stopped`] as the options have it, else

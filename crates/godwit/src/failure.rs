@@ -155,7 +155,8 @@ impl Fatal for StoreError {
             | StoreError::CoreDirectory { .. }
             | StoreError::CoreStarted { .. }
             | StoreError::AllMissing { .. }
-            | StoreError::ForeignFile { .. } => Exit::DatadirUnusable,
+            | StoreError::ForeignFile { .. }
+            | StoreError::ObfuscatedFiles { .. } => Exit::DatadirUnusable,
             StoreError::Damaged { .. } => Exit::Damaged,
             StoreError::Panicked { .. } => Exit::Bug,
             StoreError::IncompleteHistory { .. } => Exit::Configuration,

@@ -121,7 +121,7 @@ pub(super) fn open_database(
         _ => None,
     };
     let named = named(&opened, confirmed.as_ref())?;
-    check_sources(disk, dir, named.as_ref(), options.rebuild, stays(&opened, options.rebuild))?;
+    check_sources(disk, options, named.as_ref(), stays(&opened, options.rebuild))?;
     match (opened, confirmed, options.rebuild) {
         (Ok(OpenedDatabase { db, control, kept: None }), _, Rebuild::IndexAlone)
             if control.has_whole_history() =>

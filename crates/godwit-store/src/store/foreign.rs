@@ -8,7 +8,7 @@ use super::DATABASE_FILE;
 use crate::block_files::{file_number, has_files, may_be_own, may_be_own_undo};
 use crate::control::{Control, Slot};
 use crate::disk::{OpenMode, StoreDisk};
-use crate::error::{Damage, StoreError};
+use crate::error::StoreError;
 use crate::names::{BLOCKS_DIR, CORE_BLOCKS_LOCK, XOR_FILE};
 use crate::scan::read_obfuscation;
 use crate::undo::has_undo_record;
@@ -75,21 +75,40 @@ pub(super) fn refuse_foreign_files(
     Ok(())
 }
 
+/// Refuses block files that the key beside them may have changed: asked before anything is given up that is
+/// to be made again from them.
+///
+/// # Errors
+///
+/// [`StoreError::ObfuscatedFiles`]; a failed system call.
+pub(crate) fn refuse_obfuscated_files(
+    disk: &StoreDisk,
+    dir: &Path,
+    magic: [u8; 4],
+) -> Result<(), StoreError> {
+    match read_obfuscation(disk, dir) {
+        Ok(None | Some(Obfuscation::NONE)) => Ok(()),
+        // A crash may have left it empty.
+        Ok(Some(_)) | Err(StoreError::Damaged { .. }) => match may_be_obfuscated(disk, dir, magic)? {
+            true => Err(StoreError::ObfuscatedFiles { key: dir.join(XOR_FILE) }),
+            false => Ok(()),
+        },
+        Err(error) => Err(error),
+    }
+}
+
 /// Tools that read Core's block files look for a key since Core 28; zero says "in the clear".
 pub(crate) fn write_zero_obfuscation(
     disk: &StoreDisk,
     dir: &Path,
     magic: [u8; 4],
 ) -> Result<(), StoreError> {
+    refuse_obfuscated_files(disk, dir, magic)?;
     let path = dir.join(XOR_FILE);
     match read_obfuscation(disk, dir) {
         Ok(Some(Obfuscation::NONE)) => return Ok(()),
         Ok(None) => {}
-        // A crash may have left it empty.
         Ok(Some(_)) | Err(StoreError::Damaged { .. }) => {
-            if may_be_obfuscated(disk, dir, magic)? {
-                return Err(StoreError::damaged(&path, 0, Damage::Format));
-            }
             log::warn!("{}: the key is damaged, and written again as zero.", path.display());
         }
         Err(error) => return Err(error),

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::Rebuild;
+use super::{Rebuild, StoreOptions, refuse_obfuscated_files};
 use crate::block_files::{check_links, check_usable, has_files};
 use crate::disk::StoreDisk;
 use crate::error::{DamagedPart, StoreError};
@@ -24,17 +24,19 @@ pub(super) struct Named {
 ///
 /// # Errors
 ///
-/// [`StoreError::AllMissing`]; a failed system call.
+/// [`StoreError::AllMissing`], [`StoreError::ObfuscatedFiles`]; a failed system call.
 pub(super) fn check_sources(
     disk: &StoreDisk,
-    dir: &Path,
+    StoreOptions { dir, network, rebuild, .. }: &StoreOptions,
     named: Option<&Named>,
-    rebuild: Rebuild,
     stays: bool,
 ) -> Result<(), StoreError> {
-    let blocks_dir = dir.join(BLOCKS_DIR);
+    let (blocks_dir, rebuild) = (dir.join(BLOCKS_DIR), *rebuild);
     if let (Some(named), Rebuild::Nothing | Rebuild::Coins) = (named, rebuild) {
         check_presence(disk, dir, named, rebuild)?;
+    }
+    if named.is_some() {
+        refuse_obfuscated_files(disk, &blocks_dir, network.magic)?;
     }
     if !stays {
         check_links(disk, &blocks_dir)?;

@@ -217,8 +217,8 @@ fn a_key_that_is_not_zero_is_refused_where_blocks_may_be_obfuscated_and_else_rep
     }
     fault.overwrite(&at("blocks/xor.dat"), vec![9; 8]);
     fault.overwrite(&at("blocks/blk00000.dat"), intact.iter().map(|byte| byte ^ 9).collect());
-    let damaged = StoreError::damaged(&at("blocks/xor.dat"), 0, Damage::Format);
-    assert_eq!(open(&fault).err(), Some(damaged));
+    let obfuscated = StoreError::ObfuscatedFiles { key: at("blocks/xor.dat") };
+    assert_eq!(open(&fault).err(), Some(obfuscated));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::*;
 use crate::commit::Commit;
 use crate::disk::Disk;
 use crate::fixtures::{MAGIC, append_block, block, framed, header};
+use crate::inspect::{Found, Inspection, Stage, Watch};
 
 const KEY: [u8; 8] = [0x5a, 1, 2, 3, 0xff, 5, 6, 7];
 
@@ -237,6 +238,56 @@ fn a_foreign_file_behind_those_of_a_known_directory_stays_and_blocks_go_behind_i
     }
 }
 
+/// As users of Core move its files, and then have all indexed again: coins and undo records are those of
+/// blocks that are somewhere.
+#[test]
+fn files_of_core_in_place_of_those_of_a_known_directory_are_refused_before_anything_is_given_up() {
+    let (intact, xor) = (filled(), at("blocks/xor.dat"));
+    intact.overwrite(&at(BLOCKS[0]), obfuscated());
+    intact.overwrite(&xor, KEY.to_vec());
+    let run = at("utxo/0000000000.run");
+    for name in [&at("blocks/rev00000.dat"), &run] {
+        intact.overwrite(name, vec![7; 500]);
+    }
+    let owned =
+        ["godwit.control0", "godwit.control1", "blocks/rev00000.dat", "blocks/blk00000.dat"];
+    let error = StoreError::ObfuscatedFiles { key: xor };
+    for (how, has_database) in REBUILDS.into_iter().flat_map(|how| [(how, true), (how, false)]) {
+        let fault = intact.copy();
+        if !has_database {
+            StoreDisk::new(Arc::new(fault.clone())).remove(&at("godwit.redb")).unwrap();
+            StoreDisk::new(Arc::new(fault.clone())).remove(&run).unwrap();
+        }
+        let contents = || {
+            let files = owned.iter().map(|name| at(name)).chain([run.clone()]);
+            files.map(|path| fault.contents(&path)).collect::<Vec<_>>()
+        };
+        let before = contents();
+        assert_eq!(rebuild(&fault, how).err().as_ref(), Some(&error), "{how:?}, {has_database}");
+        assert!(contents() == before, "{how:?}, {has_database}");
+    }
+    let network = options(Path::new(DIR)).network;
+    for repair in [false, true] {
+        let disk = Arc::new(intact.copy());
+        let opened = Inspection::open(disk, Path::new(DIR), network, repair, &mut Nobody);
+        assert_eq!(opened.err().as_ref(), Some(&error));
+    }
+}
+
+struct Nobody;
+
+impl Watch for Nobody {
+    fn found(&mut self, found: Found) {
+        panic!("{found}");
+    }
+
+    fn progress(&mut self, _: Stage, _: u64, _: u64) {}
+
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
 /// A key of a wrong length says no more than a wrong one.
 #[test]
 fn a_torn_key_is_refused_where_blocks_may_be_obfuscated() {
@@ -246,8 +297,8 @@ fn a_torn_key_is_refused_where_blocks_may_be_obfuscated() {
         fault.overwrite(&path, key.clone());
         let blocks = fault.contents(&at(BLOCKS[0])).unwrap();
         fault.overwrite(&at(BLOCKS[0]), blocks.iter().map(|byte| byte ^ 9).collect());
-        let damaged = StoreError::damaged(&path, 0, Damage::Format);
-        assert_eq!(open(&fault).err(), Some(damaged));
+        let obfuscated = StoreError::ObfuscatedFiles { key: path.clone() };
+        assert_eq!(open(&fault).err(), Some(obfuscated));
         assert_eq!(fault.contents(&path), Some(key.clone()));
         // A directory without blocks, whose creation a crash has ended.
         fault.overwrite(&at(BLOCKS[0]), vec![]);

@@ -350,6 +350,7 @@ impl<'a> Blocks<'a> {
             true => Remedy::Peers,
             false => self.inspection.index_remedy(),
         };
+        reading.lacks_blocks = !block_files.is_empty();
         block_files.iter().for_each(|file| watch.found(shortened(file, remedy)));
         let mut undo_files = self.inspection.undo_files()?;
         undo_files.retain(is_short);
@@ -405,6 +406,8 @@ impl<'a> Blocks<'a> {
         let cut_off = undo.is_some_and(|undo| is_cut_off(short_undo, undo));
         if let Some(found) = checked.block {
             reading.suspects.insert(place);
+            // A damaged frame has another remedy.
+            reading.lacks_blocks |= found.remedy == Remedy::Peers;
             watch.found(found);
         }
         (checked.undo.is_some() || cut_off).then(|| {

@@ -252,6 +252,8 @@ pub enum Remedy {
     WhenDisconnected,
     /// `verify -repair`, of undo records whose coins come from blocks that are stored, where not all are.
     RepairWhereStored,
+    /// The same, where blocks are damaged that may have created the coins: when the node has fetched them.
+    RepairOnceFetched,
     /// Of undo records that it does not make there: nothing, or a download where something needs them.
     LacksCoins,
     ReindexChainstate,
@@ -287,6 +289,9 @@ impl fmt::Display for Remedy {
             }
             Remedy::RepairWhereStored => {
                 "`godwit verify -repair` makes it again, as far as the blocks that created its coins are stored"
+            }
+            Remedy::RepairOnceFetched => {
+                "`godwit verify -repair` makes it again once the node has fetched the damaged blocks"
             }
             Remedy::LacksCoins => {
                 "`godwit verify -repair` does not make it again; a reorganisation that disconnects its block, \

@@ -93,6 +93,8 @@ pub(super) struct Reading {
     next: usize,
     /// Places of blocks at which damage was found.
     pub(super) suspects: BTreeSet<usize>,
+    /// Whether a block is damaged or missing, so that coins are not found that it created.
+    pub(super) lacks_blocks: bool,
     /// Places of those whose undo records cannot be made again.
     pub(super) hopeless: BTreeSet<usize>,
     /// Which undo records a reading is for.
@@ -136,6 +138,7 @@ impl Reading {
             stage: Stage::Blocks,
             next: 0,
             suspects: BTreeSet::new(),
+            lacks_blocks: false,
             hopeless: BTreeSet::new(),
             round: Round::default(),
             wanted: Wanted::new(),

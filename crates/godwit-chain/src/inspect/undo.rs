@@ -91,7 +91,7 @@ impl Blocks<'_> {
         watch: &mut dyn Watch,
     ) -> Result<(), ChainError> {
         let few = self.are_few(wrong.iter().map(|wrong| wrong.place));
-        let remedy = self.undo_remedy(few);
+        let remedy = self.undo_remedy(few, reading);
         let found = wrong.len();
         let lacking = (0..self.stored.len()).filter(|place| self.stored[*place].lacks_undo);
         let lacks_some = lacking.clone().next().is_some();
@@ -113,7 +113,7 @@ impl Blocks<'_> {
             let are_made = all_few && restored[found..].iter().all(|made| *made == Some(true));
             let remedy = match (self.repair, all_few) {
                 (true, _) if are_made => Remedy::Done,
-                (false, true) => self.undo_remedy(true),
+                (false, true) => self.undo_remedy(true, reading),
                 _ if self.inspection.has_whole_history() => Remedy::WhenDisconnected,
                 _ => Remedy::LacksCoins,
             };
@@ -164,10 +164,11 @@ impl Blocks<'_> {
     }
 
     /// What repairs undo records that were not made again; `few`: they can be.
-    fn undo_remedy(&self, few: bool) -> Remedy {
+    fn undo_remedy(&self, few: bool, reading: &Reading) -> Remedy {
         match (!self.repair && few, self.inspection.has_whole_history()) {
             (true, true) => Remedy::Repair,
             (true, false) => Remedy::RepairWhereStored,
+            (false, true) if few && reading.lacks_blocks => Remedy::RepairOnceFetched,
             (false, true) => self.inspection.index_remedy(),
             (false, false) => Remedy::LacksCoins,
         }

@@ -438,7 +438,8 @@ fn a_short_undo_file_is_called_repaired_only_where_it_is() {
         let (_, found) = verify(&disk, true);
         let of_file: Vec<&Found> = found.iter().filter(|found| found.path == path).collect();
         assert_eq!(of_file.len(), 1, "round {round}: {found:?}");
-        assert_eq!(of_file[0].remedy, Remedy::Reindex, "round {round}");
+        // To have all indexed and verified again would take hours.
+        assert_eq!(of_file[0].remedy, Remedy::RepairOnceFetched, "round {round}");
     }
 }
 

@@ -322,7 +322,10 @@ impl BlockFiles {
         if !self.tail().has(at.file) {
             return Ok(());
         }
-        let handle = self.disk.open(&self.path(at.file), OpenMode::ReadWrite)?;
+        let path = self.path(at.file);
+        // As at open.
+        self.disk.check_link(&path)?;
+        let handle = self.disk.open(&path, OpenMode::ReadWrite)?;
         handle.write_all_at(u64::from(at.offset - FRAME_SIZE), &frame(self.magic, at.len))?;
         handle.write_all_at(u64::from(at.offset), block)?;
         handle.sync()?;
@@ -445,7 +448,8 @@ pub(crate) fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError
     Ok(disk.list_if_there(dir)?.iter().any(|path| is_of_blocks(path)))
 }
 
-/// Fails where one of them is a link to a disk that is not mounted, before anything is made again without it.
+/// Fails where one of them is a link to a disk that is not mounted: what is there would be fetched or made
+/// again.
 pub(crate) fn check_links(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     let mut paths = disk.list(dir)?;
     paths.retain(|path| is_of_blocks(path));

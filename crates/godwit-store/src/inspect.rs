@@ -335,7 +335,10 @@ impl Inspection {
     fn named(&self, number: u32, path: PathBuf, committed: u64) -> Result<NamedFile, StoreError> {
         let len = match self.disk.open(&path, OpenMode::Read) {
             Ok(file) => Some(file.file_len()?),
-            Err(error) if error.is_not_found() => None,
+            Err(error) if error.is_not_found() => {
+                self.disk.check_link(&path)?;
+                None
+            }
             Err(error) => return Err(error),
         };
         Ok(NamedFile { number, path, committed, len })

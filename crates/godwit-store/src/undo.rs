@@ -261,11 +261,18 @@ impl UndoFiles {
         Ok(WrittenUndo { position: at, handle, created: opened, synced })
     }
 
+    fn open_to_write(&self, file: u32) -> Result<StoreFile, StoreError> {
+        let path = self.path(file);
+        // An empty file would be made at its other end, where the disk belongs.
+        self.disk.check_link(&path)?;
+        self.disk.open(&path, OpenMode::ReadWrite)
+    }
+
     /// Opens a file to write to it from `end` on, and cuts off what follows. One that is missing, or has
     /// lost its end, has lost records: a reader of one of them finds that it has rotted, which is no reason
     /// to write no others.
     fn open_at(&self, file: u32, end: u64) -> Result<StoreFile, StoreError> {
-        let handle = self.disk.open(&self.path(file), OpenMode::ReadWrite)?;
+        let handle = self.open_to_write(file)?;
         let len = handle.file_len()?;
         if len < end {
             log::error!("{}.", StoreError::damaged(handle.path(), end, Damage::Short));
@@ -363,7 +370,7 @@ impl UndoFiles {
             if writers.contains_key(&at.file) && self.disk.is_missing(&path)? {
                 return Ok(false);
             }
-            self.disk.open(&path, OpenMode::ReadWrite)?
+            self.open_to_write(at.file)?
         };
         file.write_all_at(at.offset - u64::from(FRAME_SIZE), record.as_slice())?;
         file.sync()?;
@@ -378,7 +385,7 @@ impl UndoFiles {
         file: u32,
         record: &UndoRecord,
     ) -> Result<UndoPosition, StoreError> {
-        let handle = self.disk.open(&self.path(file), OpenMode::ReadWrite)?;
+        let handle = self.open_to_write(file)?;
         let committed = self.tails().ends.get(&file).copied().unwrap_or_default();
         let start = handle.file_len()?.max(committed);
         handle.write_all_at(start, record.as_slice())?;

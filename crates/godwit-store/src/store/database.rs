@@ -121,7 +121,7 @@ pub(super) fn open_database(
         _ => None,
     };
     let named = named(&opened, confirmed.as_ref())?;
-    check_sources(disk, options, named.as_ref(), stays(&opened, options.rebuild))?;
+    check_sources(disk, options, named.as_ref())?;
     match (opened, confirmed, options.rebuild) {
         (Ok(OpenedDatabase { db, control, kept: None }), _, Rebuild::IndexAlone)
             if control.has_whole_history() =>
@@ -191,11 +191,6 @@ fn named(
         }
     };
     Ok(Some(Named { block_files, runs: control.run_count(), whole }))
-}
-
-/// Whether the database is used as it is, and nothing is made again.
-fn stays(opened: &Result<OpenedDatabase, StoreError>, rebuild: Rebuild) -> bool {
-    rebuild == Rebuild::Nothing && matches!(opened, Ok(OpenedDatabase { kept: None, .. }))
 }
 
 /// Begins a new database in place of one that `error` is said of, for the coins of its control file, where

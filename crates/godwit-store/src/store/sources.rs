@@ -19,8 +19,7 @@ pub(super) struct Named {
 }
 
 /// Refuses a directory of which a disk is not mounted or may not be used. An operator who wants the index
-/// made again may have lost all block files, so that these may be missing. `stays` says that nothing is made
-/// again.
+/// made again may have lost all block files, so that these may be missing.
 ///
 /// # Errors
 ///
@@ -29,7 +28,6 @@ pub(super) fn check_sources(
     disk: &StoreDisk,
     StoreOptions { dir, network, rebuild, .. }: &StoreOptions,
     named: Option<&Named>,
-    stays: bool,
 ) -> Result<(), StoreError> {
     let (blocks_dir, rebuild) = (dir.join(BLOCKS_DIR), *rebuild);
     if let (Some(named), Rebuild::Nothing | Rebuild::Coins) = (named, rebuild) {
@@ -38,9 +36,7 @@ pub(super) fn check_sources(
     if named.is_some() {
         refuse_obfuscated_files(disk, &blocks_dir, network.magic)?;
     }
-    if !stays {
-        check_links(disk, &blocks_dir)?;
-    }
+    check_links(disk, &blocks_dir)?;
     if matches!(rebuild, Rebuild::Coins | Rebuild::Index) {
         check_usable(disk, &blocks_dir)?;
         [&blocks_dir, &dir.join(UTXO_DIR)].iter().try_for_each(|dir| disk.check_writable(dir))?;

@@ -2,4 +2,5 @@
 
 mod child;
 mod descriptors;
+mod links;
 mod real_chains;

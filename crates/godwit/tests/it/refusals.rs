@@ -344,10 +344,10 @@ fn a_rebuild_does_not_begin_while_block_files_are_links_to_a_disk_that_is_not_mo
             names
         };
         let before = files();
-        for rebuild in ["-reindex", "-reindex-chainstate"] {
-            let ended = node.run(&[&"-noconnect", &"-listen=0", &rebuild]);
+        for option in ["-reindex", "-reindex-chainstate", "-server=0"] {
+            let ended = node.run(&[&"-noconnect", &"-listen=0", &option]);
             refuses(ended, Exit::DatadirUnusable, &[&words]);
-            assert_eq!(files(), before, "{rebuild}, {name}");
+            assert_eq!(files(), before, "{option}, {name}");
         }
         fs::remove_file(&path).expect("the link");
         symlink(&elsewhere, &path).expect("a link");

@@ -54,8 +54,9 @@ impl Program for Godwit {
     type Draft = Draft;
 
     const NAME: &'static str = "godwit";
-    const ABOUT: &'static str = "Signatures are verified in the processor's vector registers, all other \
-                                scripts in Bitcoin Core's engine (libbitcoinkernel), which alone refuses.";
+    const ABOUT: &'static str = "Signatures are verified in the vector registers of a processor with AVX2 or \
+                                AVX-512, all other scripts in Bitcoin Core's engine (libbitcoinkernel), which \
+                                alone refuses.";
     const WITHOUT_COMMAND: Option<(&'static str, &'static CommandSpec<Self>)> =
         Some(("the node", NODE));
     const COMMANDS: &'static [&'static [CommandSpec<Self>]] = &[COMMANDS];
@@ -274,7 +275,7 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
             "NAME",
             "one of ifma, avx512, avx2, neon and none that this processor has",
             "Verify signatures with these instructions, or with none of the vector registers' \
-             (default: the fastest of this processor).",
+             (default: the fastest of this processor; none on ARM64, where neon has to be named).",
             |draft, text| {
                 draft.scripts.lanes = Some(values::lanes(text)?);
                 Some(())
@@ -366,9 +367,9 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
         "scriptengine",
         "NAME",
         "native or core",
-        "native: verify signatures in the vector registers of the processor where they alone decide \
-         about a script, and run all other scripts in Bitcoin Core's engine, which alone refuses. core: \
-         run all scripts there (default: native).",
+        "native: verify signatures in the vector registers of the processor (AVX2 or AVX-512, on ARM64 \
+         only with -lanes=neon) where they alone decide about a script, and run all other scripts in \
+         Bitcoin Core's engine, which alone refuses. core: run all scripts there (default: native).",
         |draft, text| {
             draft.scripts.engine = Some(values::script_engine(text)?);
             Some(())

@@ -60,10 +60,22 @@ impl Line {
     }
 }
 
-/// A sentence is enough for a shell's list.
-fn first_sentence(text: &str) -> &str {
-    let end = text.find(['.', ';', ':']).unwrap_or(text.len());
-    &text[..end]
+/// A sentence is enough for a shell's list, and one without defaults.
+fn first_sentence(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once(" (") {
+        let (inside, after) = behind.split_once(')').unwrap_or((behind, ""));
+        kept.push_str(before);
+        if !inside.contains("default") {
+            kept.push_str(&format!(" ({inside})"));
+        }
+        rest = after;
+    }
+    kept.push_str(rest);
+    let ends = [". ", "; "].into_iter().filter_map(|mark| kept.find(mark));
+    kept.truncate(ends.min().unwrap_or(kept.len()));
+    kept.trim_end_matches('.').to_owned()
 }
 
 impl Manual {
@@ -246,7 +258,7 @@ impl Manual {
             name = self.name
         );
         for line in self.lines() {
-            let help = quoted(first_sentence(line.help));
+            let help = quoted(&first_sentence(line.help));
             let (equals, value) = match line.value {
                 None => ("", String::new()),
                 Some((value, may_be_left_out)) => {
@@ -292,7 +304,7 @@ impl Manual {
                 Some((_, false)) => " -x",
                 _ => "",
             };
-            let help = quoted(first_sentence(line.help));
+            let help = quoted(&first_sentence(line.help));
             writeln!(text, "complete -c {} -o {}{takes} -d '{help}'", self.name, line.name)
                 .expect("a string takes all");
         }
@@ -394,7 +406,7 @@ mod tests {
                 vec![
                     line("help", None, "Print this; and stop."),
                     line("file", Some(("FILE", false)), "Read [it]: all."),
-                    line("web", Some(("ADDRESS", true)), "Show it's page."),
+                    line("web", Some(("ADDRESS", true)), "Show it's page (default: 0; 1: yes)."),
                 ],
             )],
             exits: vec![("0".to_owned(), "done")],
@@ -416,7 +428,7 @@ mod tests {
         assert!(manual.bash().contains("-W \"do\"") && manual.bash().contains("-file=*)"));
         assert!(manual.bash().contains("\"do \")\n            COMPREPLY=($(compgen -W \"it\""));
         assert!(
-            manual.zsh().contains("'-file=-[Read \\[it\\]]:FILE:_files' \\\n"),
+            manual.zsh().contains("'-file=-[Read \\[it\\]\\: all]:FILE:_files' \\\n"),
             "{}",
             manual.zsh()
         );
@@ -429,6 +441,18 @@ mod tests {
         assert!(manual.fish().contains("-n __fish_use_subcommand -a do\n"));
         assert!(manual.zsh().contains("in (do) compadd - it;; (*) _files;; esac"));
         assert!(manual.fish().contains("subcommand_from do; and not"), "{}", manual.fish());
+    }
+
+    #[test]
+    fn a_shell_lists_a_sentence_without_defaults() {
+        for (help, listed) in [
+            ("Use it (default: 1, else 0; 2: never). It is good.", "Use it"),
+            ("Ask (8 at once, default: 8), as always; or not.", "Ask, as always"),
+            ("See http://127.0.0.1:1/ (of 1.2.3.0/24).", "See http://127.0.0.1:1/ (of 1.2.3.0/24)"),
+            ("a: one. b: two (default: a).", "a: one"),
+        ] {
+            assert_eq!(first_sentence(help), listed);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_primitives::Network;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, fstatfs};
 
 use super::command_line::{Given, find_option};
 use super::error::{OptionsError, Origin, Problem};
@@ -26,9 +26,11 @@ use crate::escape::Repeated;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Larger files are refused: a device may have no end.
 const MAX_BYTES: u64 = 16 << 20;
+/// Type of the file system of pipes without a name (`PIPEFS_MAGIC` of Linux, `linux/magic.h`).
+const PIPES_WITHOUT_NAME: i64 = 0x5049_5045;
 
-/// Reads the file. A pipe that a program writes into, as `<(…)` is one, is read to its end; one without a
-/// writer, which may never come, and a terminal are not waited for.
+/// Reads the file. A pipe that a program writes into, as `<(…)` is one, is read to its end; a named one
+/// without a writer, which may never come, and a terminal are not waited for.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let at_once = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let mut file = File::options().read(true).custom_flags(at_once).open(path)?;
@@ -36,6 +38,8 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     if file.metadata()?.file_type().is_fifo() {
         let mut first = [0; 1];
         match file.read(&mut first) {
+            // The program has written nothing, and is gone.
+            Ok(0) if fstatfs(&file)?.f_type == PIPES_WITHOUT_NAME => return Ok(bytes),
             Ok(0) => return Err(io::Error::other("it is a pipe that nothing writes into")),
             Ok(count) => bytes.extend_from_slice(&first[..count]),
             // There is a writer.

@@ -1,5 +1,6 @@
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::thread;
 
@@ -399,6 +400,13 @@ fn in_the_place_of_the_file_nothing_is_waited_for_that_may_never_come() {
     });
     assert_eq!(read, Ok(Some(4)));
     drop(reader);
+    fs::remove_file(&path).expect("it is there");
+
+    // As `<(true)` is one, once the program has ended: nobody else can open it for writing.
+    let (reader, writer) = io::pipe().expect("a pipe");
+    symlink(format!("/proc/self/fd/{}", reader.as_raw_fd()), &path).expect("a link");
+    drop(writer);
+    assert_eq!(height(), Ok(None));
 }
 
 #[test]

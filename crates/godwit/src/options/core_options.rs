@@ -2,7 +2,8 @@
 
 /// Options of Bitcoin Core 28 to 31.99 that godwit does not have and may pass over in the configuration
 /// file, in the order of the alphabet. (`bitcoind -help-debug` lists them, of the wallet only a bitcoind
-/// that has one.)
+/// that has one. Those of bitcoin-qt alone, which reads the same file, are hidden in bitcoind: Core
+/// `init.cpp`, `hidden_args`.)
 ///
 /// Not among them, so that they are refused: what decides which chain is followed (`vbparams`, `mocktime`),
 /// where data, options and calls come from or go (`blocksdir`, `includeconf`, `loadblock`, `ipcbind`), how
@@ -32,6 +33,7 @@ pub(super) const ABSENT: &[&str] = &[
     "checklevel",
     "checkmempool",
     "checkpoints",
+    "choosedatadir",
     "cjdnsreachable",
     "consolidatefeerate",
     "daemon",
@@ -39,6 +41,7 @@ pub(super) const ABSENT: &[&str] = &[
     "datacarrier",
     "datacarriersize",
     "dbbatchsize",
+    "dblogsize",
     "debug",
     "debugexclude",
     "debuglogfile",
@@ -46,11 +49,14 @@ pub(super) const ABSENT: &[&str] = &[
     "discardfee",
     "dustrelayfee",
     "fallbackfee",
+    "flushwallet",
+    "forcecompactdb",
     "forcednsseed",
     "i2pacceptincoming",
     "i2psam",
     "incrementalrelayfee",
     "keypool",
+    "lang",
     "limitancestorcount",
     "limitancestorsize",
     "limitclustercount",
@@ -75,6 +81,7 @@ pub(super) const ABSENT: &[&str] = &[
     "maxtxfee",
     "mempoolexpiry",
     "mempoolfullrbf",
+    "min",
     "minrelaytxfee",
     "mintxfee",
     "paytxfee",
@@ -87,6 +94,8 @@ pub(super) const ABSENT: &[&str] = &[
     "prevoutfetchthreads",
     "printpriority",
     "printtoconsole",
+    "privdb",
+    "resetguisettings",
     "rpcdoccheck",
     "settings",
     "shrinkdebugfile",
@@ -94,12 +103,15 @@ pub(super) const ABSENT: &[&str] = &[
     "signer",
     "signetseednode",
     "spendzeroconfchange",
+    "splash",
     "startupnotify",
     "stopafterblockimport",
+    "swapbdbendian",
     "timeout",
     "txconfirmtarget",
     "txospenderindex",
     "txreconciliation",
+    "uiplatform",
     "unsafesqlitesync",
     "upnp",
     "wallet",

@@ -154,7 +154,17 @@ fn what_may_be_repeated_may_be_emptied() {
 
 #[test]
 fn what_core_has_beyond_us_ends_no_start() {
-    for option in ["upnp=0", "walletcrosschain=1", "capturemessages=0"] {
+    for option in [
+        "upnp=0",
+        "walletcrosschain=1",
+        "capturemessages=0",
+        // Of bitcoin-qt, which reads the same file.
+        "lang=de",
+        "min=1",
+        "nosplash=1",
+        // Of the wallets of Core 28 and 29.
+        "privdb=0",
+    ] {
         assert_eq!(Home::with_config(&format!("{option}\n")).config(&[]).passed_over.len(), 1);
     }
     for section in ["[tset]", "[Regtest]", "[testnet3]", "testnet3.dbcache=1", "foo.prune=x"] {

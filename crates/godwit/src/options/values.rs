@@ -15,6 +15,9 @@ use godwit_program::options::values as plain;
 /// Core keeps activation heights in an `int` and reserves its largest value.
 const MAX_ACTIVATION_HEIGHT: u32 = i32::MAX as u32 - 1;
 
+/// Most digits of an amount of chain work, which has 256 bits.
+const WORK_DIGITS: usize = 64;
+
 /// Longest host name (RFC 1035).
 const MAX_HOST_NAME: usize = 253;
 
@@ -80,9 +83,13 @@ pub(super) fn asmap(text: &OsStr) -> Result<OrOff<PathBuf>, String> {
     Ok(if text == "0" { OrOff::Off } else { OrOff::Value(PathBuf::from(text)) })
 }
 
-/// A block hash as Core prints it.
+/// A block hash as Core prints it, perhaps behind `0x` (Core `FromUserHex`, which takes fewer digits too).
 pub(super) fn block_hash(text: &OsStr) -> Option<BlockHash> {
-    text.to_str()?.parse().ok()
+    without_0x(text.to_str()?).parse().ok()
+}
+
+fn without_0x(digits: &str) -> &str {
+    digits.strip_prefix("0x").unwrap_or(digits)
 }
 
 pub(super) fn utxo_hash(text: &OsStr) -> Option<UtxoHash> {
@@ -184,10 +191,10 @@ pub(super) fn bytes(text: &OsStr, default: u64) -> Option<u64> {
 
 /// An amount of chain work in up to 64 hexadecimal digits.
 pub(super) fn work(text: &OsStr) -> Option<Work> {
-    let text = text.to_str()?;
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if plain { Work::from_str_radix(digits, 16).ok() } else { None }
+    let digits = without_0x(text.to_str()?);
+    let is_long = digits.len() > WORK_DIGITS || digits.is_empty();
+    let is_plain = !is_long && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if is_plain { Work::from_str_radix(digits, 16).ok() } else { None }
 }
 
 /// At least one byte, two hexadecimal digits each.
@@ -270,8 +277,8 @@ mod tests {
             [Work::new(0), Work::new(31), Work::new(255)]
         );
         assert_eq!(parsed(&"f".repeat(64)), Some(Work::MAX));
-        let too_long = "f".repeat(65);
-        for text in ["", "0x", "-1", "+1", "g", &too_long] {
+        let too_long = ["f", "0"].map(|digit| digit.repeat(65));
+        for text in ["", "0x", "-1", "+1", "g", &too_long[0], &too_long[1]] {
             assert_eq!(parsed(text), None, "{text:?}");
         }
     }
@@ -281,8 +288,12 @@ mod tests {
         let genesis: BlockHash = HASH.parse().expect("64 digits");
         let hash_or_zero = |text: &OsStr| OrOff::parse(text, block_hash);
         assert_eq!(hash_or_zero(os(HASH)), Some(OrOff::Value(genesis)));
+        assert_eq!(hash_or_zero(os(&format!("0x{HASH}"))), Some(OrOff::Value(genesis)));
         assert_eq!(hash_or_zero(os("0")), Some(OrOff::Off));
-        for text in ["", "1", "00", &HASH[1..], &format!("{HASH}0"), &HASH.replace('f', "g")] {
+        let twice = format!("0x0x{HASH}");
+        for text in
+            ["", "1", "00", "0x", &HASH[1..], &format!("{HASH}0"), &HASH.replace('f', "g"), &twice]
+        {
             assert_eq!(hash_or_zero(os(text)), None, "{text:?}");
         }
         let utxo = utxo_hash(os(HASH)).expect("64 digits");

@@ -41,8 +41,8 @@ pub(super) fn makes_onion_service(draft: &ConnectionDraft) -> bool {
     draft.tor.listen.unwrap_or(listens(draft))
 }
 
-/// Whether the router is asked for a port. As in Core, what else than `-listen` turns listening off turns
-/// this off too.
+/// Whether the router is asked for a port. What else than `-listen` turns listening off turns this off too;
+/// in Core only where the option is not given, and then a port is forwarded at which nothing listens.
 fn maps_port(draft: &ConnectionDraft) -> bool {
     draft.listening.natpmp && (listens(draft) || draft.listening.on == Some(false))
 }

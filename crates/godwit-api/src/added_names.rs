@@ -43,6 +43,20 @@ impl AddedNames {
         all
     }
 
+    /// The one of these that a name means, which stands for `target`: the one that was given so. How those of
+    /// the configuration were written is not kept, and with or without the usual port each is meant.
+    pub(crate) fn find<'a>(
+        &self,
+        known: &'a [Added],
+        name: &str,
+        target: Option<&Target>,
+    ) -> Option<&'a Added> {
+        let is_meant = |added: &&Added| {
+            target.is_some() && added.target.as_ref() == target && !self.has(&added.name)
+        };
+        known.iter().find(|added| added.name == name).or_else(|| known.iter().find(is_meant))
+    }
+
     /// Whether a name was given so; those of the configuration were not.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.lock().iter().any(|added| added.name == name)
@@ -94,6 +108,26 @@ mod tests {
         assert!(add("one more".to_owned()).is_err());
         names.remove("1");
         assert!(add("one more".to_owned()).is_ok());
+    }
+
+    #[test]
+    fn peers_of_the_configuration_are_found_however_they_were_written() {
+        let names = AddedNames::default();
+        let of = |host: &str| Target::Name { host: host.to_owned(), port: 8333 };
+        let (told, configured) = (of("told"), of("configured"));
+        names.add(Added { name: "told".to_owned(), target: Some(told.clone()) }).expect("room");
+        let known = names.with(vec![told.clone(), configured.clone()]);
+        let found = |name: &str, target: &Target| {
+            names.find(&known, name, Some(target)).map(|added| added.name.clone())
+        };
+        for name in ["configured", "configured:8333"] {
+            assert_eq!(found(name, &configured).as_deref(), Some("configured:8333"));
+        }
+        assert_eq!(found("told", &told).as_deref(), Some("told"));
+        // As in Core, which compares texts.
+        assert_eq!(found("told:8333", &told), None);
+        assert_eq!(found("other", &of("other")), None);
+        assert!(names.find(&known, "no name!", None).is_none());
     }
 
     #[test]

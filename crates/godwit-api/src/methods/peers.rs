@@ -201,12 +201,12 @@ pub(super) fn add_node(call: &mut Call<'_>) -> Result<Json, RpcError> {
             }
         }
         _ => {
-            let Some(added) = known.iter().find(|added| added.name == name) else {
+            let Some(added) = call.api.added.find(&known, name, target.as_ref()) else {
                 let text = "Error: Node could not be removed. It has not been added previously.";
                 return Err(RpcError::new(code::NODE_NOT_ADDED, text));
             };
             // It stays where another name of it was added, too.
-            let is_other = |other: &Added| other.name != name && other.target == added.target;
+            let is_other = |other: &Added| other.name != added.name && other.target == added.target;
             if let Some(target) = added.target.clone()
                 && !known.iter().any(is_other)
             {
@@ -237,10 +237,11 @@ pub(super) fn added_nodes(call: &mut Call<'_>) -> Result<Json, RpcError> {
     let mut added = call.api.added.with(added);
     if !call.arg(0).is_null() {
         let name = call.arg(0).as_text()?;
-        added.retain(|added| added.name == name);
-        if added.is_empty() {
+        let target = target(name, call.node.params());
+        let Some(found) = call.api.added.find(&added, name, target.as_ref()) else {
             return Err(RpcError::new(code::NODE_NOT_ADDED, "Error: Node has not been added."));
-        }
+        };
+        added = vec![Added { name: name.to_owned(), target: found.target.clone() }];
     }
     let node = |added: &Added| {
         let is_it = |peer: &&PeerInfo| match &added.target {

@@ -27,7 +27,17 @@ enum StatusError {
 impl fmt::Display for StatusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unanswered(error) => error.fmt(f),
+            Self::Unanswered(error) => {
+                // Further lines are advice of godwit-cli's.
+                let text = error.to_string();
+                f.write_str(text.lines().next().unwrap_or_default())?;
+                match error {
+                    CallError::Connection(_) => f.write_str(
+                        ": no node runs there, or the network or -rpcport is not the node's",
+                    ),
+                    CallError::Other(_) => Ok(()),
+                }
+            }
             Self::Refused(text) => write!(f, "the node says: {text}"),
             Self::Unexpected => {
                 f.write_str("what answers at that port is no godwit of this version")
@@ -93,6 +103,21 @@ mod tests {
             Ok(text) => text,
             Err(error) => error.to_string(),
         }
+    }
+
+    #[test]
+    fn a_failure_is_one_line() {
+        let said = |error| StatusError::Unanswered(error).to_string();
+        let alone =
+            said(CallError::Connection("Error (timeout)\n\nMake sure.\nUse it.".to_owned()));
+        assert_eq!(
+            alone,
+            "Error (timeout): no node runs there, or the network or -rpcport is not the node's"
+        );
+        assert_eq!(
+            said(CallError::Other("Server response: a\nb".to_owned())),
+            "Server response: a"
+        );
     }
 
     #[test]

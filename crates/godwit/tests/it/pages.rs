@@ -130,7 +130,8 @@ fn a_running_node_says_how_it_is() {
     let port = free_port();
     let option = format!("-rpcport={port}");
     let nobody = node.run(&[&"status", &option]).expect(Exit::Failure);
-    assert!(nobody.stderr.contains("Make sure the godwit server is running"), "{nobody:?}");
+    assert!(nobody.stderr.contains(": no node runs there"), "{nobody:?}");
+    assert_eq!(nobody.stderr.lines().count(), 1, "{nobody:?}");
     let shown = Shown::start(&node);
     let option = format!("-rpcport={}", shown.rpc);
     let said = node.run(&[&"status", &option]).expect(Exit::Success);

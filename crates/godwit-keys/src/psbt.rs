@@ -171,7 +171,7 @@ impl Psbt {
     }
 
     /// The output that an input spends, where it is known and nothing contradicts it.
-    fn spent_output_of(&self, input: usize) -> Option<&TxOut> {
+    pub fn spent_output_of(&self, input: usize) -> Option<&TxOut> {
         self.spent.get(input)?.as_ref().ok().map(|(output, _)| output)
     }
 

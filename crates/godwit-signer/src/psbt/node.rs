@@ -78,9 +78,13 @@ pub(super) fn look_up(
             there.push(coin(&answer, number).ok_or(NodeFailure::Answer(*outpoint))?);
         }
     }
-    let review = psbt.review(&mut |_, _| Ok(false)).expect("no key is looked up");
-    let said = review.inputs.iter().map(|input| Some(&input.spent.as_ref().ok()?.output));
-    Ok(compared(said, &there))
+    Ok(compared(said_by(psbt), &there))
+}
+
+/// What a PSBT says of each coin, also of those that nobody could sign for by what it says: their amounts are
+/// in the fee that is shown.
+fn said_by(psbt: &Psbt) -> impl Iterator<Item = Option<&TxOut>> {
+    (0..psbt.inputs().len()).map(|index| psbt.spent_output_of(index))
 }
 
 /// One batch of `gettxout`, with what waits in the mempool.
@@ -139,6 +143,10 @@ fn compared<'a>(said: impl Iterator<Item = Option<&'a TxOut>>, there: &[Found]) 
 
 #[cfg(test)]
 mod tests {
+    use bitcoin::absolute::LockTime;
+    use bitcoin::transaction::Version;
+    use bitcoin::{Transaction, TxIn};
+
     use super::*;
 
     fn output(value: u64) -> TxOut {
@@ -170,6 +178,28 @@ mod tests {
             assert_eq!(coins.contradicted, contradicted);
             assert_eq!(coins.lines.len(), 1);
             assert!(coins.lines[0].starts_with(line), "{:?}", coins.lines);
+        }
+    }
+
+    /// As others' inputs come: nothing tells how they are spent.
+    #[test]
+    fn a_coin_that_nobody_could_sign_for_is_compared_too() {
+        for script in [vec![0x52, 0x02, 1, 2], [&[0x00, 0x20][..], &[7; 32]].concat()] {
+            let transaction = Transaction {
+                version: Version::TWO,
+                lock_time: LockTime::ZERO,
+                input: vec![TxIn::default()],
+                output: Vec::new(),
+            };
+            let coin =
+                TxOut { value: Amount::from_sat(5), script_pubkey: ScriptBuf::from_bytes(script) };
+            let mut psbt = bitcoin::Psbt::from_unsigned_tx(transaction).expect("no scripts");
+            psbt.inputs[0].witness_utxo = Some(coin.clone());
+            let psbt = Psbt::decode(&psbt.serialize()).expect("a PSBT");
+            let with = |value| Found::Unspent(TxOut { value, ..coin.clone() });
+            let contradicted = |value| compared(said_by(&psbt), &[with(value)]).contradicted;
+            assert_eq!(contradicted(Amount::from_sat(5)), None);
+            assert_eq!(contradicted(Amount::from_sat(6)), Some(0));
         }
     }
 

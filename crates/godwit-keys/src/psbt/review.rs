@@ -44,7 +44,7 @@ pub struct Review {
 pub enum Warning {
     /// A segwit version 0 signature covers the amount of its own input only: with two signatures under
     /// two lies about amounts, a fee can be made that nobody agreed to (BIP174). The input has no
-    /// previous transaction that would prove its amount.
+    /// previous transaction that would prove its amount, and another one's signatures do not cover it.
     UnprovenAmount(usize),
     /// The output can never be spent, and has a value.
     BurnsCoins(usize),
@@ -135,7 +135,7 @@ impl Psbt {
         let outputs = transaction.output.iter().zip(&self.fields.outputs);
         let outputs = outputs.map(|(tx_out, output)| review_output(tx_out, output, owns));
         let outputs = outputs.collect::<Result<_, _>>()?;
-        let warnings = warnings(&inputs, &transaction.output);
+        let warnings = self.unproven(&inputs).chain(of_outputs(&transaction.output)).collect();
         Ok(Review {
             version: self.version(),
             transaction_version: transaction.version,
@@ -145,6 +145,23 @@ impl Psbt {
             fee: self.fee(),
             warnings,
         })
+    }
+
+    /// The inputs whose amounts are believed beside others that may be signed whatever these are. What kind
+    /// of output an input spends, and whose it is, may be part of the lie; see [`Psbt::sign`].
+    fn unproven(&self, inputs: &[InputReview]) -> impl Iterator<Item = Warning> {
+        let signed_regardless = |input: &InputReview| {
+            !input.spent.as_ref().is_ok_and(|spent| spent.kind == SpendKind::Tr)
+                || input.sighash.is_some_and(Sighash::anyone_can_pay)
+        };
+        let regardless = inputs.iter().map(signed_regardless);
+        let regardless: Vec<bool> = regardless.collect();
+        let count = regardless.iter().filter(|regardless| **regardless).count();
+        let believed = self.spent.iter().zip(regardless).enumerate();
+        let believed = believed.filter(move |(_, (known, regardless))| {
+            matches!(known, Ok((_, false))) && count > usize::from(*regardless)
+        });
+        believed.map(|(index, _)| Warning::UnprovenAmount(index))
     }
 
     /// `finished`: what became of the input when everything was finished that can be.
@@ -266,22 +283,13 @@ fn leaves(output: &Output) -> Option<BTreeMap<ControlBlock, (ScriptBuf, LeafVers
     Some(leaves.collect())
 }
 
-fn warnings(inputs: &[InputReview], outputs: &[TxOut]) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    for (index, input) in inputs.iter().enumerate() {
-        if inputs.len() > 1 && input.spent.as_ref().is_ok_and(Spent::is_amount_unproven) {
-            warnings.push(Warning::UnprovenAmount(index));
-        }
-    }
-    for (index, output) in outputs.iter().enumerate() {
-        if is_unspendable(&output.script_pubkey) && output.value > Amount::ZERO {
-            warnings.push(Warning::BurnsCoins(index));
-        }
-        if is_without_rules(&output.script_pubkey) {
-            warnings.push(Warning::AnyoneCanSpend(index));
-        }
-    }
-    warnings
+fn of_outputs(outputs: &[TxOut]) -> impl Iterator<Item = Warning> {
+    outputs.iter().enumerate().flat_map(|(index, output)| {
+        let burns = is_unspendable(&output.script_pubkey) && output.value > Amount::ZERO;
+        let burns = burns.then_some(Warning::BurnsCoins(index));
+        let anyone = is_without_rules(&output.script_pubkey);
+        burns.into_iter().chain(anyone.then_some(Warning::AnyoneCanSpend(index)))
+    })
 }
 
 /// Nothing can ever spend it: data, a program of version 0 that is no hash, a taproot key that is no point.

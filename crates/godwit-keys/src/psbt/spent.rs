@@ -172,13 +172,6 @@ impl Spent {
         }
         Ok(Spent { output, proven, kind, script })
     }
-
-    /// Segwit version 0 without a previous transaction: the signature covers the amount of its own input,
-    /// and nothing but the PSBT says what that is. (A taproot signature covers all amounts.)
-    pub(super) fn is_amount_unproven(&self) -> bool {
-        use SpendKind::{ShWpkh, ShWsh, Wpkh, Wsh};
-        !self.proven && matches!(self.kind, Wpkh | ShWpkh | Wsh | ShWsh)
-    }
 }
 
 /// The output alone, and whether the previous transaction proves it.

@@ -1,5 +1,6 @@
 //! PSBTs of the BIPs, of Bitcoin Core and of its wallets.
 
+mod believed;
 mod coins;
 mod effort;
 mod hostile;

@@ -119,6 +119,9 @@ fn read_map(reader: &mut SpanReader<'_>, map: PsbtMap, most: usize) -> Result<Pa
         if key.is_empty() {
             return Ok(pairs);
         }
+        // The type is a compact size, of which all that are known take one byte.
+        let kind = SpanReader::new(key).compact_size();
+        kind.map_err(|error| FormatError::Pair { map, error })?;
         if pairs.len() == most {
             return Err(FormatError::TooManyPairs(map));
         }

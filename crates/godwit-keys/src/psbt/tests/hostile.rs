@@ -92,7 +92,7 @@ proptest! {
                 // Types that no BIP has given a meaning.
                 let mut key = key.clone();
                 key[0] |= 0x40;
-                if !(0xfb..=0xfc).contains(&key[0]) {
+                if key[0] < 0xfb {
                     map.insert(key, value.clone());
                 }
             }
@@ -251,6 +251,23 @@ fn lengths_that_the_bytes_do_not_hold() {
     assert!(matches!(Maps::decode(&maps.encode()), Err(FormatError::TooManyInputs(24_391))));
     maps.global.insert(vec![global::INPUT_COUNT], count(24_390));
     assert!(matches!(Maps::decode(&maps.encode()), Err(FormatError::Pair { .. })));
+}
+
+#[test]
+fn a_type_is_a_number_in_its_shortest_form() {
+    let with_key = |key: &[u8]| {
+        let mut maps = spend(&["wpkh(A/0)"]);
+        let unknown = bitcoin::psbt::raw::Key { type_value: key[0], key: key[1..].to_vec() };
+        maps.inputs[0].unknown.insert(unknown, vec![1]);
+        Psbt::decode(&maps.serialize())
+    };
+    for key in [&[0xfd, 0xfd, 0][..], &[0xfd, 0, 1, 7], &[0xfe, 0, 0, 1, 0]] {
+        let psbt = with_key(key).expect("a type that nobody knows");
+        assert_eq!(Psbt::decode(&psbt.encode()).expect("as it was written"), psbt);
+    }
+    for key in [&[0xfd][..], &[0xfd, 6, 0], &[0xfd, 6], &[0xfe, 0xff, 0xff, 0, 0], &[0xff, 1, 2]] {
+        assert!(matches!(with_key(key), Err(FormatError::Pair { .. })), "{key:02x?}");
+    }
 }
 
 #[test]

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Stderr, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use godwit_keys::normalizes_for_good;
 use godwit_secret::{Declassified, SecretBytes, SecretString, between_steps, run_on_secret_stack};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::failure::KeysFailure;
 use super::strength::bits_at_best;
@@ -146,9 +148,7 @@ impl Output {
         match descriptor {
             Descriptor(1) => Ok(Self::Standard(io::stdout())),
             Descriptor(2) => Ok(Self::Error(io::stderr())),
-            other => OpenOptions::new()
-                .append(true)
-                .open(path_of(other))
+            other => open_anew(other, OpenOptions::new().append(true))
                 .map(Self::Other)
                 .map_err(|error| KeysFailure::Descriptor(other, error)),
         }
@@ -168,10 +168,17 @@ impl Output {
 fn open(descriptor: Descriptor) -> io::Result<File> {
     match descriptor {
         Descriptor(0) => io::stdin().as_fd().try_clone_to_owned().map(File::from),
-        other => File::open(path_of(other)),
+        other => open_anew(other, OpenOptions::new().read(true)),
     }
 }
 
-fn path_of(Descriptor(number): Descriptor) -> String {
-    format!("/proc/self/fd/{number}")
+/// Opens a descriptor by its place in `/proc`. Of a named pipe whose other end has been closed, as a program
+/// does that has written its secret, that would wait for ever for another one there.
+fn open_anew(Descriptor(number): Descriptor, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = options.custom_flags(flags).open(format!("/proc/self/fd/{number}"))?;
+    // From here on it waits for bytes, as the descriptor does.
+    let flags = fcntl_getfl(&file)?;
+    fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
 }

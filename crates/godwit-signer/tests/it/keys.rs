@@ -2,6 +2,7 @@
 //! terminal.
 
 mod passphrases;
+mod pipes;
 mod terminal;
 
 use std::ffi::OsStr;

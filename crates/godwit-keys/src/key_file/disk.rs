@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::{KeyFileError, MAX_KEY_FILE};
+use super::{KeyFileError, MAGIC, MAX_KEY_FILE};
 use crate::store::error::{FileAction, StoreError};
 
 /// What owner alone may read and write has.
@@ -31,17 +31,18 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
     if !metadata.is_file() {
         return Err(StoreError::Content(path.to_owned(), KeyFileError::NotAKeyFile));
     }
+    let mut bytes = Vec::new();
+    file.take(MAX_KEY_FILE as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    // First of all: who names another file by mistake is not to be told to change its mode.
+    if bytes.len() > MAX_KEY_FILE || !bytes.starts_with(MAGIC) {
+        return Err(StoreError::Content(path.to_owned(), KeyFileError::NotAKeyFile));
+    }
     let owner = metadata.uid();
     if owner != 0 && owner != rustix::process::geteuid().as_raw() {
         return Err(StoreError::Owner(path.to_owned(), owner));
     }
     if metadata.mode() & OTHERS != 0 {
         return Err(StoreError::Permissions(path.to_owned(), metadata.mode() & 0o7777));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_KEY_FILE as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > MAX_KEY_FILE {
-        return Err(StoreError::Content(path.to_owned(), KeyFileError::NotAKeyFile));
     }
     Ok(bytes)
 }

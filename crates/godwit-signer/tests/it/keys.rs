@@ -473,8 +473,10 @@ fn key_files_that_cannot_be_opened_are_told_apart() {
     fs::write(key_file(&place), "something else").expect("ours");
     let other = keys(&place, &["list"], &["pass"]).expect(Exit::Failure);
     assert!(other.stderr.contains("no key file of godwit"), "{other:?}");
-    fs::write(key_file(&place), whole).expect("ours");
     fs::set_permissions(key_file(&place), fs::Permissions::from_mode(0o644)).expect("ours");
+    let other = keys(&place, &["list"], &["pass"]).expect(Exit::Failure);
+    assert!(other.stderr.contains("no key file of godwit"), "{other:?}");
+    fs::write(key_file(&place), whole).expect("ours");
     let open = keys(&place, &["list"], &["pass"]).expect(Exit::Failure);
     assert!(open.stderr.contains("(mode 0644)") && open.stderr.contains("chmod 600"), "{open:?}");
 }

@@ -128,7 +128,11 @@ fn create(
         }
     })?;
     if let Some(out) = out {
-        store.write_secrets_to(id, out.as_fd())?;
+        store.write_secrets_to(id, out.as_fd()).inspect_err(|_| {
+            eprintln!(
+                "godwit-signer: the key file has the new entry all the same; keys export {id} writes its words"
+            );
+        })?;
     }
     print_entry(&store, id)
 }

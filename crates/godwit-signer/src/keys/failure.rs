@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use godwit_keys::{CoreWalletError, DescriptorError, KeyFileError, StoreError};
+use godwit_keys::{CoreWalletError, DescriptorError, ExportError, KeyFileError, StoreError};
 use godwit_program::{Exit, OutputError};
 use godwit_secret::{HardeningError, LockError, NotUtf8, ReadError, Releasable};
 
@@ -98,7 +98,9 @@ pub(crate) fn exit_of_store(error: &StoreError) -> Exit {
     match error {
         StoreError::Content(_, KeyFileError::Damaged | KeyFileError::Content) => Exit::Damaged,
         StoreError::ReservedName(_) => Exit::Configuration,
-        StoreError::File { error, .. } => Exit::of_write(error, Exit::Failure),
+        StoreError::File { error, .. } | StoreError::Export(ExportError::Write(error)) => {
+            Exit::of_write(error, Exit::Failure)
+        }
         _ => Exit::Failure,
     }
 }

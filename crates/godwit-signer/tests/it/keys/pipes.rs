@@ -26,3 +26,19 @@ fn named_pipes_are_descriptors_too() {
     let exported = keys(&place, &["export", &id(&entry)], &["pass"]).expect(Exit::Success);
     assert_eq!(exported.stdout, shown);
 }
+
+/// The words are in the key file by then.
+#[test]
+fn words_that_find_no_room_are_not_lost() {
+    let place = signer("regtest");
+    fs::write(place.beside("pass"), "pass").expect("a file");
+    let program = place.command(&[&"keys", &"create", &"-passphrase-fd=9", &"-mnemonic-fd=4"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" 9<pass 4>/dev/full", "sh"]).arg(program.get_program());
+    command.args(program.get_args()).current_dir(place.beside(""));
+    let ended = Ended::of(command.stdin(Stdio::null()).output().expect("a shell"));
+    let said = ended.expect(Exit::DiskFull).stderr;
+    let listed = keys(&place, &["list"], &["pass"]).expect(Exit::Success).json();
+    let id = id(&listed[0]);
+    assert!(said.contains(&format!("keys export {id} writes its words")), "{said}");
+}

@@ -4,7 +4,7 @@
 use bitcoin::secp256k1::PublicKey;
 
 use super::error::{FormatError, PsbtMap};
-use super::limits::{MAX_DERIVATIONS, MAX_PAIRS, MAX_SIGNATURES};
+use super::limits::{MAX_ALL_PAIRS, MAX_DERIVATIONS, MAX_PAIRS, MAX_SIGNATURES};
 use super::pairs::{Maps, Pairs};
 
 const INPUT_MUSIG2_PARTICIPANTS: u8 = 0x1a;
@@ -42,8 +42,10 @@ fn check_counts(map: PsbtMap, pairs: &Pairs) -> Result<(), FormatError> {
 
 /// Checks the fields of all maps.
 pub(super) fn check(maps: &Maps) -> Result<(), FormatError> {
+    let mut left = MAX_ALL_PAIRS;
     for (map, pairs) in maps.named() {
         check_counts(map, pairs)?;
+        left = left.checked_sub(pairs.len()).ok_or(FormatError::TooManyPairs(map))?;
         let participants = match map {
             PsbtMap::Global => continue,
             PsbtMap::Input(_) => INPUT_MUSIG2_PARTICIPANTS,

@@ -24,6 +24,10 @@ const _: () = assert!(MAX_INPUTS + MAX_OUTPUTS < MAX_PSBT_BYTES);
 
 /// Most pairs of a map.
 pub const MAX_PAIRS: usize = 10_000;
+/// Most pairs of all maps: forty for each of the most inputs, as of a multisig of fifteen keys. A small one
+/// takes half a kilobyte of memory while a PSBT is looked at, a hundred times its bytes.
+pub(super) const MAX_ALL_PAIRS: usize = 1_000_000;
+const _: () = assert!(MAX_INPUTS * 40 < MAX_ALL_PAIRS);
 /// Most signatures of an input: more than the keys that a script has room for.
 pub const MAX_SIGNATURES: usize = 1_000;
 /// Most derivation paths of an input or output.

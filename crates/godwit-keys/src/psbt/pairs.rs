@@ -11,7 +11,9 @@ use bitcoin::{Transaction, TxIn, TxOut};
 use godwit_stream::{DataStream, SpanReader};
 
 use super::error::{FormatError, PsbtMap};
-use super::limits::{MAX_INPUTS, MAX_OUTPUTS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_UNSIGNED_TX_BYTES};
+use super::limits::{
+    MAX_ALL_PAIRS, MAX_INPUTS, MAX_OUTPUTS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_UNSIGNED_TX_BYTES,
+};
 
 /// `psbt` and the separator.
 pub(super) const MAGIC: [u8; 5] = *b"psbt\xff";
@@ -44,23 +46,22 @@ impl Maps {
         if bytes.len() > MAX_PSBT_BYTES {
             return Err(FormatError::TooLong(bytes.len()));
         }
-        Self::cut(bytes, MAX_PAIRS)
+        Self::cut(bytes, Room { of_map: MAX_PAIRS, of_all: MAX_ALL_PAIRS })
     }
 
-    /// `most`: the most pairs of a map.
-    fn cut(bytes: &[u8], most: usize) -> Result<Self, FormatError> {
+    fn cut(bytes: &[u8], mut room: Room) -> Result<Self, FormatError> {
         let mut reader = SpanReader::new(bytes);
         if reader.array().map_err(|_| FormatError::NoPsbt)? != MAGIC {
             return Err(FormatError::NoPsbt);
         }
-        let global = read_map(&mut reader, PsbtMap::Global, most)?;
+        let global = read_map(&mut reader, PsbtMap::Global, &mut room)?;
         let (inputs, outputs) = counts(&global)?;
         let mut maps = Maps { global, inputs: Vec::new(), outputs: Vec::new() };
         for index in 0..inputs {
-            maps.inputs.push(read_map(&mut reader, PsbtMap::Input(index), most)?);
+            maps.inputs.push(read_map(&mut reader, PsbtMap::Input(index), &mut room)?);
         }
         for index in 0..outputs {
-            maps.outputs.push(read_map(&mut reader, PsbtMap::Output(index), most)?);
+            maps.outputs.push(read_map(&mut reader, PsbtMap::Output(index), &mut room)?);
         }
         match reader.remaining() {
             0 => Ok(maps),
@@ -72,7 +73,8 @@ impl Maps {
     /// since, by copies of others and by signatures, so that together they are too long for a file, or too
     /// many.
     pub(super) fn decode_own(bytes: &[u8]) -> Self {
-        Self::cut(bytes, usize::MAX).expect("fields within their limits are written as such")
+        let room = Room { of_map: usize::MAX, of_all: usize::MAX };
+        Self::cut(bytes, room).expect("fields within their limits are written as such")
     }
 
     /// The binary form. Keys are written in rising order.
@@ -111,8 +113,20 @@ impl Maps {
     }
 }
 
+/// How many pairs may come.
+struct Room {
+    /// Of one map.
+    of_map: usize,
+    /// Of all that are still to be read.
+    of_all: usize,
+}
+
 /// Pairs are counted as they come: many small ones take far more memory than bytes.
-fn read_map(reader: &mut SpanReader<'_>, map: PsbtMap, most: usize) -> Result<Pairs, FormatError> {
+fn read_map(
+    reader: &mut SpanReader<'_>,
+    map: PsbtMap,
+    room: &mut Room,
+) -> Result<Pairs, FormatError> {
     let mut pairs = Pairs::new();
     loop {
         let key = read_bytes(reader, map)?;
@@ -122,9 +136,10 @@ fn read_map(reader: &mut SpanReader<'_>, map: PsbtMap, most: usize) -> Result<Pa
         // The type is a compact size, of which all that are known take one byte.
         let kind = SpanReader::new(key).compact_size();
         kind.map_err(|error| FormatError::Pair { map, error })?;
-        if pairs.len() == most {
+        if pairs.len() == room.of_map || room.of_all == 0 {
             return Err(FormatError::TooManyPairs(map));
         }
+        room.of_all -= 1;
         let value = read_bytes(reader, map)?;
         if pairs.insert(key.to_vec(), value.to_vec()).is_some() {
             return Err(FormatError::DuplicateKey { map, key: key.to_vec() });

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::coins::{KINDS, keys, received, sign, spend};
 use super::*;
+use crate::psbt::limits::MAX_ALL_PAIRS;
 use crate::psbt::pairs::{Maps, global};
 use crate::psbt::{
     CombineError, MAX_DERIVATIONS, MAX_PAIRS, MAX_PSBT_BYTES, MAX_SIGNATURES, PsbtMap,
@@ -184,6 +185,36 @@ fn pairs_are_counted_as_they_are_read() {
 }
 
 /// What was read within the limit is written with the signature that it gets here.
+#[test]
+fn pairs_of_all_maps_are_counted_together() {
+    const OF_MAP: usize = 9_000;
+    let input = |number: u32| bitcoin::TxIn {
+        previous_output: bitcoin::OutPoint { vout: number, ..Default::default() },
+        ..Default::default()
+    };
+    let transaction = bitcoin::Transaction {
+        version: bitcoin::transaction::Version::TWO,
+        lock_time: bitcoin::absolute::LockTime::ZERO,
+        input: (0..MAX_ALL_PAIRS.div_ceil(OF_MAP) as u32).map(input).collect(),
+        output: Vec::new(),
+    };
+    let empty = bitcoin::Psbt::from_unsigned_tx(transaction).expect("no scripts");
+    let mut maps = Maps::decode(&empty.serialize()).expect("it is valid");
+    // The transaction is a pair too.
+    let mut left = MAX_ALL_PAIRS - 1;
+    for map in &mut maps.inputs {
+        for number in 0..left.min(OF_MAP) as u16 {
+            map.insert([&[0xf0][..], &number.to_le_bytes()].concat(), Vec::new());
+            left -= 1;
+        }
+    }
+    assert!(Maps::decode(&maps.encode()).is_ok());
+    let last = maps.inputs.len() - 1;
+    maps.inputs[last].insert(vec![0xf1], Vec::new());
+    let refused = Maps::decode(&maps.encode());
+    assert!(matches!(refused, Err(FormatError::TooManyPairs(PsbtMap::Input(at))) if at == last));
+}
+
 #[test]
 fn a_signature_may_be_one_pair_too_many() {
     let mut maps = received(&spend(&["wpkh(A/0)"])).to_maps();

@@ -184,7 +184,6 @@ fn pairs_are_counted_as_they_are_read() {
     assert!(matches!(above, Err(FormatError::TooManyPairs(PsbtMap::Input(0)))), "{above:?}");
 }
 
-/// What was read within the limit is written with the signature that it gets here.
 #[test]
 fn pairs_of_all_maps_are_counted_together() {
     const OF_MAP: usize = 9_000;
@@ -215,6 +214,7 @@ fn pairs_of_all_maps_are_counted_together() {
     assert!(matches!(refused, Err(FormatError::TooManyPairs(PsbtMap::Input(at))) if at == last));
 }
 
+/// What was read within the limit is written with the signature that it gets here.
 #[test]
 fn a_signature_may_be_one_pair_too_many() {
     let mut maps = received(&spend(&["wpkh(A/0)"])).to_maps();

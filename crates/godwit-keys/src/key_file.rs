@@ -184,6 +184,7 @@ impl FileKey {
         Ok(Self { parameters, salt, key: derive_key(passphrase, &salt, parameters)? })
     }
 
+    #[cfg(any(test, feature = "residue"))]
     pub(crate) fn secret(&self) -> &SecretArray<32> {
         &self.key
     }

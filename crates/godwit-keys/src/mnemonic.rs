@@ -128,6 +128,7 @@ impl Mnemonic {
     }
 
     /// The places of the words in the list, two bytes each, least significant first.
+    #[cfg(any(test, feature = "residue"))]
     pub(crate) fn numbers(&self) -> Result<SecretBytes, KeyError> {
         guarded(|| {
             self.text.expose_secret(|text| {
@@ -142,6 +143,7 @@ impl Mnemonic {
     }
 
     /// What the words stand for, without their checksum.
+    #[cfg(any(test, feature = "residue"))]
     pub(crate) fn entropy(&self) -> Result<SecretBytes, KeyError> {
         let numbers = self.numbers()?;
         let size = entropy_size(numbers.len() / 2)?;

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 use bitcoin::NetworkKind;
-use godwit_secret::{SecretArray, SecretSlice, SecretString};
+use godwit_secret::{SecretSlice, SecretString};
 
 use crate::entry::{self, Entry, KeyId, Mark, is_label};
 use crate::export;
@@ -251,7 +251,8 @@ impl KeyStore {
     }
 
     /// The key that the file is encrypted with.
-    pub(crate) fn file_key(&self) -> &SecretArray<32> {
+    #[cfg(any(test, feature = "residue"))]
+    pub(crate) fn file_key(&self) -> &godwit_secret::SecretArray<32> {
         self.key.secret()
     }
 

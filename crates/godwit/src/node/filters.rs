@@ -21,6 +21,9 @@ const FILTER_WAIT: Duration = Duration::from_secs(1);
 /// Between two looks whether the index is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Between two lines of the log about reads that fail: how many fail, peers decide, and the disk may be full.
+const LINE_INTERVAL: Duration = Duration::from_secs(60);
+
 /// To the thread.
 pub(super) type FilterReads = Sender<(ReadId, FilterRead)>;
 
@@ -50,7 +53,24 @@ pub(super) fn start(
     spawned.map(|thread| (sender, FilterThread(Some(thread))))
 }
 
+/// When the log was told of a read that fails.
+#[derive(Default)]
+struct LastLine(Option<Instant>);
+
+impl LastLine {
+    /// Spends the line of this minute; false where it has been told.
+    fn take(&mut self, now: Instant) -> bool {
+        let is_over = |last| now.saturating_duration_since(last) >= LINE_INTERVAL;
+        let is_left = self.0.is_none_or(is_over);
+        if is_left {
+            self.0 = Some(now);
+        }
+        is_left
+    }
+}
+
 fn run(index: &FilterIndex, seam: &Seam, reads: &Receiver<(ReadId, FilterRead)>) {
+    let mut last_line = LastLine::default();
     for (request, wanted) in reads {
         // What the index cannot tell, the read says.
         let is_there = || has_last(index, &wanted).unwrap_or(true);
@@ -60,7 +80,7 @@ fn run(index: &FilterIndex, seam: &Seam, reads: &Receiver<(ReadId, FilterRead)>)
         }
         let data = read(index, &wanted).unwrap_or_else(|error| {
             // The index has logged its damage itself.
-            if !error.is_damage() {
+            if !error.is_damage() && last_line.take(Instant::now()) {
                 log::error!("A filter for a peer cannot be read: {error}");
             }
             None
@@ -168,6 +188,14 @@ mod tests {
         let block = Block::from_bytes(&params.genesis_block()).expect("it is compiled in");
         index.connect(point(&genesis), &block, &BlockUndo::default()).expect("no fault");
         (index, genesis)
+    }
+
+    #[test]
+    fn reads_that_fail_are_told_once_a_minute() {
+        let (mut last_line, start) = (LastLine::default(), Instant::now());
+        for (seconds, is_told) in [(0, true), (0, false), (59, false), (60, true), (119, false)] {
+            assert_eq!(last_line.take(start + Duration::from_secs(seconds)), is_told, "{seconds}");
+        }
     }
 
     #[test]

@@ -90,8 +90,7 @@ pub fn next(chain: &Chain, state: &IndexState) -> Step {
     let from = match position.best() {
         None => None,
         Some(_) => {
-            let known = position.points().iter().find_map(|point| tree.find(&point.hash));
-            let Some(known) = known else {
+            let Some(known) = last_known(chain, position) else {
                 // A chain that is being made again may come to them.
                 let lowest = position.points().back().map_or(0, |point| point.height);
                 return match chain.tip_point().height < lowest {
@@ -104,6 +103,18 @@ pub fn next(chain: &Chain, state: &IndexState) -> Step {
         }
     };
     towards(chain, state, from, &goal(chain, from, state.seen))
+}
+
+/// The last block of an index that the chain knows.
+fn last_known(chain: &Chain, position: &Position) -> Option<NodeId> {
+    position.points().iter().find_map(|point| chain.tree().find(&point.hash))
+}
+
+/// The height above which an index at this position has to read blocks of the active chain: its last block
+/// may be one that the chain has left. `None` where the chain knows none of its blocks.
+pub fn resumes_above(chain: &Chain, position: &Position) -> Option<u32> {
+    let (tree, known) = (chain.tree(), last_known(chain, position)?);
+    Some(tree.node(tree.fork(known, chain.tip())).height)
 }
 
 /// To the goal, from the last block of the index that the chain knows.

@@ -37,7 +37,7 @@ pub use filters::{
     BlockFilter, FILTER_INDEX_FILES, FILTER_INDEX_MEMORY, FilterHashes, FilterIndex,
     FilterIndexWriter,
 };
-pub use follow::{Follower, Index, IndexState, Outcome, Step, next};
+pub use follow::{Follower, Index, IndexState, Outcome, Step, next, resumes_above};
 pub use inspect::IndexInspection;
 pub use position::Position;
 pub use reading::{IndexDamage, IndexRemedy, IndexWatch};

@@ -8,10 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use godwit_chain::{
-    Chain, ChainOptions, Event, PRUNE_ON_REQUEST, is_pruning, note_unreadable, prune_to,
+    Chain, ChainOptions, Event, PRUNE_ON_REQUEST, is_pruning, lowest_for_indexes, note_unreadable,
+    prune_to,
 };
 use godwit_fault_disk::FaultDisk;
-use godwit_index::{Follower, Index, IndexError, Outcome, Step, next};
+use godwit_index::{Follower, Index, IndexError, Outcome, Position, Step, next, resumes_above};
 use godwit_primitives::Network;
 use godwit_store::disk::Disk;
 use godwit_store::{BlockPosition, ChainPoint, MAX_BLOCK_FILE_SIZE};
@@ -59,6 +60,40 @@ fn pruned<I: Index>(
     new.iter().for_each(|block| _ = submit(&mut chain, block));
     settle(&mut chain);
     (chain, index_disk)
+}
+
+/// It was turned off on a block that the chain has left since, and the one in that place is deleted: the last
+/// block of the index is not below the lowest one, and yet there is no way.
+#[test]
+fn an_index_beside_the_chain_resumes_above_where_the_ways_part() {
+    let options = ChainOptions { prune_bytes: Some(PRUNE_ON_REQUEST), ..options(Network::Regtest) };
+    let mut chain = open_with(&FaultDisk::new(), options, ONE_BLOCK);
+    let fork = BLOCKS.len() as u32;
+    let left = branch(&BLOCKS, BLOCKS.len(), 1, 1);
+    [&BLOCKS[..], &left[..]].concat().iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    let index_disk = FaultDisk::new();
+    let writer = filters::index(&index_disk, &chain).expect("it opens");
+    assert_eq!(resumes_above(&chain, &Position::default()), None);
+    let mut follower = Follower::new(writer);
+    follow(&chain, &mut follower).expect("no fault");
+    assert_eq!(resumes_above(&chain, &follower.position()), Some(fork + 1));
+    follower.close().expect("no fault");
+
+    let end = branch(&BLOCKS, BLOCKS.len(), TAIL, 0);
+    end.iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    chain.flush().expect("no local fault");
+    prune_to(&mut chain, fork + 1);
+    while is_pruning(&chain) {
+        chain.flush().expect("no local fault");
+    }
+    let writer = filters::index(&index_disk, &chain).expect("it opens");
+    assert_eq!((writer.durable_height(), lowest_for_indexes(&chain)), (fork + 1, fork + 2));
+    assert_eq!(resumes_above(&chain, &writer.position()), Some(fork));
+    let step = next(&chain, &Follower::new(writer).state());
+    assert!(matches!(step, Step::Missing { height } if height == fork + 1));
+    chain.close().expect("no fault");
 }
 
 fn files(disk: &FaultDisk) -> BTreeMap<PathBuf, Vec<u8>> {

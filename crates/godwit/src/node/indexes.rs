@@ -13,7 +13,7 @@ use godwit_chain::{
 };
 use godwit_index::{
     CoinStatsIndexWriter, FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes,
-    Outcome, TxIndexWriter, next,
+    Outcome, TxIndexWriter, next, resumes_above,
 };
 use godwit_store::disk::{RealDisk, StoreDisk};
 
@@ -205,7 +205,9 @@ impl Fatal for BehindAbsent {
 
 /// Has the blocks kept that an index has not read. Fails where it cannot read them.
 fn keep<I: Index>(chain: &mut Chain, index: Option<&I>) -> Result<(), Failure> {
-    let Some(height) = index.map(Index::durable_height) else { return Ok(()) };
+    let Some(index) = index else { return Ok(()) };
+    let resumes = resumes_above(chain, &index.position());
+    let height = resumes.map_or(index.durable_height(), |above| above.min(index.durable_height()));
     let lowest = lowest_for_indexes(chain);
     if deletes_blocks(chain) && height + 1 < lowest {
         let absent = Absence::above(chain, height);

@@ -69,6 +69,24 @@ pub struct NextBlocks {
     params: Arc<Params>,
 }
 
+impl NextBlocks {
+    /// None, after this one.
+    fn back_to(chain: &Chain, id: NodeId, seen: Option<u64>) -> Self {
+        let node = chain.tree().node(id);
+        let from = ChainPoint { hash: node.hash, height: node.height };
+        Self {
+            from: Some(from),
+            goes_back_to: Some(from.height),
+            is_detour: false,
+            seen,
+            blocks: Vec::new(),
+            are_last: chain.tree().is_ancestor(chain.tip(), id),
+            reader: StoredData::of(chain).reader(),
+            params: Arc::clone(chain.params()),
+        }
+    }
+}
+
 impl Step {
     /// The height above which blocks have to be kept for it, if the index is above that now, or beside.
     pub fn goes_back_to(&self) -> Option<u32> {
@@ -89,7 +107,7 @@ pub fn next(chain: &Chain, state: &IndexState) -> Step {
     }
     let from = match position.best() {
         None => None,
-        Some(_) => {
+        Some(best) => {
             let Some(known) = last_known(chain, position) else {
                 // A chain that is being made again may come to them.
                 let lowest = position.points().back().map_or(0, |point| point.height);
@@ -99,6 +117,11 @@ pub fn next(chain: &Chain, state: &IndexState) -> Step {
                     false => Step::Unknown,
                 };
             };
+            // A crash took those above from the chain. Who asks how far the index is names its last block, of
+            // which nothing could be said.
+            if tree.node(known).hash != best.hash {
+                return Step::Blocks(NextBlocks::back_to(chain, known, state.seen));
+            }
             Some(known)
         }
     };

@@ -8,7 +8,7 @@ use godwit_chain::{Chain, StoredData};
 use godwit_fault_disk::{Counted, FaultDisk, Survival};
 use godwit_index::{
     Candidate, Follower, INDEXES_DIR, IndexError, Outcome, TxIndex, TxIndexWriter, candidates,
-    next, transaction_at,
+    has_followed, next, transaction_at,
 };
 use godwit_primitives::sha256::sha256d;
 use godwit_primitives::{Block, BlockHash, Txid};
@@ -426,6 +426,10 @@ fn an_index_that_is_ahead_of_what_the_chain_made_durable_finds_back_to_it() {
         let (mut again, reader) = follower(&disk, &chain);
         assert_eq!(reader.status().best(), Some(lost));
         follow(&chain, &mut again).expect("no fault");
+        // Nobody waits for what the index cannot do.
+        let (best, seen) = reader.status().place();
+        assert_eq!(best, Some(chain.tip_point()));
+        assert!(has_followed(&chain, best, seen) && reader.status().is_synced());
         let end = match other {
             true => branch(&BLOCKS, 150, 12, 1),
             false => BLOCKS[150..].to_vec(),

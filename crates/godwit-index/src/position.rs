@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 
 use godwit_store::ChainPoint;
 
-/// Blocks that are remembered: as many as a pruned node promises to keep. An index that has to go back
-/// farther, and whose last block the chain does not know any more, is built again.
-pub(crate) const REMEMBERED: usize = 288;
+/// Blocks that are remembered: as many as are still found once a reorganisation has left them all, more than
+/// a crash can take from the chain. An index that has to go back farther, and whose last block the chain does
+/// not know any more, is built again.
+pub(crate) const REMEMBERED: usize = 1_000;
 
 /// See the module's documentation. Empty before the first block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +76,7 @@ mod tests {
     #[test]
     fn beyond_what_is_remembered_only_the_end_is_known() {
         let mut position = Position::default();
-        (0..400).for_each(|height| position.push(point(height)));
+        (0..REMEMBERED as u32 + 100).for_each(|height| position.push(point(height)));
         assert_eq!(position.points().len(), REMEMBERED);
         assert_eq!(position.rewind(Some(point(5))).len(), REMEMBERED);
         assert_eq!(position.best(), Some(point(5)));

@@ -173,6 +173,34 @@ fn what_a_reorganisation_leaves_is_found_and_what_it_brings_is_found_first() {
     chain.close().expect("no fault");
 }
 
+/// The operator may declare many blocks invalid at once. None of them is forgotten, neither while the index
+/// waits above them nor when it has come back to other blocks.
+#[test]
+fn all_that_a_deep_reorganisation_leaves_is_found() {
+    let deep = branch(&BLOCKS, BLOCKS.len(), 400, 0);
+    let all = [&BLOCKS[..], &deep[..]].concat();
+    let mut chain = chain_of(&FaultDisk::new(), &all);
+    let index_disk = FaultDisk::new();
+    let (mut first, reader) = follower(&index_disk, &chain);
+    follow(&chain, &mut first).expect("no fault");
+    chain.invalidate_block(&hash(&deep[0])).expect("it may be");
+    settle(&mut chain);
+    assert_eq!(chain.tip_point().height as usize, BLOCKS.len());
+    follow(&chain, &mut first).expect("no fault");
+    is_as(&chain, &reader, &all, "above the tip");
+
+    let other = branch(&BLOCKS, BLOCKS.len(), 2, 1);
+    other.iter().for_each(|block| _ = submit(&mut chain, block));
+    settle(&mut chain);
+    follow(&chain, &mut first).expect("no fault");
+    let all = [&all[..], &other[..]].concat();
+    is_as(&chain, &reader, &all, "on other blocks");
+    first.close().expect("no fault");
+    let reader = index(&index_disk, &chain).expect("it opens").reader();
+    is_as(&chain, &reader, &all, "opened again");
+    chain.close().expect("no fault");
+}
+
 /// The last block, with some above it, whose second transaction has no witness: as many blocks as this are
 /// below it.
 fn below_plain_transaction() -> usize {
@@ -543,7 +571,7 @@ fn an_index_of_an_older_version_is_built_again() {
 /// them.
 #[test]
 fn an_index_waits_for_blocks_that_the_chain_may_come_to_and_is_built_again_where_it_does_not() {
-    let long = [&BLOCKS[..], &branch(&BLOCKS, BLOCKS.len(), 300, 0)[..]].concat();
+    let long = [&BLOCKS[..], &branch(&BLOCKS, BLOCKS.len(), 1_010, 0)[..]].concat();
     let chain = chain_of(&FaultDisk::new(), &long);
     let index_disk = FaultDisk::new();
     let (mut first, _) = follower(&index_disk, &chain);
@@ -556,7 +584,7 @@ fn an_index_waits_for_blocks_that_the_chain_may_come_to_and_is_built_again_where
     let (mut again, reader) = follower(&index_disk, &chain);
     follow(&chain, &mut again).expect("no fault");
     assert_eq!((reader.status().best(), reader.status().is_synced()), (Some(best), false));
-    let other = branch(&BLOCKS, BLOCKS.len(), 301, 1);
+    let other = branch(&BLOCKS, BLOCKS.len(), 1_011, 1);
     other[..5].iter().for_each(|block| _ = submit(&mut chain, block));
     settle(&mut chain);
     follow(&chain, &mut again).expect("no fault");

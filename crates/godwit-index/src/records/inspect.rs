@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use godwit_store::StoreError;
-use godwit_store::disk::OpenMode;
+use godwit_store::disk::{OpenMode, StoreDisk};
 
 use super::{ACTIVE, HEADER, Layout, PART, STALE, UNFINISHED, check_header, checksum, read_stale};
 use crate::error::IndexError;
@@ -20,8 +20,7 @@ pub(crate) fn inspect(
     reading: &mut Reading<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<(), StoreError> {
-    // A crash as it was begun.
-    if reading.disk.list(dir)? == [dir.join(UNFINISHED)] {
+    if is_begun(dir, reading)? {
         return Ok(());
     }
     let active = inspect_active(dir, layout, reading, visit);
@@ -34,6 +33,19 @@ pub(crate) fn inspect(
         }
         stale => reading.note(stale).map(drop),
     }
+}
+
+/// Whether there is nothing but what a crash leaves of an index as it is begun: no record is lost.
+fn is_begun(dir: &Path, reading: &Reading<'_>) -> Result<bool, StoreError> {
+    for path in reading.disk.list(dir)? {
+        let is_empty = path == dir.join(UNFINISHED)
+            || path == dir.join(STALE)
+                && reading.disk.open(&path, OpenMode::Read)?.file_len()? <= HEADER;
+        if !is_empty {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn inspect_active(
@@ -86,14 +98,35 @@ fn inspect_stale(
     let file = reading.disk.open(&path, OpenMode::Read)?;
     let mut behind = vec![0; file.file_len()?.saturating_sub(end) as usize];
     file.read_exact_at(end, &mut behind)?;
-    let holds = |record: &[u8]| {
+    for record in behind.chunks_exact(layout.stored_stale()) {
         let (height, rest) = record.split_first_chunk::<4>().expect("it begins with a height");
-        let (payload, sum) = rest.split_at(layout.size);
-        *sum == checksum(u32::from_le_bytes(*height), payload)
-    };
-    // Otherwise it is what a crash has left.
-    if behind.chunks_exact(layout.stored_stale()).any(holds) {
-        reading.note_left_blocks(IndexError::damaged(&path, end));
+        let (height, (payload, sum)) = (u32::from_le_bytes(*height), rest.split_at(layout.size));
+        // Otherwise it is what a crash has left, which may have holes: no block was cut off yet.
+        if *sum == checksum(height, payload)
+            && !is_active(&reading.disk, dir, layout, (height, payload))?
+        {
+            reading.note_left_blocks(IndexError::damaged(&path, end));
+            break;
+        }
     }
     Ok(reading.add(end + behind.len() as u64)?)
+}
+
+/// Whether the index's chain has this record at this height.
+fn is_active(
+    disk: &StoreDisk,
+    dir: &Path,
+    layout: &Layout,
+    (height, record): (u32, &[u8]),
+) -> Result<bool, StoreError> {
+    let file = match disk.open(&dir.join(ACTIVE), OpenMode::Read) {
+        Err(error) if error.is_not_found() => return Ok(false),
+        file => file?,
+    };
+    let (start, mut bytes) = (layout.offset(height), vec![0; layout.size]);
+    if file.file_len()? < start + bytes.len() as u64 {
+        return Ok(false);
+    }
+    file.read_exact_at(start, &mut bytes)?;
+    Ok(bytes == record)
 }

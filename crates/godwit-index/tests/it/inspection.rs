@@ -12,7 +12,7 @@ use godwit_index::{
 use godwit_store::StoreError;
 use godwit_store::disk::StoreDisk;
 
-use crate::beside::{BLOCKS, DIR, branch, chain_of, follow, settle, submit};
+use crate::beside::{BLOCKS, DIR, branch, chain_of, follow, kill_at_any_operation, settle, submit};
 use crate::{coin_stats, filters, transactions};
 
 #[derive(Default)]
@@ -197,6 +197,26 @@ fn what_a_crash_leaves_of_the_last_records_is_no_damage_unless_their_blocks_are_
     short.overwrite(&path, start.contents(&path).expect("the records")[..len - 7].to_vec());
     assert!(inspect(&short, &chain, 0, true).is_empty());
     chain.close().expect("no fault");
+}
+
+/// From before there was an index to behind a reorganisation.
+#[test]
+fn no_kill_leaves_what_an_inspection_calls_damaged() {
+    let before = chain_of(&FaultDisk::new(), &BLOCKS);
+    let (after, _) = indexed();
+    let is_sound = |disk: &FaultDisk, moment: &str| {
+        let found = inspect(disk, &after, 0, false);
+        assert!(found.is_empty(), "{moment}: {found:?}");
+    };
+    let (chains, empty) = ([&before, &after], FaultDisk::new());
+    let transactions = |disk: &FaultDisk| transactions::index(disk, &after);
+    assert!(kill_at_any_operation(&empty, &chains, transactions, is_sound) > 10);
+    let filters = |disk: &FaultDisk| filters::index(disk, &after);
+    assert!(kill_at_any_operation(&empty, &chains, filters, is_sound) > 10);
+    let coin_stats = |disk: &FaultDisk| coin_stats::index(disk, &after);
+    assert!(kill_at_any_operation(&empty, &chains, coin_stats, is_sound) > 10);
+    before.close().expect("no fault");
+    after.close().expect("no fault");
 }
 
 /// They are not found any more, and `verify` does not name the place for ever.

@@ -130,12 +130,10 @@ fn object(call: &mut Call<'_>, value: &Json, kept: &mut Kept) -> Result<Object, 
     // Their list may be twice as long as it has to be.
     kept.add(call, 2 * size_of::<Object>() + descriptor.memory())?;
     let numbers = if descriptor.is_range() { numbers } else { 0..=0 };
-    let object = Object { descriptor, numbers };
     // Before one of many numbers is derived for nothing.
-    let first = object.descriptor.scripts(0, *object.numbers.start());
-    match first {
-        Ok(_) => Ok(object),
-        Err(_) => {
+    match descriptor.is_derivable() {
+        true => Ok(Object { descriptor, numbers }),
+        false => {
             let text = format!("Cannot derive script without private keys: '{text}'");
             Err(refused(text))
         }

@@ -86,6 +86,11 @@ impl Descriptor {
         self.keys().iter().map(|key| key.paths()).max().unwrap_or(1)
     }
 
+    /// Whether the scripts of all numbers, of all of its paths, can be derived without private keys.
+    pub(crate) fn is_derivable(&self) -> bool {
+        self.keys().iter().all(|key| key.is_derivable())
+    }
+
     /// Steps that are derived for the scripts of one number, of one of its paths.
     pub(crate) fn steps(&self) -> usize {
         self.keys().iter().map(|key| key.steps()).sum()

@@ -289,6 +289,15 @@ impl Key {
         }
     }
 
+    /// Whether the keys of all numbers, of all of its paths, can be derived.
+    pub(super) fn is_derivable(&self) -> bool {
+        let Source::Extended { bytes, paths, wildcard, .. } = &self.source else { return true };
+        let is_public = |path: &Vec<u32>| path.iter().all(|step| *step < HARDENED);
+        *wildcard != Wildcard::Hardened
+            && paths.iter().all(is_public)
+            && has_room_below(bytes, self.steps())
+    }
+
     /// The key of this number, of one of the paths.
     pub(super) fn derive(&self, path: usize, number: u32) -> Result<PublicKey, NeedsPrivateKey> {
         let (bytes, key, paths, wildcard) = match &self.source {
@@ -303,8 +312,7 @@ impl Key {
         let mut chain_code = [0; 32];
         chain_code.copy_from_slice(&bytes[13..45]);
         let steps = &paths[path.min(paths.len() - 1)];
-        // Nothing is below the last depth (Core `CExtPubKey::Derive`).
-        if usize::from(bytes[DEPTH]) + steps.len() + usize::from(last.is_some()) > MAX_STEPS {
+        if !has_room_below(bytes, steps.len() + usize::from(last.is_some())) {
             return Err(NeedsPrivateKey);
         }
         steps.iter().copied().chain(last).try_fold((*key, chain_code), child).map(|(key, _)| key)
@@ -318,6 +326,12 @@ impl Key {
             false => key.serialize_uncompressed().to_vec(),
         })
     }
+}
+
+/// Whether so many steps can be taken from an extended key: nothing is below the last depth (Core
+/// `CExtPubKey::Derive`).
+fn has_room_below(extended: &[u8; EXTENDED], steps: usize) -> bool {
+    usize::from(extended[DEPTH]) + steps <= MAX_STEPS
 }
 
 /// Public derivation (BIP32).

@@ -84,6 +84,36 @@ fn nothing_is_derived_below_the_last_depth() {
     }
 }
 
+/// A search derives the scripts of all paths, and tells beforehand what it cannot derive.
+#[test]
+fn what_cannot_be_derived_is_known_of_all_paths_before_anything_is() {
+    let top = extended(1, [1; 8]);
+    let at_the_end = extended(254, [1; 8]);
+    for text in [
+        format!("wpkh({KEY})"),
+        format!("wpkh({top}/<0;1>/*)"),
+        format!("wpkh([d34db33f/1h]{top}/0)"),
+        format!("wpkh({at_the_end}/*)"),
+        "raw(51)".to_owned(),
+    ] {
+        assert!(parsed(&text).expect("it is read").is_derivable(), "{text}");
+    }
+    for text in [
+        format!("wpkh({top}/*h)"),
+        format!("wpkh({top}/1h/0)"),
+        format!("wpkh({top}/<0;1h>/*)"),
+        format!("multi(1,{KEY},{top}/<0;1;2'>)"),
+        format!("tr({KEY},{{pk({KEY}),pk({top}/<0;1h>)}})"),
+        format!("unused({top}/<0;1h>)"),
+        format!("wpkh({at_the_end}/0/*)"),
+    ] {
+        let descriptor = parsed(&text).expect("it is read");
+        assert!(!descriptor.is_derivable(), "{text}");
+        let last = descriptor.paths() - 1;
+        assert_eq!(descriptor.scripts(last, 0), Err(key::NeedsPrivateKey), "{text}");
+    }
+}
+
 /// Each number of a multipath copies the path before it.
 #[test]
 fn paths_are_bounded() {

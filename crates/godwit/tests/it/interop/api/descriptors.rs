@@ -120,6 +120,7 @@ pub(super) fn keys() -> Vec<String> {
         format!("wpkh({EXTENDED}/0'/*)"),
         format!("wpkh({EXTENDED}/*h)"),
         format!("wpkh({EXTENDED}/<0;1>/*)"),
+        format!("wpkh({EXTENDED}/<0;1h>/*)"),
         format!("wpkh({EXTENDED}/<0;0>/*)"),
         format!("wpkh({EXTENDED}/<0>/*)"),
         format!("wpkh({EXTENDED}/x)"),

@@ -184,12 +184,29 @@ impl CoreSources {
                 let (totals, muhash) = chain.coins_muhash()?;
                 own = Some(Coins { count: totals.txouts, muhash });
             }
-            let height = chain.tree().find(&best).map(|id| chain.tree().node(id).height);
+            let place = place(chain, &best);
             let own = own.filter(|_| best == tip.hash);
-            comparisons.push(Comparison { dir, chainstate, height, tip, own });
+            comparisons.push(Comparison { dir, chainstate, place, tip, own });
         }
         Ok(comparisons)
     }
+}
+
+/// Where the block of Core's coins is, which need not be godwit's tip.
+#[derive(Clone, Copy)]
+enum Place {
+    Unknown,
+    /// At this height of another branch than godwit's.
+    Beside(u32),
+    /// At this height of the same branch.
+    OnBranch(u32),
+}
+
+fn place(chain: &Chain, best: &BlockHash) -> Place {
+    let (tree, tip) = (chain.tree(), chain.tip());
+    let Some(id) = tree.find(best) else { return Place::Unknown };
+    let (height, fork) = (tree.node(id).height, tree.fork(id, tip));
+    if fork == id || fork == tip { Place::OnBranch(height) } else { Place::Beside(height) }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -209,8 +226,7 @@ impl fmt::Display for Coins {
 pub(crate) struct Comparison {
     dir: PathBuf,
     chainstate: Chainstate,
-    /// Of Core's tip, if godwit knows it.
-    height: Option<u32>,
+    place: Place,
     tip: ChainPoint,
     own: Option<Coins>,
 }
@@ -223,10 +239,10 @@ impl Comparison {
         bars: &MultiProgress,
         stop: &StopFlag,
     ) -> Result<Option<Compared>, Failure> {
-        let Self { dir, chainstate, height, tip, own } = self;
+        let Self { dir, chainstate, place, tip, own } = self;
         let Some(own) = own else {
             let best = chainstate.best_block();
-            return Ok(Some(Compared { dir, tip, found: Found::OtherBlock { best, height } }));
+            return Ok(Some(Compared { dir, tip, found: Found::OtherBlock { best, place } }));
         };
         let mut progress = Progress::start(bars);
         let read = chainstate.read(threads, stop.shared(), &mut |done, total| {
@@ -262,7 +278,7 @@ enum Found {
     /// Core's coins are those of another block than godwit's.
     OtherBlock {
         best: BlockHash,
-        height: Option<u32>,
+        place: Place,
     },
     Coins {
         own: Coins,
@@ -290,12 +306,17 @@ impl fmt::Display for Compared {
                 f,
                 "{dir}: Bitcoin Core's coins at height {height} differ: it has {core}, and its blocks give {own}."
             ),
-            Found::OtherBlock { best, height: Some(at) } => write!(
+            Found::OtherBlock { best, place: Place::OnBranch(at) } => write!(
                 f,
                 "{dir}: Bitcoin Core's coins are those of block {best} at height {at}, and godwit's those at height \
                  {height}: not compared. An import into an empty directory with -stopatheight={at} compares them."
             ),
-            Found::OtherBlock { best, height: None } => write!(
+            Found::OtherBlock { best, place: Place::Beside(at) } => write!(
+                f,
+                "{dir}: Bitcoin Core's coins are those of block {best} at height {at} of another branch than godwit's: \
+                 not compared. Perhaps invalidateblock was called in Bitcoin Core."
+            ),
+            Found::OtherBlock { best, place: Place::Unknown } => write!(
                 f,
                 "{dir}: Bitcoin Core's coins are those of block {best}, to which the blocks that were imported do not \
                  lead: not compared."

@@ -279,6 +279,18 @@ fn import_compares_its_coins_with_those_of_bitcoind() {
         let fewer = Node::new("regtest");
         let stop = format!("-stopatheight={}", chain.height() - 1);
         let ended = fewer.run(&[&"import", &stop, &datadir]).expect(Exit::InputRefused);
-        assert!(ended.stdout.contains("not compared"), "{name}: {ended:?}");
+        assert!(ended.stdout.contains("compares them"), "{name}: {ended:?}");
+
+        // Its coins of another branch, which no height leads to.
+        let mut bitcoind = start(&program, &datadir, &[]);
+        for _ in 0..2 {
+            bitcoind.rpc.call("invalidateblock", &json!([bitcoind.tip()]));
+        }
+        bitcoind.rpc.call("generatetodescriptor", &json!([1, "raw(51)"]));
+        bitcoind.stop();
+        let other = Node::new("regtest");
+        let ended = other.run(&[&"import", &datadir]).expect(Exit::InputRefused);
+        assert!(ended.stdout.contains("of another branch"), "{name}: {ended:?}");
+        assert!(!ended.stdout.contains("compares them"), "{name}: {ended:?}");
     }
 }

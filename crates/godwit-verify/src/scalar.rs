@@ -170,9 +170,9 @@ pub(crate) const LAMBDA: Scalar = Scalar([
     0x5363_ad4c_c05c_30e0,
 ]);
 const LAMBDA_FACTOR: Factor = LAMBDA.factor();
-const G1: Words =
+pub(crate) const G1: Words =
     [0xe893_209a_45db_b031, 0x3daa_8a14_71e8_ca7f, 0xe86c_90e4_9284_eb15, 0x3086_d221_a7d4_6bcd];
-const G2: Words =
+pub(crate) const G2: Words =
     [0x1571_b4ae_8ac4_7f71, 0x2212_08ac_9df5_06c6, 0x6f54_7fa9_0abf_e4c4, 0xe443_7ed6_010e_8828];
 const MINUS_B1: Factor = Scalar([0x6f54_7fa9_0abf_e4c3, 0xe443_7ed6_010e_8828, 0, 0]).factor();
 const MINUS_B2: Factor = Scalar([

@@ -1,7 +1,9 @@
 //! Tests of the whole and of the parts that are not public.
 
 mod adversarial;
+mod compiled;
 mod differential;
+mod edges;
 mod instructions;
 mod intervals;
 mod parts;

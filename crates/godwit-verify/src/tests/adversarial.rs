@@ -15,23 +15,23 @@ use crate::vector::{MAX_LANES, Vector};
 use crate::{Answer, BackendKind, Verifier, single};
 use secp256k1::PublicKey;
 
-const ZERO: Scalar = Scalar::ONE.minus(Scalar::ONE);
+pub(super) const ZERO: Scalar = Scalar::ONE.minus(Scalar::ONE);
 
-fn number(value: u64) -> Scalar {
+pub(super) fn number(value: u64) -> Scalar {
     Scalar::new([value, 0, 0, 0]).expect("below n")
 }
 
-fn divide(a: Scalar, b: Scalar) -> Scalar {
+pub(super) fn divide(a: Scalar, b: Scalar) -> Scalar {
     let half = a.times(&half_inverses(&[b.non_zero().expect("a divisor")])[0]);
     half.plus(half)
 }
 
-fn times(a: Scalar, b: Scalar) -> Scalar {
+pub(super) fn times(a: Scalar, b: Scalar) -> Scalar {
     a.times(&b.factor())
 }
 
 /// The check with these u1 and u2 and this key, which is valid: r = x(R), s = r / u2, m = u1 s.
-fn with_factors(samples: &Samples, u1: Scalar, u2: Scalar, key: Scalar) -> Check {
+pub(super) fn with_factors(samples: &Samples, u1: Scalar, u2: Scalar, key: Scalar) -> Check {
     let sum = secret_key(u1.plus(times(u2, key))).public_key(&samples.secp).serialize();
     let r = Scalar::reduced(words(sum[1..].try_into().expect("32 bytes")));
     let s = divide(r, u2);
@@ -59,9 +59,14 @@ fn digit(window: usize, bits: usize) -> Scalar {
     if negative { value.negated() } else { value }
 }
 
-/// Valid checks each of which makes one addition of the ladder exceptional, for every addition after the
-/// second and for both signs: the key is solved for.
+/// Valid checks each of which makes one addition of the ladder exceptional, for both signs.
 fn exceptional_steps(samples: &mut Samples) -> Vec<Check> {
+    related_steps(samples, &[Scalar::ONE, Scalar::ONE.negated()])
+}
+
+/// Valid checks for every addition of the ladder after the second and for each of `relations`: the sum so far
+/// is what is added to it, times the relation. The key is solved for.
+pub(super) fn related_steps(samples: &mut Samples, relations: &[Scalar]) -> Vec<Check> {
     let mut checks = Vec::new();
     let places = (0..KEY_WINDOW * KEY_DIGITS).rev();
     let steps: Vec<(usize, bool, usize)> = places
@@ -75,7 +80,7 @@ fn exceptional_steps(samples: &mut Samples) -> Vec<Check> {
         })
         .collect();
     for target in 2..steps.len() {
-        for opposite in [false, true] {
+        for relation in relations {
             let (u1, u2) = (samples.scalar(), samples.scalar());
             let digits = Digits::of_halves(u1.times(&HALF), u2.times(&HALF)).expect("it splits");
             // The sum so far is a + b d times G, where d is the key.
@@ -97,11 +102,8 @@ fn exceptional_steps(samples: &mut Samples) -> Vec<Check> {
                     (if *part == 0 { digit } else { times(digit, high) }, ZERO)
                 };
                 if i == target {
-                    // a + b d = (entry's a + entry's b d), or minus that.
-                    let entry = match opposite {
-                        true => (entry.0.negated(), entry.1.negated()),
-                        false => entry,
-                    };
+                    // a + b d = (entry's a + entry's b d) times the relation.
+                    let entry = (times(entry.0, *relation), times(entry.1, *relation));
                     let (rest, factor) = (entry.0.minus(a), b.minus(entry.1));
                     if rest != ZERO && factor != ZERO {
                         let key = divide(rest, factor);
@@ -227,7 +229,7 @@ fn keys_near_the_generator_never_get_a_false_answer() {
 }
 
 /// Valid checks with a given R, of which no discrete logarithm is known: Q = (R - u1 G) / u2.
-fn with_sum(samples: &mut Samples, r: Scalar, sum: &PublicKey) -> Check {
+pub(super) fn with_sum(samples: &mut Samples, r: Scalar, sum: &PublicKey) -> Check {
     let (u1, u2) = (samples.scalar(), samples.scalar());
     let minus = secret_key(u1.negated()).public_key(&samples.secp);
     let inverse = to_bytes(divide(Scalar::ONE, u2).words());
@@ -242,7 +244,7 @@ fn with_sum(samples: &mut Samples, r: Scalar, sum: &PublicKey) -> Check {
     }
 }
 
-fn point_with_x(x: &[u64; 4]) -> Option<PublicKey> {
+pub(super) fn point_with_x(x: &[u64; 4]) -> Option<PublicKey> {
     let mut bytes = [2; 33];
     bytes[1..].copy_from_slice(&to_bytes(x));
     PublicKey::from_slice(&bytes).ok()

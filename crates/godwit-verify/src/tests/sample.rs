@@ -163,11 +163,23 @@ impl Samples {
 
     /// A valid check, or one with one thing changed; the change may be one that leaves it valid.
     pub(crate) fn any(&mut self) -> Check {
-        let mut check = self.valid();
+        let check = self.valid();
         match self.rng.random_range(0..6) {
-            0..3 => {}
-            3 => self.flip_bit(&mut check),
-            4 => self.replace_number(&mut check),
+            0..3 => check,
+            alteration => self.alter(check, alteration - 3),
+        }
+    }
+
+    /// The check with one thing changed.
+    pub(crate) fn altered(&mut self, check: Check) -> Check {
+        let alteration = self.rng.random_range(0..3);
+        self.alter(check, alteration)
+    }
+
+    fn alter(&mut self, mut check: Check, alteration: u32) -> Check {
+        match alteration {
+            0 => self.flip_bit(&mut check),
+            1 => self.replace_number(&mut check),
             _ => self.mirror(&mut check),
         }
         check

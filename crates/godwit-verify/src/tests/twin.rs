@@ -81,8 +81,8 @@ impl<F: Limbs> Limbs for Outlined<F> {
     }
 }
 
-type Twin52 = Outlined<Radix52<V>>;
-type Twin29 = Outlined<Radix29<V>>;
+pub(super) type Twin52 = Outlined<Radix52<V>>;
+pub(super) type Twin29 = Outlined<Radix29<V>>;
 
 /// A settled element with limbs at the borders as often as not.
 fn element<F: Limbs>(samples: &mut Samples) -> F {

@@ -136,7 +136,7 @@ fn mutant(
     }
 }
 
-fn one_of<T: Clone>(choices: &[T], rng: &mut StdRng) -> T {
+pub(crate) fn one_of<T: Clone>(choices: &[T], rng: &mut StdRng) -> T {
     choices[rng.random_range(0..choices.len())].clone()
 }
 
@@ -184,9 +184,9 @@ fn envelope(rng: &mut StdRng) -> Vec<u8> {
     [before, &inside, after].concat()
 }
 
-type OfPlan = (&'static str, fn(&mut Plan, &mut StdRng));
+pub(crate) type OfPlan = (&'static str, fn(&mut Plan, &mut StdRng));
 
-const SIGNED_AGAIN: &[OfPlan] = &[
+pub(crate) const SIGNED_AGAIN: &[OfPlan] = &[
     ("any hash types", |plan, rng| {
         plan.hash_types.iter_mut().for_each(|hash_type| *hash_type = rng.random());
     }),
@@ -311,9 +311,9 @@ const SIGNED_AGAIN: &[OfPlan] = &[
     ("another script hash", |plan, _| plan.flip_script_hash = true),
 ];
 
-type OfCase = (&'static str, fn(&mut Case, &mut StdRng));
+pub(crate) type OfCase = (&'static str, fn(&mut Case, &mut StdRng));
 
-const AFTERWARDS: &[OfCase] = &[
+pub(crate) const AFTERWARDS: &[OfCase] = &[
     ("a bit of the transaction", |case, rng| {
         let mut bytes = case.bytes();
         let at = rng.random_range(0..bytes.len());

@@ -2,6 +2,7 @@
 
 mod asm;
 mod conditions;
+mod crowd;
 mod cost;
 mod data;
 mod generated;

@@ -18,7 +18,7 @@ use godwit_primitives::ScriptFlags;
 use godwit_script::ScriptError;
 
 use crate::asm::flag_combinations;
-use crate::twin::{Output, Pair, prepare};
+use crate::twin::{Output, Pair, owned, prepare};
 
 /// A kind of input.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -214,11 +214,7 @@ impl Signer {
             tx.input[input].script_sig = script_sig;
             tx.input[input].witness = Witness::from_slice(&witness);
         }
-        let spent = spent.into_iter().map(|output| Output {
-            value: output.value.to_sat() as i64,
-            script_pubkey: output.script_pubkey.into_bytes(),
-        });
-        (serialize(&tx), spent.collect())
+        (serialize(&tx), owned(spent))
     }
 
     fn script_pubkey(&self, kind: Kind) -> ScriptBuf {

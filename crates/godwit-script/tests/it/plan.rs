@@ -16,8 +16,9 @@ use bitcoin::{
 use rand::Rng;
 use rand::rngs::StdRng;
 
+use crate::crowd::Patch;
 use crate::sighash::segwit_message;
-use crate::twin::Output;
+use crate::twin::{Output, owned};
 
 /// The forms that are claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,6 +167,8 @@ pub(crate) struct Plan {
     pub(crate) flip_program: bool,
     /// A bit flipped in the hash of P2SH.
     pub(crate) flip_script_hash: bool,
+    /// Of the executed script; that of P2WPKH is implied and has none.
+    pub(crate) patches: Vec<Patch>,
 }
 
 /// A transaction, what it spends, and the input that the plan is about.
@@ -241,38 +244,45 @@ impl Plan {
             after_script: Vec::new(),
             flip_program: false,
             flip_script_hash: false,
+            patches: Vec::new(),
         }
     }
 
     /// Builds and signs it.
     pub(crate) fn build(&self, secp: &Secp256k1<All>) -> Case {
         let (output, tree) = self.output(secp);
-        let mut spent: Vec<TxOut> = (0..self.inputs)
-            .map(|other| TxOut {
-                value: Amount::from_sat(1000 + other as u64),
-                script_pubkey: vec![0x51; other + 1].into(),
-            })
-            .collect();
+        let other = |other: usize| TxOut {
+            value: Amount::from_sat(1000 + other as u64),
+            script_pubkey: vec![0x51; other + 1].into(),
+        };
+        let mut spent: Vec<TxOut> = (0..self.inputs).map(other).collect();
         spent[self.input] =
             TxOut { value: Amount::from_sat(self.value as u64), script_pubkey: output.into() };
         let mut tx = self.unsigned();
+        self.unlock(secp, &mut tx, &spent, &tree);
+        Case { tx, spent: owned(spent), input: self.input }
+    }
+
+    /// Signs the plan's input.
+    pub(crate) fn unlock(
+        &self,
+        secp: &Secp256k1<All>,
+        tx: &mut Transaction,
+        spent: &[TxOut],
+        tree: &Tree,
+    ) {
         let (script_sig, witness) = match self.kind.is_taproot() {
-            true => (Vec::new(), self.sign_taproot(secp, &tx, &spent, &tree)),
-            false => self.sign(secp, &tx),
+            true => (Vec::new(), self.sign_taproot(secp, tx, spent, tree)),
+            false => self.sign(secp, tx),
         };
         let own = &mut tx.input[self.input];
         own.script_sig =
             [&self.before_script_sig[..], &script_sig, &self.after_script_sig].concat().into();
         let witness = [&self.before_witness[..], &witness, &self.after_witness].concat();
         own.witness = Witness::from_slice(&witness);
-        let spent = spent.into_iter().map(|output| Output {
-            value: output.value.to_sat() as i64,
-            script_pubkey: output.script_pubkey.into_bytes(),
-        });
-        Case { tx, spent: spent.collect(), input: self.input }
     }
 
-    fn unsigned(&self) -> Transaction {
+    pub(crate) fn unsigned(&self) -> Transaction {
         let id = self.secrets[0];
         let input = |vout: usize| TxIn {
             previous_output: OutPoint { txid: Txid::from_byte_array(id), vout: vout as u32 },
@@ -334,11 +344,12 @@ impl Plan {
             }
         };
         script.extend(&self.after_script);
+        self.patches.iter().for_each(|patch| patch.apply(&mut script));
         script
     }
 
     /// The script of the output, and for taproot script, control block and hash of the leaf.
-    fn output(&self, secp: &Secp256k1<All>) -> (Vec<u8>, Tree) {
+    pub(crate) fn output(&self, secp: &Secp256k1<All>) -> (Vec<u8>, Tree) {
         if self.kind.is_taproot() {
             return self.taproot_output(secp);
         }
@@ -384,6 +395,7 @@ impl Plan {
             let key = self.leaf_key.clone().unwrap_or_else(|| push(&x_only(1).serialize()));
             tree.script =
                 [&self.before_leaf[..], &key, &[self.leaf_opcode], &self.after_leaf].concat();
+            self.patches.iter().for_each(|patch| patch.apply(&mut tree.script));
             let version = LeafVersion::from_consensus(self.leaf_version).expect("a leaf version");
             tree.hash = TapLeafHash::from_script(Script::from_bytes(&tree.script), version);
             let mut root = TapNodeHash::from(tree.hash);
@@ -489,7 +501,7 @@ impl Plan {
 }
 
 /// What a leaf's spend shows of the tree.
-struct Tree {
+pub(crate) struct Tree {
     script: Vec<u8>,
     control: Vec<u8>,
     hash: TapLeafHash,

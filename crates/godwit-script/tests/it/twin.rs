@@ -17,6 +17,14 @@ pub(crate) struct Output {
     pub(crate) script_pubkey: Vec<u8>,
 }
 
+pub(crate) fn owned(outputs: Vec<bitcoin::TxOut>) -> Vec<Output> {
+    let owned = |output: bitcoin::TxOut| Output {
+        value: output.value.to_sat() as i64,
+        script_pubkey: output.script_pubkey.into_bytes(),
+    };
+    outputs.into_iter().map(owned).collect()
+}
+
 /// The engine without the door's economies.
 pub(crate) struct Naive {
     tx: Transaction,

@@ -1,6 +1,6 @@
-//! The field as it is compiled for each real vector beside the model, limb for limb, on limbs as large as they
-//! can get: with signatures they hardly ever are, and that each instruction is right (`instructions`) does not
-//! show what the compiler makes of many.
+//! The field as it is compiled for each real vector beside the model, limb for limb, on limbs as large as
+//! they can get: with signatures they hardly ever are, and that each instruction is right
+//! (`instructions`) does not show what the compiler makes of many.
 
 use rand::Rng;
 
@@ -227,9 +227,11 @@ fn the_compiled_field_is_the_model_s_on_the_largest_limbs() {
             BackendKind::Ifma256 => {
                 compare::<Twin52>(kind, |of, mask| unsafe { entries::ifma256(of, mask) });
             }
+            // SAFETY: as above.
             BackendKind::Avx512 => {
                 compare::<Twin29>(kind, |of, mask| unsafe { entries::avx512(of, mask) });
             }
+            // SAFETY: as above.
             BackendKind::Avx2 => {
                 compare::<Twin29>(kind, |of, mask| unsafe { entries::avx2(of, mask) });
             }

@@ -1,6 +1,6 @@
-//! Checks at the borders of the arithmetic: factors with extreme digits and halves, keys and sums with extreme
-//! coordinates or related to each other, sums that come near to exceptional ones, and what a forger makes of
-//! them. The lanes alone answer, in random company, and each answer is held against libsecp256k1.
+//! Checks at the borders of the arithmetic: factors with extreme digits and halves, keys and sums with
+//! extreme coordinates or related to each other, sums that come near to exceptional ones, and what a forger
+//! makes of them. The lanes alone answer, in random company, each answer held against libsecp256k1.
 
 use std::collections::BTreeMap;
 

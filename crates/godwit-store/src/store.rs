@@ -23,9 +23,7 @@ pub(crate) use database::{
     inspect_database, open_current, own_controls,
 };
 use foreign::refuse_foreign_files;
-pub(crate) use foreign::{
-    refuse_core_directory, refuse_obfuscated_files, write_zero_obfuscation,
-};
+pub(crate) use foreign::{refuse_core_directory, refuse_obfuscated_files, write_zero_obfuscation};
 pub use pruned_blocks::PrunedBlock;
 
 use crate::block_files::{

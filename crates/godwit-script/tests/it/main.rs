@@ -2,8 +2,8 @@
 
 mod asm;
 mod conditions;
-mod crowd;
 mod cost;
+mod crowd;
 mod data;
 mod generated;
 mod hostile;

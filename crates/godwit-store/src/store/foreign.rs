@@ -89,7 +89,8 @@ pub(crate) fn refuse_obfuscated_files(
     match read_obfuscation(disk, dir) {
         Ok(None | Some(Obfuscation::NONE)) => Ok(()),
         // A crash may have left it empty.
-        Ok(Some(_)) | Err(StoreError::Damaged { .. }) => match may_be_obfuscated(disk, dir, magic)? {
+        Ok(Some(_)) | Err(StoreError::Damaged { .. }) => match may_be_obfuscated(disk, dir, magic)?
+        {
             true => Err(StoreError::ObfuscatedFiles { key: dir.join(XOR_FILE) }),
             false => Ok(()),
         },

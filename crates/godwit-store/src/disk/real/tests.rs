@@ -177,7 +177,10 @@ fn what_is_no_file_is_named_and_not_waited_for() {
     assert!(removed.to_string().ends_with("a directory is where a file belongs: move it away"));
     fs::write(at("file"), "").unwrap();
     let listed = disk.apart().list(&at("file")).unwrap_err();
-    assert!(listed.to_string().ends_with("what is there is no directory: move it away"), "{listed}");
+    assert!(
+        listed.to_string().ends_with("what is there is no directory: move it away"),
+        "{listed}"
+    );
     drop(both_ends);
     refused("pipe", OpenMode::Read, "a pipe is where a file belongs: move it away");
     assert!(disk.apart().lock(&at("pipe")).is_err());

@@ -8,7 +8,7 @@ use godwit_store::ChainPoint;
 /// Blocks that are remembered: as many as are still found once a reorganisation has left them all, more than
 /// a crash can take from the chain. An index that has to go back farther, and whose last block the chain does
 /// not know any more, is built again.
-pub(crate) const REMEMBERED: usize = 1_000;
+const REMEMBERED: usize = 1_000;
 
 /// See the module's documentation. Empty before the first block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

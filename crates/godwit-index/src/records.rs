@@ -14,7 +14,7 @@ use godwit_store::disk::{OpenMode, StoreDisk, StoreFile};
 use godwit_store::{ChainPoint, StoreError};
 
 use crate::error::IndexError;
-use crate::position::{Position, REMEMBERED};
+use crate::position::Position;
 pub(crate) use inspect::inspect;
 
 /// Records that are appended at once, at most.
@@ -249,10 +249,11 @@ impl Records {
         self.stale.iter().map(|(_, record)| record.as_slice())
     }
 
-    /// Where the index is, by its records.
+    /// Where the index is, by its records: by those that [`Self::open`] has found whole, since one that is
+    /// damaged farther down is not in the way.
     pub(crate) fn position(&self) -> Result<Position, IndexError> {
         let (end, mut position) = (self.len(), Position::default());
-        let first = end.saturating_sub(REMEMBERED as u32);
+        let first = end.saturating_sub(PART as u32);
         for (height, record) in (first..).zip(self.range(first, end)?) {
             position.push(ChainPoint { hash: block_of(&record), height });
         }
@@ -412,14 +413,16 @@ mod tests {
         BlockHash::from_bytes(bytes)
     }
 
-    #[test]
-    fn a_deep_reorganisation_leaves_the_latest_records() {
-        const DEEP: u32 = 1_700;
-        let disk = StoreDisk::new(Arc::new(FaultDisk::new()));
-        let dir = Path::new("/records");
-        disk.create_dir_all(dir).expect("no fault");
-        let layout = Layout { magic: [1; 8], genesis: hash(0), size: HASH_SIZE };
-        let mut records = Records::open(&disk, dir, layout, 0).expect("no fault");
+    const DEEP: u32 = 1_700;
+    const DIR: &str = "/records";
+
+    fn layout() -> Layout {
+        Layout { magic: [1; 8], genesis: hash(0), size: HASH_SIZE }
+    }
+
+    fn filled(disk: &StoreDisk) -> Records {
+        disk.create_dir_all(Path::new(DIR)).expect("no fault");
+        let mut records = Records::open(disk, Path::new(DIR), layout(), 0).expect("no fault");
         for height in 0..DEEP {
             records.push(hash(height).as_bytes());
             if records.pending_len() == PART || height + 1 == DEEP {
@@ -427,6 +430,29 @@ mod tests {
                 records.note_written();
             }
         }
+        records
+    }
+
+    /// An index that cannot be built again goes on without it.
+    #[test]
+    fn a_damaged_record_far_below_the_end_is_not_in_the_way() {
+        let fault = FaultDisk::new();
+        drop(filled(&StoreDisk::new(Arc::new(fault.clone()))));
+        let path = Path::new(DIR).join(ACTIVE);
+        let mut bytes = fault.contents(&path).expect("it is there");
+        bytes[layout().offset(DEEP - PART as u32 - 1) as usize] ^= 1;
+        fault.overwrite(&path, bytes);
+        let disk = StoreDisk::new(Arc::new(fault));
+        let records = Records::open(&disk, Path::new(DIR), layout(), DEEP).expect("no fault");
+        let best = records.position().expect("what was looked at is whole").best();
+        assert_eq!(best, Some(ChainPoint { hash: hash(DEEP - 1), height: DEEP - 1 }));
+    }
+
+    #[test]
+    fn a_deep_reorganisation_leaves_the_latest_records() {
+        let disk = StoreDisk::new(Arc::new(FaultDisk::new()));
+        let (dir, layout) = (Path::new(DIR), layout());
+        let mut records = filled(&disk);
         for kept in [DEEP - 1, 300] {
             records.cut(kept).expect("no fault");
             let again = Records::open(&disk, dir, layout, 0).expect("no fault");

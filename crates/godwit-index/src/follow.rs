@@ -76,7 +76,8 @@ impl NextBlocks {
         let from = ChainPoint { hash: node.hash, height: node.height };
         Self {
             from: Some(from),
-            goes_back_to: Some(from.height),
+            // It may be one that the chain has left.
+            goes_back_to: Some(fork_height(chain, id)),
             is_detour: false,
             seen,
             blocks: Vec::new(),
@@ -136,8 +137,13 @@ fn last_known(chain: &Chain, position: &Position) -> Option<NodeId> {
 /// The height above which an index at this position has to read blocks of the active chain: its last block
 /// may be one that the chain has left. `None` where the chain knows none of its blocks.
 pub fn resumes_above(chain: &Chain, position: &Position) -> Option<u32> {
-    let (tree, known) = (chain.tree(), last_known(chain, position)?);
-    Some(tree.node(tree.fork(known, chain.tip())).height)
+    last_known(chain, position).map(|known| fork_height(chain, known))
+}
+
+/// The height of the last block that the active chain shares with the one that ends in this.
+fn fork_height(chain: &Chain, id: NodeId) -> u32 {
+    let tree = chain.tree();
+    tree.node(tree.fork(id, chain.tip())).height
 }
 
 /// To the goal, from the last block of the index that the chain knows.
@@ -179,7 +185,7 @@ fn towards(chain: &Chain, state: &IndexState, known: Option<NodeId>, goal: &Goal
     let are_last = !is_detour && blocks.last().is_some_and(|(point, _)| point.height == end);
     let back = from.map_or(0, |from| from.height);
     let goes_back_to = match is_detour {
-        true => Some(back.min(tree.node(tree.fork(goal, chain.tip())).height)),
+        true => Some(back.min(fork_height(chain, goal))),
         false => (from != state.position.best()).then_some(back),
     };
     let (reader, params) = (StoredData::of(chain).reader(), Arc::clone(chain.params()));

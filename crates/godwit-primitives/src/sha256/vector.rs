@@ -100,6 +100,7 @@ impl Vectors {
     /// # Panics
     /// With more messages than [`Self::lanes`].
     pub(super) fn sha256d(self, messages: &[&[[u8; 64]]]) -> [[u8; 32]; MAX_LANES] {
+        assert!(messages.len() <= self.lanes(), "no more messages than lanes");
         let (mut states, mut ended) = (States::INITIAL, States::INITIAL);
         let mut rest: [&[[u8; 64]]; MAX_LANES] = [&[]; MAX_LANES];
         rest[..messages.len()].copy_from_slice(messages);

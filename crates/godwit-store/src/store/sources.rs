@@ -33,10 +33,11 @@ pub(super) fn check_sources(
     if let (Some(named), Rebuild::Nothing | Rebuild::Coins) = (named, rebuild) {
         check_presence(disk, dir, named, rebuild)?;
     }
+    // Before they are opened.
+    check_links(disk, &blocks_dir)?;
     if named.is_some() {
         refuse_obfuscated_files(disk, &blocks_dir, network.magic)?;
     }
-    check_links(disk, &blocks_dir)?;
     if matches!(rebuild, Rebuild::Coins | Rebuild::Index) {
         check_usable(disk, &blocks_dir)?;
         [&blocks_dir, &dir.join(UTXO_DIR)].iter().try_for_each(|dir| disk.check_writable(dir))?;

@@ -102,12 +102,16 @@ pub fn sha256d_spans_many<'a>(
 
 fn sha256d_spans_portable<'a>(spans: impl Fn(usize) -> [&'a [u8]; 3], out: &mut [[u8; 32]]) {
     for (i, digest) in out.iter_mut().enumerate() {
-        let mut hasher = Sha256::new();
-        for span in spans(i) {
-            hasher.update(span);
-        }
-        *digest = hasher.finalize_double();
+        *digest = sha256d_of_spans(spans(i));
     }
+}
+
+fn sha256d_of_spans(spans: [&[u8]; 3]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for span in spans {
+        hasher.update(span);
+    }
+    hasher.finalize_double()
 }
 
 /// One level of a merkle tree, in place: entry `i` becomes the double SHA-256 of entries `2i` and

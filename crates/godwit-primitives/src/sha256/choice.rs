@@ -3,10 +3,17 @@
 use std::sync::OnceLock;
 
 use super::Chaining;
-use super::groups::{ENOUGH, Groups};
+use super::groups::{ENOUGH, Groups, length};
 use super::lanes::{self, Compressor};
 use super::vector::{self, Vectors};
 use super::x86::{self, ShaExtensions};
+
+/// Without SHA extensions, `ring` takes less time than vectors for fewer messages than this.
+const ENOUGH_WITHOUT_EXTENSIONS: usize = 3;
+
+/// Without SHA extensions, longer messages than this are left to `ring`: nothing else could take over the
+/// last one of a block, which would go on in one lane of many, at a third of `ring`'s speed.
+const LONGEST_WITHOUT_EXTENSIONS: usize = 64 << 10;
 
 /// How to compress many messages: in the lanes of vectors where there are any, and then the last few by SHA
 /// extensions; else all by these, a few interleaved; else one after another.
@@ -38,7 +45,8 @@ impl Compression {
         spans: impl Fn(usize) -> [&'a [u8]; 3],
         out: &mut [[u8; 32]],
     ) {
-        let vectors = self.vectors.filter(|_| out.len() >= ENOUGH || self.extensions.is_none());
+        let enough = if self.extensions.is_some() { ENOUGH } else { ENOUGH_WITHOUT_EXTENSIONS };
+        let vectors = self.vectors.filter(|_| out.len() >= enough);
         let messages = (0..out.len()).map(|number| (number, spans(number)));
         match (vectors, self.extensions) {
             (Some(vectors), extensions) => in_vectors(vectors, extensions, messages, out),
@@ -88,7 +96,12 @@ fn in_vectors<'a>(
     let mut groups = Groups::new(vectors);
     let mut long = Vec::new();
     for (number, spans) in messages {
-        if !groups.take(number, spans, out) {
+        if groups.take(number, spans, out) {
+            continue;
+        }
+        if extensions.is_none() && length(&spans) > LONGEST_WITHOUT_EXTENSIONS {
+            out[number] = super::sha256d_of_spans(spans);
+        } else {
             long.push((number, spans));
         }
     }

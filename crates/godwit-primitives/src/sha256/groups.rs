@@ -89,7 +89,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-fn length(spans: &[&[u8]; 3]) -> usize {
+pub(super) fn length(spans: &[&[u8]; 3]) -> usize {
     spans.iter().map(|span| span.len()).sum()
 }
 

@@ -115,6 +115,11 @@ impl Records {
             }
         };
         let (stale, stale_bytes) = match read_stale(disk, dir, &layout) {
+            // A crash as the index was begun.
+            Err(error) if error.is_damage() && active.file_len()? <= HEADER => {
+                begin_file(disk, dir, &layout, STALE)?;
+                (Vec::new(), HEADER)
+            }
             Err(error) if error.is_damage() => begin_stale(disk, dir, &layout, &error)?,
             read => read?,
         };
@@ -144,7 +149,8 @@ impl Records {
     }
 
     fn create(disk: &StoreDisk, dir: &Path, layout: Layout) -> Result<Self, IndexError> {
-        for name in [STALE, ACTIVE] {
+        // In this order, so that without records there is no other file either, unless they were lost.
+        for name in [ACTIVE, STALE] {
             begin_file(disk, dir, &layout, name)?;
         }
         Ok(Self {

@@ -39,7 +39,7 @@ pub(crate) fn inspect(
 fn is_begun(dir: &Path, reading: &Reading<'_>) -> Result<bool, StoreError> {
     for path in reading.disk.list(dir)? {
         let is_empty = path == dir.join(UNFINISHED)
-            || path == dir.join(STALE)
+            || path == dir.join(ACTIVE)
                 && reading.disk.open(&path, OpenMode::Read)?.file_len()? <= HEADER;
         if !is_empty {
             return Ok(false);

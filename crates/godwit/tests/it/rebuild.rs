@@ -224,17 +224,14 @@ fn an_index_is_built_again_by_the_start_that_goes_on_with_a_reindex_and_by_no_la
     let is_there = |file: &File| file.metadata().expect("an open file").nlink() > 0;
     follow();
     let before = records();
-    // It is read when the coins are given up, and before the indexes are opened.
-    let (path, aside) =
-        (node.network_dir().join("blocks/xor.dat"), node.network_dir().join("aside"));
-    fs::rename(&path, &aside).expect("a key");
-    fs::create_dir(&path).expect("a directory");
+    // It is looked at when the coins are given up, and before the indexes are opened.
+    let in_the_way = node.network_dir().join("utxo-history");
+    fs::write(&in_the_way, "").expect("a file");
     let ended = connect_stored(&node, blocks, &["-reindex", "-coinstatsindex"]);
     ended.expect(Exit::DatadirUnusable);
     assert!(node.log().contains(FORGOTTEN), "the rebuild has begun");
     assert!(is_there(&before));
-    fs::remove_dir(&path).expect("the directory");
-    fs::rename(&aside, &path).expect("the key");
+    fs::remove_file(&in_the_way).expect("the file");
     connect_stored(&node, blocks, &["-coinstatsindex"]).expect(Exit::Success);
     assert!(!is_there(&before), "it was begun again");
     let again = records();

@@ -230,11 +230,10 @@ impl Layers {
         }
         sort_by_key(keys, open);
         for table in &self.flushing {
-            open.retain(|n| {
-                let entry = table.get(&keys[*n as usize]);
-                let coin = entry.map(|entry| entry.coin_bytes());
-                coin.filter(|coin| !coin.is_empty()).into_iter().for_each(|coin| found(*n, coin));
-                coin.is_none()
+            table.look_up(keys, open, |n, entry| {
+                let coin = Some(entry.coin_bytes()).filter(|coin| !coin.is_empty());
+                coin.into_iter().for_each(|coin| found(n, coin));
+                false
             });
         }
         Arc::new(Self {
@@ -397,12 +396,9 @@ impl Layers {
     ) -> Result<usize, StoreError> {
         sort_by_key(keys, open);
         for table in self.flushing.iter().chain(&flushed) {
-            open.retain(|n| match table.get(&keys[*n as usize]) {
-                Some(entry) => {
-                    found(*n, entry).expect("entries in memory are as they were encoded");
-                    !trust.ends_with_first()
-                }
-                None => true,
+            table.look_up(keys, open, |n, entry| {
+                found(n, entry).expect("entries in memory are as they were encoded");
+                !trust.ends_with_first()
             });
         }
         // Reads may take long, and the memory of clean ones be needed meanwhile.

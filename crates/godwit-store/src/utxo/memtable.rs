@@ -211,6 +211,30 @@ impl Memtable {
         std::hint::black_box(touched);
     }
 
+    /// Hands `found` the entries of the keys that `open` has the numbers of, and leaves there those that have
+    /// none or that `found` says so of. What several lookups touch is loaded at once: most lookups miss the
+    /// processor's cache, and they may go through many memtables.
+    pub(super) fn look_up(
+        &self,
+        keys: &[HashedOutPoint],
+        open: &mut Vec<u32>,
+        mut found: impl FnMut(u32, Entry<'_>) -> bool,
+    ) {
+        const BATCH: usize = 64;
+        let asked = std::mem::replace(open, Vec::with_capacity(open.len()));
+        let mut batch = Vec::with_capacity(BATCH);
+        for numbers in asked.chunks(BATCH) {
+            batch.clear();
+            batch.extend(numbers.iter().map(|n| keys[*n as usize]));
+            self.warm(&batch);
+            for (n, key) in numbers.iter().zip(&batch) {
+                if self.get(key).is_none_or(|entry| found(*n, entry)) {
+                    open.push(*n);
+                }
+            }
+        }
+    }
+
     /// Loads what adding keys that are not here will touch.
     pub(super) fn warm_slots<'k>(&self, keys: impl Iterator<Item = &'k HashedOutPoint>) {
         let home = |key: &HashedOutPoint| self.shards[shard_of(key.key)].home_slot(tag_of(key.key));

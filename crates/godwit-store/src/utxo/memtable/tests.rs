@@ -353,3 +353,20 @@ fn memtable_speed() {
         });
     }
 }
+
+/// More keys than are loaded at once, some asked for and some not, some there and some not.
+#[test]
+fn a_lookup_of_many_keys_answers_those_that_are_asked_for_in_order_and_leaves_the_others() {
+    let mut table = Memtable::new(SMALL_STEP);
+    (0..1000).filter(|n| n % 3 == 0).for_each(|n| add(&mut table, n, false));
+    let keys: Vec<_> = (0..1000).map(outpoint).collect();
+    let asked = || (0..1000u32).filter(|n| n % 2 == 0);
+    let (mut open, mut found) = (asked().collect(), Vec::new());
+    table.look_up(&keys, &mut open, |n, entry| {
+        assert_eq!(entry.outpoint().unwrap(), keys[n as usize].outpoint);
+        found.push(n);
+        n % 5 == 0
+    });
+    assert_eq!(found, asked().filter(|n| n % 3 == 0).collect::<Vec<_>>());
+    assert_eq!(open, asked().filter(|n| n % 3 != 0 || n % 5 == 0).collect::<Vec<_>>());
+}

@@ -18,8 +18,8 @@ use godwit_rpc::{Json, RpcError};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -191,7 +191,10 @@ async fn answer(request: &Request<Incoming>, kind: Kind, shared: &Arc<Shared>) -
         return plain(StatusCode::FORBIDDEN, "Ask by an address or name of this machine.\n");
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return plain(StatusCode::METHOD_NOT_ALLOWED, "There is nothing to change here.\n");
+        let text = "There is nothing to change here.\n";
+        let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, text);
+        refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return refusal;
     }
     match (kind, request.uri().path()) {
         (Kind::Web, "/") => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use godwit_chain::Validity;
+use godwit_chain::{Node, Validity};
 use godwit_index::{
     BlockFilter, Candidate, CoinStatsIndex, FilterIndex, IndexError, Indexes, Status, TxIndex,
     candidates, has_followed, transaction_at,
@@ -138,7 +138,41 @@ pub(crate) enum NoFilter {
     Unexpected,
 }
 
+/// Whether a block is one that an index follows.
+enum Standing {
+    /// Or it was invalidated, which is the same to Core (`IsValid(BLOCK_VALID_SCRIPTS)`).
+    NeverConnected,
+    Left,
+    Active,
+}
+
+impl Standing {
+    fn of(block: &Node, is_active: bool) -> Self {
+        match block.validity == Validity::Scripts && !block.failed {
+            false => Self::NeverConnected,
+            true if is_active => Self::Active,
+            true => Self::Left,
+        }
+    }
+}
+
 impl NoFilter {
+    fn why(standing: &Standing, is_complete: bool) -> Self {
+        match (standing, is_complete) {
+            (Standing::NeverConnected, _) | (Standing::Left, true) => Self::NeverConnected,
+            (_, false) => Self::BeingIndexed,
+            (Standing::Active, true) => Self::Unexpected,
+        }
+    }
+
+    fn code(&self) -> i32 {
+        match self {
+            Self::NeverConnected => code::INVALID_ADDRESS_OR_KEY,
+            Self::BeingIndexed => code::MISC_ERROR,
+            Self::Unexpected => code::INTERNAL_ERROR,
+        }
+    }
+
     pub(crate) fn text(&self) -> &'static str {
         match self {
             Self::NeverConnected => "Filter not found. Block was not connected to active chain.",
@@ -161,25 +195,18 @@ pub(crate) fn filter_of(
     let found = call.node.ask(move |node| {
         let (tree, tip) = (node.chain().tree(), node.chain().tip());
         let id = tree.find(&hash)?;
-        let node = tree.node(id);
-        let was_connected = node.validity == Validity::Scripts;
-        let point = ChainPoint { hash, height: node.height };
-        Some((point, was_connected, tree.is_ancestor(id, tip)))
+        let block = tree.node(id);
+        let point = ChainPoint { hash, height: block.height };
+        Some((point, Standing::of(&block, tree.is_ancestor(id, tip))))
     })?;
-    let Some((point, was_connected, is_active)) = found else { return Ok(None) };
+    let Some((point, standing)) = found else { return Ok(None) };
     let is_complete = catch_up(call, index.status())?;
     call.room.grow(MAX_FILTER_ROOM)?;
     let filter = match index.filter(point) {
         Err(error) if error.is_damage() => return Ok(Some(Err(NoFilter::Unexpected))),
         filter => filter.map_err(|error| unreadable(&error))?,
     };
-    Ok(Some(filter.ok_or(if was_connected && !is_complete {
-        NoFilter::BeingIndexed
-    } else if was_connected && is_active {
-        NoFilter::Unexpected
-    } else {
-        NoFilter::NeverConnected
-    })))
+    Ok(Some(filter.ok_or_else(|| NoFilter::why(&standing, is_complete))))
 }
 
 /// Headers of the filters of these blocks, which are of the active chain.
@@ -228,14 +255,7 @@ pub(super) fn block_filter(call: &mut Call<'_>) -> Result<Json, RpcError> {
     };
     let index = filters(call, kind)?;
     let found = filter_of(call, &index, hash)?.ok_or_else(block_not_found)?;
-    let filter = found.map_err(|why| {
-        let code = match why {
-            NoFilter::NeverConnected => code::INVALID_ADDRESS_OR_KEY,
-            NoFilter::BeingIndexed => code::MISC_ERROR,
-            NoFilter::Unexpected => code::INTERNAL_ERROR,
-        };
-        RpcError::new(code, why.text())
-    })?;
+    let filter = found.map_err(|why| RpcError::new(why.code(), why.text()))?;
     let header = ReversedHex(&filter.header).to_string();
     Ok(Json::object([("filter", Json::hex(&filter.bytes)), ("header", header.into())]))
 }
@@ -262,4 +282,32 @@ pub(super) fn info(call: &mut Call<'_>) -> Result<Json, RpcError> {
         }
     }
     Ok(json)
+}
+
+#[cfg(test)]
+mod tests {
+    use godwit_chain::HeaderTree;
+    use godwit_primitives::{Network, Params};
+
+    use super::*;
+
+    #[test]
+    fn a_filter_is_not_there_for_the_reason_that_core_names() {
+        let mut tree = HeaderTree::new(Params::new(Network::Regtest).genesis);
+        let id = tree.genesis();
+        let mut code = |validity, failed, is_active, is_complete| {
+            tree.update(id, |node| (node.validity, node.failed) = (validity, failed));
+            NoFilter::why(&Standing::of(&tree.node(id), is_active), is_complete).code()
+        };
+        assert_eq!(code(Validity::Scripts, false, true, false), code::MISC_ERROR);
+        assert_eq!(code(Validity::Scripts, false, true, true), code::INTERNAL_ERROR);
+        assert_eq!(code(Validity::Scripts, false, false, false), code::MISC_ERROR);
+        assert_eq!(code(Validity::Scripts, false, false, true), code::INVALID_ADDRESS_OR_KEY);
+        for is_complete in [false, true] {
+            for (validity, failed) in [(Validity::Scripts, true), (Validity::Structured, false)] {
+                let code = code(validity, failed, false, is_complete);
+                assert_eq!(code, code::INVALID_ADDRESS_OR_KEY, "{validity:?} {failed}");
+            }
+        }
+    }
 }

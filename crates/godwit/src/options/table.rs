@@ -13,7 +13,7 @@ use godwit_primitives::Network;
 use godwit_program::Exit;
 use godwit_program::options::{
     self, CommandSpec, Commands, FilePlace, Form, GENERAL, NETWORK, OptionSpec, OtherLines,
-    Program, values as plain,
+    Program, Setter, values as plain,
 };
 
 use super::draft::Draft;
@@ -241,15 +241,13 @@ const OPTIONS: &[OptionSpec<Godwit>] = &[
     OptionSpec {
         group: NETWORK,
         networks: &[Network::Signet],
+        set: Setter::Explained(set_signet_challenge),
         ..setting(
             "signetchallenge",
             "HEX",
-            "a script in hexadecimal",
+            "",
             "Use the signet whose blocks satisfy this script (default: the global signet).",
-            |draft, text| {
-                draft.signet_challenge = Some(values::hex(text)?);
-                Some(())
-            },
+            |_, _| None,
         )
     },
     OptionSpec {
@@ -535,6 +533,18 @@ const fn setting(
     set: fn(&mut Draft, &OsStr) -> Option<()>,
 ) -> OptionSpec<Godwit> {
     options::setting(name, placeholder, expected, help, set)
+}
+
+/// Two challenges are two networks, of which nobody could say which one is meant. Core refuses the same one
+/// twice, too.
+fn set_signet_challenge(draft: &mut Draft, text: &OsStr) -> Result<(), String> {
+    let challenge = values::hex(text).ok_or("expected a script in hexadecimal")?;
+    match draft.signet_challenge.replace(challenge.clone()) {
+        Some(other) if other != challenge => {
+            Err("another one was given before; a signet has one".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A setting of the commands that validate blocks.

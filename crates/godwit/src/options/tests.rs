@@ -339,6 +339,17 @@ fn custom_signet() {
 }
 
 #[test]
+fn a_signet_has_one_challenge() {
+    let home = Home::with_config("[signet]\nsignetchallenge=51\n");
+    let signet = ["utxo", "stats", "-signet"];
+    assert!(home.parse(&[&signet[..], &["-signetchallenge=51"]].concat()).is_ok());
+    let several = "-signetchallenge=52: another one was given before; a signet has one";
+    assert_eq!(home.error(&[&signet[..], &["-signetchallenge=52"]].concat()), several);
+    let twice = [&signet[..], &["-signetchallenge=51", "-signetchallenge=52"]].concat();
+    assert_eq!(error(&twice), several);
+}
+
+#[test]
 fn words_that_look_like_options() {
     let options = import(config(&["import", "-", "--", "-regtest", "--"]));
     assert_eq!(options.paths, ["-", "-regtest", "--"].map(PathBuf::from));

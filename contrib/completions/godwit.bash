@@ -14,11 +14,23 @@ _godwit() {
             [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
             return ;;
     esac
-    local before="${COMP_LINE:0:COMP_POINT}" typed="" word words
+    local before="${COMP_LINE:0:COMP_POINT}" typed="" option="" word words
+    local paths=" -conf -datadir -asmap -rpccookiefile -verdicts -to"
+    local others=" -memory -dbcache -chain -signetchallenge -par -assumevalid -scriptengine -crosscheck -stopatheight -prune -bind -port -maxconnections -connect -addnode -seednode -proxy -onion -torcontrol -torpassword -onlynet -externalip -whitelist -whitebind -maxuploadtarget -maxdownloadrate -rpcport -rpcbind -rpcallowip -rpcauth -rpcuser -rpcpassword -rpccookieperms -rpcwhitelist -deprecatedrpc -rpcthreads -rpcworkqueue -rpcservertimeout -zmqpubhashblock -zmqpubhashtx -zmqpubrawblock -zmqpubrawtx -zmqpubsequence -zmqpubhashblockhwm -zmqpubhashtxhwm -zmqpubrawblockhwm -zmqpubrawtxhwm -zmqpubsequencehwm -utxohash -testactivationheight -lanes -flushinterval -test -minimumchainwork "
     read -ra words <<< "${before% *}"
     for word in "${words[@]:1}"; do
-        [[ $word == -* ]] || typed+="$word "
+        if [[ $word == -* ]]; then
+            option="${word/#--/-}"
+            continue
+        fi
+        [[ $paths$others == *" $option "* ]] || typed+="$word "
+        option=""
     done
+    if [[ "$paths " == *" $option "* ]]; then
+        COMPREPLY=($(compgen -f -- "$current"))
+        return
+    fi
+    [[ $others == *" $option "* ]] && return
     case "$typed" in
         "")
             COMPREPLY=($(compgen -W "import utxo verify hand-over status" -- "$current")) ;;

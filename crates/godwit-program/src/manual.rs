@@ -223,18 +223,30 @@ impl Manual {
         )
     }
 
-    /// Where no option is typed: the next word of a command, or a file behind it.
+    /// Where no option is typed: the value of one, the next word of a command, or a file behind it. A program
+    /// with commands takes values as words of their own.
     fn bash_operands(&self) -> String {
         let files = "COMPREPLY=($(compgen -f -- \"$current\"))";
         let next = self.next_words();
         if next.is_empty() {
             return format!("    {files}\n");
         }
-        let mut text = String::from(
-            "    local before=\"${COMP_LINE:0:COMP_POINT}\" typed=\"\" word words\n    \
-             read -ra words <<< \"${before% *}\"\n    \
-             for word in \"${words[@]:1}\"; do\n        [[ $word == -* ]] || typed+=\"$word \"\n    done\n    \
-             case \"$typed\" in\n",
+        let names = |wants_path: bool| -> String {
+            let valued = self.lines().filter(|line| matches!(line.value, Some((_, false))));
+            let of_kind = valued.filter(|line| line.wants_path() == wants_path);
+            of_kind.map(|line| format!(" -{}", line.name)).collect()
+        };
+        let mut text = format!(
+            "    local before=\"${{COMP_LINE:0:COMP_POINT}}\" typed=\"\" option=\"\" word words\n    \
+             local paths=\"{paths}\"\n    local others=\"{others} \"\n    \
+             read -ra words <<< \"${{before% *}}\"\n    \
+             for word in \"${{words[@]:1}}\"; do\n        if [[ $word == -* ]]; then\n            \
+             option=\"${{word/#--/-}}\"\n            continue\n        fi\n        \
+             [[ $paths$others == *\" $option \"* ]] || typed+=\"$word \"\n        option=\"\"\n    done\n    \
+             if [[ \"$paths \" == *\" $option \"* ]]; then\n        {files}\n        return\n    fi\n    \
+             [[ $others == *\" $option \"* ]] && return\n    case \"$typed\" in\n",
+            paths = names(true),
+            others = names(false),
         );
         for (typed, words) in next {
             let words = words.join(" ");
@@ -441,6 +453,44 @@ mod tests {
         assert!(manual.fish().contains("-n __fish_use_subcommand -a do\n"));
         assert!(manual.zsh().contains("in (do) compadd - it;; (*) _files;; esac"));
         assert!(manual.fish().contains("subcommand_from do; and not"), "{}", manual.fish());
+    }
+
+    /// What bash offers behind a line.
+    fn offered(line: &str) -> String {
+        let mut manual = manual();
+        manual.groups[0].1.push(Line {
+            name: "n",
+            value: Some(("N", false)),
+            help: "",
+            in_file: true,
+        });
+        let script = manual.bash().replace("compgen -f", "compgen -W a-file")
+            + "\n\
+                      COMP_LINE=$1; COMP_POINT=${#1}; compopt() { :; }; _prog_x; echo \"${COMPREPLY[@]}\"";
+        let mut bash = std::process::Command::new("bash");
+        let ended = bash.args(["-c", &script, "bash", line]).output().expect("there is bash");
+        assert!(ended.stderr.is_empty(), "{}", String::from_utf8_lossy(&ended.stderr));
+        String::from_utf8(ended.stdout).expect("UTF-8").trim_end().to_owned()
+    }
+
+    #[test]
+    fn a_value_that_is_a_word_of_its_own_is_no_command() {
+        for (line, words) in [
+            ("prog-x ", "do"),
+            ("prog-x -", "-help -file= -web -n="),
+            ("prog-x -n ", ""),
+            ("prog-x --n 1", ""),
+            ("prog-x -n 1 d", "do"),
+            ("prog-x -n=1 d", "do"),
+            ("prog-x -file ", "a-file"),
+            ("prog-x -file=", "a-file"),
+            ("prog-x --file x ", "do"),
+            ("prog-x -web ", "do"),
+            ("prog-x do -n 1 ", "it"),
+            ("prog-x do it -n 1 ", "a-file"),
+        ] {
+            assert_eq!(offered(line), words, "{line}");
+        }
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //! others are the node's.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::Path;
+
+use godwit_program::options::read_config;
 
 use crate::table::{NETWORKS, Setting, Settings, Spec};
 
@@ -34,7 +35,7 @@ impl ConfigLines {
 
 /// Reads the file; one that is not there is an error only where the user names it.
 pub(crate) fn read(path: &Path, is_named: bool) -> Result<ConfigLines, String> {
-    match fs::read(path) {
+    match read_config(path) {
         Ok(text) => {
             parse(&text).map_err(|error| format!("Error reading configuration file: {error}"))
         }
@@ -113,7 +114,20 @@ fn add(settings: &mut Settings, name: &'static str, setting: Setting) {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
     use super::*;
+
+    #[test]
+    fn a_pipe_that_nothing_writes_into_is_not_waited_for() {
+        let name = format!("godwit-cli-pipe-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        mkfifoat(CWD, &path, Mode::RUSR).expect("a pipe");
+        let error = read(&path, true).err();
+        std::fs::remove_file(&path).expect("it is there");
+        let why = format!("{}: it is a pipe that nothing writes into", path.display());
+        assert_eq!(error, Some(format!("Error reading configuration file: {why}")));
+    }
 
     #[test]
     fn sections_come_before_the_top() {

@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use godwit_primitives::{Network, Params};
 
+pub use config_file::read as read_config;
 pub use error::{OptionsError, Origin, Problem};
 pub use general::{GENERAL, General, NETWORK};
 pub use lookup::{commands as all_commands, options as all_options};

@@ -31,7 +31,7 @@ const PIPES_WITHOUT_NAME: i64 = 0x5049_5045;
 
 /// Reads the file. A pipe that a program writes into, as `<(…)` is one, is read to its end; a named one
 /// without a writer, which may never come, and a terminal are not waited for.
-pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let at_once = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let mut file = File::options().read(true).custom_flags(at_once).open(path)?;
     let mut bytes = Vec::new();

@@ -18,7 +18,7 @@ pub use clock::seconds_since_1970;
 pub use escape::Escaped;
 pub use exit::Exit;
 pub use manual::{Line, Manual};
-pub use output::{OutputError, complain, print_json, print_text, show};
+pub use output::{OutputError, check_that_output_is_open, complain, print_json, print_text, show};
 pub use signals::{HeldSignals, StopFlag};
 
 /// Sets the umask so that only the owner can read what the program writes, whatever the shell's

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use rustix::io::Errno;
 use serde_json::Value;
 
 use crate::escape::Escaped;
@@ -39,6 +41,24 @@ pub fn complain(line: &str) {
 /// In one piece, so that lines of several threads do not mix. `println!` would panic where it fails.
 fn write_or_drop(mut to: impl Write, line: &str) {
     drop(to.write_all(format!("{line}\n").as_bytes()));
+}
+
+/// Fails where the program was started without standard output: what is written goes nowhere then, and
+/// nothing says so. Rust has opened `/dev/null` in its place, for reading and writing. A shell opens it for
+/// writing alone: that is what the user wants.
+pub fn check_that_output_is_open() -> Result<(), OutputError> {
+    let stdout = io::stdout();
+    let failed = |error: Errno| OutputError(error.into());
+    let found = fstat(&stdout).map_err(failed)?;
+    let is_null =
+        FileType::from_raw_mode(found.st_mode).is_char_device() && found.st_rdev == null_device();
+    let is_both_ways = fcntl_getfl(&stdout).map_err(failed)? & OFlags::RWMODE == OFlags::RDWR;
+    if is_null && is_both_ways { Err(failed(Errno::BADF)) } else { Ok(()) }
+}
+
+/// Number of `/dev/null` on Linux (`admin-guide/devices.txt`).
+fn null_device() -> u64 {
+    rustix::fs::makedev(1, 3)
 }
 
 /// Prints JSON, indented: people read it, too.

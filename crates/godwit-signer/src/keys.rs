@@ -21,7 +21,7 @@ use godwit_keys::{
     Entry, EntryDescriptor, ExtendedPrivateKey, KeyId, KeyStore, Mnemonic, NetworkKind, PolicyText,
     StoreError, StoredKey, Words, account_descriptors, multipath, policy_of,
 };
-use godwit_program::{Exit, print_json, seconds_since_1970};
+use godwit_program::{Exit, check_that_output_is_open, print_json, seconds_since_1970};
 use godwit_secret::{SecretBytes, SecretSlice, SecretString};
 use serde_json::{Value, json};
 
@@ -181,6 +181,7 @@ fn remove(file: &KeyFile<'_>, id: KeyId, yes: Option<&str>) -> Result<Exit, Keys
 }
 
 fn export(file: &KeyFile<'_>, id: KeyId) -> Result<Exit, KeysFailure> {
+    check_that_output_is_open()?;
     let store = Session::begin(file, [])?.open()?;
     // Straight to the file descriptor: the buffer of `Stdout` would keep a copy of the secret.
     store.write_secrets_to(id, std::io::stdout().as_fd())?;

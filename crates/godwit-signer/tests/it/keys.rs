@@ -75,6 +75,7 @@ fn a_life_of_keys() {
     let exported = keys(&place, &["export", &id(&entry)], &["pass"]).expect(Exit::Success);
     assert_eq!(exported.stdout.split_whitespace().count(), 24);
     assert!(!created.stdout.contains(exported.stdout.trim()), "words are shown where asked for");
+    export_to_nowhere(&place, &id(&entry));
 
     keys(&place, &["change-passphrase", "-newpassphrase-fd=0"], &["pass", "new"])
         .expect(Exit::Success);
@@ -103,6 +104,20 @@ fn a_life_of_keys() {
     let files = String::from_utf8_lossy(&fs::read(key_file(&place)).expect("made")).into_owned();
     for secret in ["pass", "new", exported.stdout.trim()] {
         assert!(!files.contains(secret), "the data directory has {secret:?}");
+    }
+}
+
+/// Without standard output nothing is exported, and the program says so. `/dev/null` is the user's choice.
+fn export_to_nowhere(place: &Datadir, id: &str) {
+    for (redirection, exit) in [(">&-", Exit::Failure), (">/dev/null", Exit::Success)] {
+        let program = place.command(&[&"keys", &"export", &id, &"-passphrase-fd=0"]);
+        let script = format!("echo pass | \"$0\" \"$@\" {redirection}");
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(script).arg(program.get_program()).args(program.get_args());
+        let ended = shell.output().expect("there is a shell");
+        assert_eq!(ended.status.code(), Some(exit.code().into()), "{redirection}: {ended:?}");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(said.contains("standard output cannot be written"), exit == Exit::Failure);
     }
 }
 

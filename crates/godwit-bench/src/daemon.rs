@@ -1,4 +1,4 @@
-//! A program that runs beside what is measured, and does not outlive a failure.
+//! A program that runs beside what is measured, and does not outlive a failure or the end of this one.
 
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -6,6 +6,7 @@ use std::process::{Child, Command};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::Failure;
+use crate::leash::Leash;
 use crate::measured::processor_seconds;
 
 /// A child process that is killed when it is dropped while it runs.
@@ -13,16 +14,18 @@ use crate::measured::processor_seconds;
 pub(crate) struct Daemon {
     child: Child,
     program: PathBuf,
+    /// Dropped after the child was collected.
+    _leash: Leash,
 }
 
 impl Daemon {
     /// Starts `command`.
     pub(crate) fn spawn(command: &mut Command) -> Result<Self, Failure> {
         let program = PathBuf::from(command.get_program());
-        match command.spawn() {
-            Ok(child) => Ok(Self { child, program }),
-            Err(error) => Err(Failure::Start(program, error)),
-        }
+        let failed = |error| Failure::Start(program.clone(), error);
+        let child = command.spawn().map_err(failed)?;
+        let leash = Leash::of(&child).map_err(failed)?;
+        Ok(Self { child, program, _leash: leash })
     }
 
     /// Whether it has ended by itself; if so, its process is reaped.

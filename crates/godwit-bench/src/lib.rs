@@ -30,6 +30,7 @@ pub mod harness;
 pub mod ibd;
 pub mod intake;
 pub mod interval;
+mod leash;
 pub mod load;
 pub mod machine;
 pub mod measured;

@@ -16,6 +16,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::leash::Leash;
 
 /// Time between two looks at a running process: about 20 microseconds of work each.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
@@ -58,6 +59,7 @@ pub fn measure(command: &mut Command) -> Result<(ExitStatus, Measured), Failure>
     let busy_before = busy_seconds().map_err(failed)?;
     let started = Instant::now();
     let mut child = command.spawn().map_err(failed)?;
+    let _leash = Leash::of(&child).map_err(failed)?;
     let (ended, end) = channel();
     let pid = child.id();
     let sampler = std::thread::spawn(move || sample_peak_memory(pid, &end));

@@ -96,7 +96,18 @@ pub fn open_stored(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
             in_the_way(io::ErrorKind::IsADirectory, "a directory")
         }
-        opened => opened,
+        opened => opened.map_err(without_end),
+    }
+}
+
+/// Says what a link is that cannot be followed to its end.
+fn without_end(error: io::Error) -> io::Error {
+    match error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) {
+        true => {
+            let text = "links here lead back to themselves: move them away";
+            io::Error::new(io::ErrorKind::NotSeekable, text)
+        }
+        false => error,
     }
 }
 
@@ -222,7 +233,7 @@ impl Disk for RealDisk {
             Err(error) if error.kind() == io::ErrorKind::NotADirectory && path.exists() => {
                 return Err(no_directory(path));
             }
-            entries => entries?,
+            entries => entries.map_err(without_end)?,
         };
         entries.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }

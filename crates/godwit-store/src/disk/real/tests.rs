@@ -173,6 +173,13 @@ fn what_is_no_file_is_named_and_not_waited_for() {
         refused("socket", mode, "socket: a socket or a pipe is where a file belongs: move it away");
         refused("directory", mode, "directory: a directory is where a file belongs: move it away");
     }
+    symlink("circle", at("circle")).unwrap();
+    let text = "circle: links here lead back to themselves: move them away";
+    for mode in [OpenMode::Read, OpenMode::ReadWrite, OpenMode::Truncate] {
+        refused("circle", mode, text);
+    }
+    let listed = disk.apart().list(&at("circle/below")).unwrap_err();
+    assert_eq!(listed.unusable_path(), Some(&*at("circle/below")), "{listed}");
     let removed = disk.apart().remove(&at("directory")).unwrap_err();
     assert!(removed.to_string().ends_with("a directory is where a file belongs: move it away"));
     fs::write(at("file"), "").unwrap();

@@ -55,6 +55,11 @@ pub trait Disk: Send + Sync {
     fn check_link(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
+    /// Where a file lies, whatever its name: two names of one place are one file. `None` where there is none,
+    /// or, as by default, where a file has one name.
+    fn place(&self, _path: &Path) -> io::Result<Option<(u64, u64)>> {
+        Ok(None)
+    }
     /// Fails where this process may not add files to a directory, or remove them. By default it may.
     fn check_writable(&self, _dir: &Path) -> io::Result<()> {
         Ok(())

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 use godwit_primitives::BlockHeader;
 use godwit_stream::{BufferPool, PooledStream};
 
-use crate::disk::{OpenMode, StoreDisk, StoreFile};
+use crate::disk::{OpenMode, StoreDisk, StoreFile, refused};
 use crate::error::{Damage, StoreError};
 use crate::record::{BlockChecksum, BlockPosition, FileEnds};
 
@@ -454,6 +454,21 @@ pub(crate) fn check_links(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError
     let mut paths = disk.list(dir)?;
     paths.retain(|path| is_of_blocks(path));
     paths.iter().try_for_each(|path| disk.check_link(path))
+}
+
+/// Fails where two of them are one file, by a link: undo records would be written over blocks.
+pub(crate) fn check_distinct(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    let mut places = BTreeMap::new();
+    for path in disk.list_if_there(dir)?.into_iter().filter(|path| is_of_blocks(path)) {
+        let Some(place) = disk.place(&path)? else { continue };
+        if let Some(other) = places.insert(place, path.clone()) {
+            let other = other.display();
+            let text =
+                format!("it is the same file as {other}, by a link: put back what belongs here");
+            return Err(refused(&path, text));
+        }
+    }
+    Ok(())
 }
 
 /// Fails where one of them cannot be opened to be read and written, before anything is given up that is to be

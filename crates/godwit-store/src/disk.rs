@@ -59,6 +59,12 @@ impl Latch {
     }
 }
 
+/// Of a file that is there, and is not to be used as what it is.
+pub(crate) fn refused(path: &Path, text: String) -> StoreError {
+    let error = io::Error::new(io::ErrorKind::NotSeekable, text);
+    StoreError::Io(IoFailure::new(path, Operation::Open, &error))
+}
+
 /// The disk as the store sees it: typed errors, the latch, and a bounded set of files that stay open
 /// for reading. Clones share latch and files.
 #[derive(Clone)]
@@ -126,6 +132,11 @@ impl StoreDisk {
     /// See [`Disk::check_link`].
     pub(crate) fn check_link(&self, path: &Path) -> Result<(), StoreError> {
         self.latch.run(path, Operation::Open, || self.disk.check_link(path))
+    }
+
+    /// See [`Disk::place`].
+    pub(crate) fn place(&self, path: &Path) -> Result<Option<(u64, u64)>, StoreError> {
+        self.latch.run(path, Operation::Length, || self.disk.place(path))
     }
 
     /// See [`Disk::check_writable`].

@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use godwit_primitives::BlockHash;
 use godwit_stream::{DataStream, Obfuscation, PooledStream, SerializeData, SpanReader};
 
-use crate::block_files::{FRAME_SIZE, block_file_path, frame, has_files as has_block_files};
+use crate::block_files::{
+    FRAME_SIZE, block_file_path, check_distinct, frame, has_files as has_block_files,
+};
 use crate::checkpoint::{Checkpoints, Work};
 use crate::control::{self, Control, Slot};
 use crate::db::Db;
@@ -114,6 +116,7 @@ impl Inspection {
         let blocks_dir = dir.join(BLOCKS_DIR);
         // Whatever else there is: a link to a disk that is not mounted is no damage.
         let has_files = has_files(&disk, dir)?;
+        check_distinct(&disk, &blocks_dir)?;
         let is_new = controls.is_empty() && disk.is_missing(&path)? && !has_files;
         let (mut db, mut control, mut ends) = (None, confirmed.clone(), BTreeMap::new());
         let mut index_damage = None;

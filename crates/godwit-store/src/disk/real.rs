@@ -220,6 +220,14 @@ impl Disk for RealDisk {
         }
     }
 
+    fn place(&self, path: &Path) -> io::Result<Option<FilePlace>> {
+        match fs::metadata(path) {
+            // Opening it says what else is in the way.
+            Ok(found) if found.is_file() => Ok(Some(place_of(&found))),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
     fn check_writable(&self, dir: &Path) -> io::Result<()> {
         Ok(rustix::fs::access(dir, Access::WRITE_OK | Access::EXEC_OK)?)
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::{Rebuild, StoreOptions, refuse_obfuscated_files};
-use crate::block_files::{check_links, check_usable, has_files};
+use crate::block_files::{check_distinct, check_links, check_usable, has_files};
 use crate::disk::StoreDisk;
 use crate::error::{DamagedPart, StoreError};
 use crate::names::{BLOCKS_DIR, UTXO_DIR};
@@ -35,6 +35,7 @@ pub(super) fn check_sources(
     }
     // Before they are opened.
     check_links(disk, &blocks_dir)?;
+    check_distinct(disk, &blocks_dir)?;
     if named.is_some() {
         refuse_obfuscated_files(disk, &blocks_dir, network.magic)?;
     }
@@ -69,15 +70,18 @@ fn check_presence(
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::fs;
 
     use godwit_fault_disk::FaultDisk;
     use godwit_stream::SerializeData;
 
     use super::super::Store;
-    use super::super::tests::{DIR, at, filled, open, options};
+    use super::super::tests::{DIR, NETWORK, Unwatched, at, filled, open, options};
     use super::*;
     use crate::commit::{Commit, UtxoCommit};
-    use crate::fixtures::point;
+    use crate::disk::RealDisk;
+    use crate::fixtures::{block, point};
+    use crate::inspect::Inspection;
     use crate::store::StoreOptions;
     use crate::utxo::UtxoHasher;
 
@@ -88,6 +92,41 @@ mod tests {
 
     fn all_missing(dir: &str, part: DamagedPart, named: usize) -> Option<StoreError> {
         Some(StoreError::AllMissing { dir: at(dir), part, named, whole: true })
+    }
+
+    /// Coins that one run holds, which is not written.
+    fn commit_coins(store: &Store) {
+        let key = UtxoHasher::new(options(Path::new(DIR)).new_hash_key).fingerprint();
+        let one_run = [&[1, 0][..], &key.to_le_bytes(), &[0; 16], &[1], &[0; 36]].concat();
+        let manifest = SerializeData::from_iter(one_run);
+        let utxo = UtxoCommit { tip: point(2, 2), manifest, assumed: None };
+        store.commit(Commit { utxo: Some(utxo), ..Commit::default() }).unwrap();
+    }
+
+    /// Undo records would be appended to the file of blocks, or cut it off.
+    #[test]
+    fn a_block_file_that_has_the_name_of_an_undo_file_too_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Store::open(Arc::new(RealDisk), options(dir.path())).map(|(store, _)| store);
+        let store = open().unwrap();
+        let place = store.reserve_block(200, false).unwrap();
+        store.note_written(store.write_block(place, &block(1, 200)).unwrap());
+        store.commit(Commit { appended: store.take_appended(), ..Commit::default() }).unwrap();
+        drop(store);
+        let [blocks, undo] =
+            ["blocks/blk00000.dat", "blocks/rev00000.dat"].map(|name| dir.path().join(name));
+        fs::hard_link(&blocks, &undo).unwrap();
+        let before = fs::read(&blocks).unwrap();
+        let inspected =
+            Inspection::open(Arc::new(RealDisk), dir.path(), NETWORK, true, &mut Unwatched).err();
+        for refused in [open().err(), inspected] {
+            let refused = refused.unwrap();
+            assert_eq!(refused.unusable_path(), Some(&*undo), "{refused}");
+            assert!(refused.to_string().contains("blk00000.dat"), "{refused}");
+        }
+        assert!(fs::read(&blocks).unwrap() == before);
+        fs::remove_file(&undo).unwrap();
+        open().unwrap();
     }
 
     /// More likely it is an empty mount point.
@@ -115,11 +154,7 @@ mod tests {
     fn an_empty_directory_of_coins_is_refused_but_for_a_rebuild() {
         let fault = filled();
         let (store, _) = open(&fault).unwrap();
-        let key = UtxoHasher::new(options(Path::new(DIR)).new_hash_key).fingerprint();
-        let one_run = [&[1, 0][..], &key.to_le_bytes(), &[0; 16], &[1], &[0; 36]].concat();
-        let manifest = SerializeData::from_iter(one_run);
-        let utxo = UtxoCommit { tip: point(2, 2), manifest, assumed: None };
-        store.commit(Commit { utxo: Some(utxo), ..Commit::default() }).unwrap();
+        commit_coins(&store);
         drop(store);
         let refused = all_missing("utxo", DamagedPart::Coins, 1);
         assert_eq!(rebuild(&fault, Rebuild::Nothing).err(), refused);

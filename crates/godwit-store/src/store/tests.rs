@@ -12,7 +12,7 @@ use crate::inspect::{Found, Inspection, Stage, Watch};
 use crate::record::{AssumedSnapshot, Identity};
 
 pub(super) const DIR: &str = "/node/regtest";
-const NETWORK: NetworkId = NetworkId { magic: MAGIC, genesis: [9; 32] };
+pub(super) const NETWORK: NetworkId = NetworkId { magic: MAGIC, genesis: [9; 32] };
 
 pub(super) fn options(dir: &Path) -> StoreOptions {
     StoreOptions {
@@ -464,7 +464,7 @@ fn foreign(network: NetworkId) -> FaultDisk {
     other
 }
 
-struct Unwatched;
+pub(super) struct Unwatched;
 
 impl Watch for Unwatched {
     fn found(&mut self, _: Found) {}

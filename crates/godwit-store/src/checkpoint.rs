@@ -79,8 +79,17 @@ pub(crate) fn remove_all(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError>
     Work::ALL.into_iter().try_for_each(|work| remove(disk, dir, work))
 }
 
+/// Where all checkpoints may be.
+pub(crate) fn paths(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    Work::ALL.into_iter().flat_map(|work| paths_of(dir, work))
+}
+
+fn paths_of(dir: &Path, work: Work) -> [PathBuf; 2] {
+    [work.file(), work.unfinished()].map(|name| dir.join(name))
+}
+
 fn remove(disk: &StoreDisk, dir: &Path, work: Work) -> Result<(), StoreError> {
-    for path in [work.file(), work.unfinished()].map(|name| dir.join(name)) {
+    for path in paths_of(dir, work) {
         if !disk.is_missing(&path)? {
             disk.remove(&path)?;
         }

@@ -79,6 +79,11 @@ impl Slot {
     }
 }
 
+/// The next one of the two files, while it is written.
+pub(crate) fn unfinished(dir: &Path) -> PathBuf {
+    dir.join(UNFINISHED)
+}
+
 fn slot(dir: &Path, commit: u64) -> PathBuf {
     dir.join(format!("godwit.control{}", commit & 1))
 }
@@ -130,7 +135,7 @@ impl Control {
     /// kill, and `verify` took that for damage.
     pub(crate) fn write_to(&self, disk: &StoreDisk, path: &Path) -> Result<(), StoreError> {
         let dir = path.parent().expect("in a directory");
-        let unfinished = dir.join(UNFINISHED);
+        let unfinished = unfinished(dir);
         let file = disk.open(&unfinished, OpenMode::Truncate)?;
         file.write_all_at(0, self.encoded().as_slice())?;
         file.sync()?;

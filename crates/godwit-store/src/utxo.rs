@@ -78,7 +78,7 @@ pub use sealed::SealedSince;
 pub use segments::Shape;
 pub use sort::{MIN_SORT_MEMORY, OutPointOrder, SortedScan};
 pub use store::{Counters, UtxoStore, sealed_since, unsealed_coin};
-pub(crate) use unnamed::remove_runs;
+pub(crate) use unnamed::{check_removable, remove_runs};
 pub use worker_pools::UtxoEvent;
 
 #[cfg(test)]

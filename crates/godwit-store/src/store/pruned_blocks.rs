@@ -226,9 +226,14 @@ pub(crate) fn append<'r>(
     Ok(end + bytes.len() as u64)
 }
 
+/// The file, and the next one while it is written.
+pub(crate) fn paths(dir: &Path) -> [PathBuf; 2] {
+    [FILE, UNFINISHED].map(|name| dir.join(name))
+}
+
 /// Removes the file: what was pruned is downloaded again.
 pub(crate) fn remove(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
-    for path in [FILE, UNFINISHED].map(|name| dir.join(name)) {
+    for path in paths(dir) {
         if !disk.is_missing(&path)? {
             disk.remove(&path)?;
         }

@@ -3,11 +3,13 @@
 
 use std::path::Path;
 
-use super::{Rebuild, StoreOptions, refuse_obfuscated_files};
+use super::{Rebuild, StoreOptions, pruned_blocks, refuse_obfuscated_files};
 use crate::block_files::{check_distinct, check_links, check_usable, has_files};
 use crate::disk::StoreDisk;
 use crate::error::{DamagedPart, StoreError};
-use crate::names::{BLOCKS_DIR, UTXO_DIR};
+use crate::names::{BLOCKS_DIR, HISTORY_DIR, UTXO_DIR};
+use crate::utxo::check_removable;
+use crate::{checkpoint, control};
 
 /// What the last commit names.
 pub(super) struct Named {
@@ -46,8 +48,19 @@ pub(super) fn check_sources(
         let last = named.and_then(|named| named.last_file).filter(|_| rebuild == Rebuild::Coins);
         check_usable(disk, &blocks_dir, last.unwrap_or(0))?;
         [&blocks_dir, &dir.join(UTXO_DIR)].iter().try_for_each(|dir| disk.check_writable(dir))?;
+        check_given_up(disk, dir)?;
     }
     Ok(())
+}
+
+/// Fails where what is removed or written when coins are given up cannot be: they would be given up, and no
+/// start would go on.
+fn check_given_up(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    let paths = checkpoint::paths(dir).chain(pruned_blocks::paths(dir));
+    for path in paths.chain([control::unfinished(dir)]) {
+        disk.is_missing(&path)?;
+    }
+    [UTXO_DIR, HISTORY_DIR].iter().try_for_each(|name| check_removable(disk, &dir.join(name)))
 }
 
 /// Fails where there is no block file, or nothing of the coins, of all that the last commit names. Of runs
@@ -105,6 +118,40 @@ mod tests {
         let manifest = SerializeData::from_iter(one_run);
         let utxo = UtxoCommit { tip: point(2, 2), manifest, assumed: None };
         store.commit(Commit { utxo: Some(utxo), ..Commit::default() }).unwrap();
+    }
+
+    #[test]
+    fn what_is_in_the_way_of_a_rebuild_is_refused_before_the_coins_are_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |rebuild| {
+            let options = StoreOptions { rebuild, ..options(dir.path()) };
+            Store::open(Arc::new(RealDisk), options).map(|(store, _)| store)
+        };
+        commit_coins(&open(Rebuild::Nothing).unwrap());
+        fs::write(dir.path().join("utxo/0000000001.parity"), "").unwrap();
+        let in_the_way = [
+            "utxo-history",
+            "undo.checkpoint",
+            "repair.checkpoint.new",
+            "godwit.control.new",
+            "godwit.pruned.new",
+            "utxo/0000000002.run",
+        ];
+        for name in in_the_way {
+            let path = dir.path().join(name);
+            match name {
+                "utxo-history" => fs::write(&path, "").unwrap(),
+                _ => fs::create_dir(&path).unwrap(),
+            }
+            for rebuild in [Rebuild::Coins, Rebuild::Index] {
+                let refused = open(rebuild).err().unwrap();
+                assert_eq!(refused.unusable_path(), Some(&*path), "{refused}");
+            }
+            if path.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) }.unwrap();
+            let state = open(Rebuild::Nothing).unwrap().state().unwrap();
+            assert_eq!(state.utxo_tip, Some(point(2, 2)), "{name}");
+        }
+        assert_eq!(open(Rebuild::Coins).unwrap().state().unwrap().utxo_tip, None);
     }
 
     /// As old files on a disk that is mounted to be read alone.

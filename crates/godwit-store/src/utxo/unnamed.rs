@@ -1,5 +1,6 @@
 //! Files of runs that no manifest names, and the end of those whose coins were given up.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -82,10 +83,29 @@ fn is_finished(context: &UtxoContext, id: RunId) -> Result<bool, StoreError> {
 
 /// Removes all runs of a directory, whose coins were given up.
 pub(crate) fn remove_runs(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
-    let is_run = |path: &PathBuf| RunId::of_path(path).is_some();
-    let paths: Vec<PathBuf> = disk.list_if_there(dir)?.into_iter().filter(is_run).collect();
+    let paths = runs_in(disk, dir)?;
     if !paths.is_empty() {
         log::info!("{}: removing {} files of coins.", dir.display(), paths.len());
     }
     paths.iter().try_for_each(|path| disk.remove(path))
+}
+
+/// Fails where [`remove_runs`] would, before their coins are given up.
+pub(crate) fn check_removable(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    let paths = runs_in(disk, dir)?;
+    if !paths.is_empty() {
+        disk.check_writable(dir)?;
+    }
+    paths.iter().try_for_each(|path| match disk.open(path, OpenMode::Read) {
+        Err(StoreError::Io(failure)) if failure.kind == ErrorKind::IsADirectory => {
+            Err(StoreError::Io(failure))
+        }
+        // Whatever else has the name can be removed.
+        Ok(_) | Err(_) => Ok(()),
+    })
+}
+
+fn runs_in(disk: &StoreDisk, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let is_run = |path: &PathBuf| RunId::of_path(path).is_some();
+    Ok(disk.list_if_there(dir)?.into_iter().filter(is_run).collect())
 }

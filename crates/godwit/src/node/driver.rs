@@ -35,8 +35,8 @@ use super::port_map::PortMapThread;
 use super::reload::load_closed;
 use super::rpc::{self, Rpc};
 use super::setup::{
-    harden_for_keys, listeners, offered, peers_config, proxies, raise_descriptors, transport,
-    user_agent,
+    check_before_rebuild, harden_for_keys, listeners, offered, peers_config, proxies,
+    raise_descriptors, transport, user_agent,
 };
 use super::sockets::{BindError, Inbox, Sockets, SocketsConfig};
 use super::tor::{TorNews, TorStartError, TorThread};
@@ -188,6 +188,9 @@ impl<'a> Setting<'a> {
         let Setting { config, options, bars, stop, status, rebuild, .. } = self;
         let says = says(server.as_ref(), status);
         says(STARTING);
+        if rebuild != Rebuild::Nothing {
+            check_before_rebuild(config, options)?;
+        }
         let start = StartOptions { rebuild, ..start_options(config, bars, stop, Some(says)) };
         let (threads, height) = (options.script_threads.get(), options.stop_at_height);
         match open_chain(config, threads, height, start) {

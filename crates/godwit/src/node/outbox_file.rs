@@ -41,6 +41,24 @@ pub struct OutboxFile {
     again: Duration,
 }
 
+/// Fails where [`OutboxFile::load`] would, before a start gives anything up.
+pub(super) fn check_outbox(disk: &dyn Disk, network_dir: &Path) -> Result<(), StoreError> {
+    let path = network_dir.join(OUTBOX_FILE);
+    match read(disk, &path, MAX_OUTBOX_FILE) {
+        Ok(_) => Ok(()),
+        Err(error) => unless_damaged(&path, error).map(drop),
+    }
+}
+
+/// What is wrong with a file that is damaged; fails where the system does not let this process read it.
+fn unless_damaged(path: &Path, error: io::Error) -> Result<String, StoreError> {
+    let failed = StoreError::Io(IoFailure::new(path, Operation::Open, &error));
+    match failed.is_unreadable() || error.kind() == ErrorKind::FileTooLarge {
+        true => Ok(error.to_string()),
+        false => Err(failed),
+    }
+}
+
 impl OutboxFile {
     /// The file in `network_dir` on `disk`, of the network with this message start.
     ///
@@ -71,15 +89,7 @@ impl OutboxFile {
             Ok(None) => return Ok(TxOutbox::default()),
             Ok(Some(bytes)) => TxOutbox::from_bytes(&bytes, self.magic, is_active)
                 .map_err(|error| error.to_string()),
-            Err(error) => {
-                let failed = IoFailure::new(&self.path, Operation::Open, &error);
-                let failed = StoreError::Io(failed);
-                let is_damage = failed.is_unreadable() || error.kind() == ErrorKind::FileTooLarge;
-                if !is_damage {
-                    return Err(failed);
-                }
-                Err(error.to_string())
-            }
+            Err(error) => Err(unless_damaged(&self.path, error)?),
         };
         Ok(match outbox {
             Ok(outbox) => {

@@ -10,13 +10,16 @@ use godwit_p2p::{
 };
 use godwit_primitives::{Network, Params};
 use godwit_secret::{Hardened, allow_unlocked_secrets, harden_process};
+use godwit_store::disk::RealDisk;
 use godwit_stream::BufferPool;
 
 use super::indexes::Opened;
+use super::outbox_file::check_outbox;
 use super::sockets::{
     BindError, Bound, Proxies, bind, bind_everywhere, bind_for_onion, check_locked_memory,
 };
 use crate::descriptors;
+use crate::failure::Failure;
 use crate::options::{Config, HostPort, Listening, NodeOptions, Seeds};
 
 /// Connections that are attempted however few descriptors there are. A node without any would wait
@@ -128,6 +131,14 @@ pub(crate) fn listeners(options: &NodeOptions) -> Result<Vec<Bound>, BindError> 
     let mut all = if *everywhere { bind_everywhere(*port)? } else { bind(bindings)? };
     all.extend(bind_for_onion(onion)?);
     Ok(all)
+}
+
+/// Fails where a start would behind the chain, when a rebuild has given the coins up.
+pub(super) fn check_before_rebuild(config: &Config, options: &NodeOptions) -> Result<(), Failure> {
+    check_outbox(&RealDisk, &config.network_dir())?;
+    // Closed again: nobody who connects during a rebuild would be answered.
+    listeners(options)?;
+    Ok(())
 }
 
 /// Decides whether there are keys of connections or of an onion service, and if so hardens the process: it

@@ -423,6 +423,25 @@ fn a_rebuild_does_not_begin_while_a_block_file_cannot_be_opened() {
     }
 }
 
+/// What a node meets only behind its chain, which by then would have given up its coins.
+#[test]
+fn a_rebuild_does_not_begin_where_the_node_could_not_start_behind_it() {
+    let node = with_small_chain();
+    let before = blocks_and_coins(&node);
+    let outbox = node.network_dir().join("outbox.dat");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let bind = format!("-bind={}", taken.local_addr().expect("it is bound"));
+    for rebuild in ["-reindex", "-reindex-chainstate"] {
+        fs::create_dir(&outbox).expect("a directory");
+        let ended = node.run(&[&"-noconnect", &"-listen=0", &rebuild]);
+        refuses(ended, Exit::DatadirUnusable, &["outbox.dat: a directory is where a file belongs"]);
+        fs::remove_dir(&outbox).expect("a directory");
+        let ended = node.run(&[&"-noconnect", &"-listen=1", &bind, &rebuild]);
+        refuses(ended, Exit::CannotListen, &["127.0.0.1"]);
+        assert!(blocks_and_coins(&node) == before, "{rebuild}");
+    }
+}
+
 /// An index may be left out, but not where blocks would be deleted that it has not read.
 #[test]
 fn a_directory_in_the_place_of_a_file_of_an_index_is_named_where_blocks_are_deleted() {

@@ -514,6 +514,22 @@ impl Inspection {
     }
 }
 
+/// Fails where undo records of these, which are not right where they belong, are in another file, and cannot
+/// all be made again; each has the hash of the block before its own.
+///
+/// # Errors
+///
+/// The name of the file that has them, as one that is not to be used.
+pub fn refuse_misplaced_undo(
+    inspection: &Inspection,
+    wrong: &[(UndoPosition, BlockHash)],
+) -> Result<(), StoreError> {
+    match inspection.has_whole_history() {
+        true => Ok(()),
+        false => inspection.undo.refuse_misplaced(wrong),
+    }
+}
+
 /// Whether there are files of blocks, undo records or coins.
 fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
     let has_coins = !disk.list_if_there(&dir.join(UTXO_DIR))?.is_empty();

@@ -36,7 +36,7 @@ pub use record::{
     AssumedSnapshot, BlockChecksum, BlockPosition, BlockRecord, BlockStatus, ChainPoint,
     CommittedState, HistoryCoins, Refutation, ScrubPass, ScrubPlace, UndoPosition,
 };
-pub use scrub::{FilesScrubbed, undo_remedy};
+pub use scrub::{FilesScrubbed, refuse_misplaced_undo, undo_remedy};
 pub use store::{
     BLOCK_BUFFERS, MAX_OPEN_FILES, PrunedBlock, Rebuild, SCHEMA_VERSION, Store, StoreOptions,
     Written, check_unused, has_whole_history, starts_over,

@@ -44,6 +44,22 @@ pub fn undo_remedy(store: &Store) -> Remedy {
     }
 }
 
+/// As [`crate::inspect::refuse_misplaced_undo`], of a store that is open.
+///
+/// # Errors
+///
+/// The same.
+pub fn refuse_misplaced_undo(
+    store: &Store,
+    wrong: &[(UndoPosition, BlockHash)],
+) -> Result<(), StoreError> {
+    let whole = {
+        let control = store.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        control.has_whole_history()
+    };
+    if whole { Ok(()) } else { store.undo.refuse_misplaced(wrong) }
+}
+
 impl Store {
     /// How far the scrub was at the last commit; `None` if there was none yet.
     pub fn scrubbed(&self) -> Result<Option<ScrubPass>, StoreError> {

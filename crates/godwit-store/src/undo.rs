@@ -6,7 +6,7 @@
 //! the `rev` file of the same number, in the order of connecting, and behind them those that a repair has
 //! added.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
@@ -15,7 +15,7 @@ use godwit_primitives::{BlockHash, Coin, sha256::sha256d};
 use godwit_stream::{BufferPool, DataStream, DecodeError, PooledStream, SpanReader};
 
 use crate::block_files::{FRAME_SIZE, find_magic, frame, read_readable};
-use crate::disk::{OpenMode, StoreDisk, StoreFile};
+use crate::disk::{OpenMode, StoreDisk, StoreFile, refused};
 use crate::error::{Damage, StoreError};
 use crate::record::UndoPosition;
 use crate::utxo::CompressedCoins;
@@ -376,6 +376,27 @@ impl UndoFiles {
         file.sync()?;
         self.disk.sync_dir(&self.dir)?;
         Ok(true)
+    }
+
+    /// Fails where one of the files of these records, which are not right where they belong, has a record of
+    /// another one at its place; each is given with the hash of the block before its own. These files have
+    /// changed their names, and a record that is written to its place destroys one that is nowhere else.
+    pub(crate) fn refuse_misplaced(
+        &self,
+        wrong: &[(UndoPosition, BlockHash)],
+    ) -> Result<(), StoreError> {
+        let files: BTreeSet<u32> = wrong.iter().map(|(at, _)| at.file).collect();
+        for (at, prev) in wrong {
+            for file in files.iter().copied().filter(|file| *file != at.file) {
+                if self.read(UndoPosition { file, ..*at }, prev).is_ok() {
+                    let own = self.path(at.file);
+                    let own = own.display();
+                    let text = format!("it has the records of {own}: give both their names again");
+                    return Err(refused(&self.path(file), text));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Appends a record to a file that nobody else appends to, and makes it durable. Nothing is cut off: what

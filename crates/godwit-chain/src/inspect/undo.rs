@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use godwit_store::error::{Damage, Remedy};
-use godwit_store::inspect::{AddedUndo, Found, NamedFile, Stage, Watch};
+use godwit_store::inspect::{AddedUndo, Found, NamedFile, Stage, Watch, refuse_misplaced_undo};
 use godwit_store::utxo::CompressedCoins;
 use godwit_store::{BLOCK_BUFFERS, ChainPoint, UndoRecord};
 use godwit_stream::BufferPool;
@@ -102,6 +102,7 @@ impl Blocks<'_> {
         }
         let mut restored = vec![None; wrong.len()];
         if self.repair && few && !wrong.is_empty() {
+            self.refuse_misplaced(&wrong)?;
             let damaged: Vec<usize> = wrong.iter().map(|wrong| wrong.place).collect();
             self.restore_undo(&damaged, reading, watch, &mut |watch, n, made| {
                 let is_right = made != Restored::Failed;
@@ -142,6 +143,15 @@ impl Blocks<'_> {
             watch.found(shortened(file, if restored { Remedy::Done } else { remedy }));
         }
         Ok(())
+    }
+
+    /// Fails where undo files have changed their names, and some of their records cannot be made again: those
+    /// that can would be written over them.
+    fn refuse_misplaced(&self, wrong: &[WrongUndo]) -> Result<(), ChainError> {
+        let blocks = wrong.iter().map(|wrong| &self.stored[wrong.place]);
+        let records: Vec<_> =
+            blocks.filter_map(|block| block.undo.map(|at| (at, block.prev))).collect();
+        Ok(refuse_misplaced_undo(self.inspection, &records)?)
     }
 
     /// Whether the undo records of these blocks can be made again in a time that is worth it.

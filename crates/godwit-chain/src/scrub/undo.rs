@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use godwit_primitives::BlockHash;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::inspect::Found;
-use godwit_store::{StoreError, UndoPosition, UndoRecord};
+use godwit_store::{StoreError, UndoPosition, UndoRecord, refuse_misplaced_undo};
 
 use crate::environment::Environment;
 use crate::index::BlockIndex;
@@ -84,6 +84,11 @@ impl Search {
     }
 
     fn restore(&self, env: &Environment) -> Result<Vec<bool>, StoreError> {
+        let wrong: Vec<_> = self.records.iter().map(|rotten| (rotten.at, rotten.prev)).collect();
+        if let Err(error) = refuse_misplaced_undo(&env.store, &wrong) {
+            log::error!("Undo records are not made again: {error}");
+            return Ok(vec![false; self.records.len()]);
+        }
         // Both are from the highest block down.
         let made = self.lost.records().iter().zip(&self.records);
         let restored = made.map(|(record, RottenUndo { id, at, prev })| {

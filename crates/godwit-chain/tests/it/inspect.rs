@@ -94,6 +94,11 @@ pub(crate) fn verify(disk: &FaultDisk, repair: bool) -> (Inspected, Vec<Found>) 
     (inspected, notes.found)
 }
 
+/// Why a repair does not come to its end.
+pub(crate) fn refusal(disk: &FaultDisk) -> ChainError {
+    run(disk, true, &mut Notes::default()).expect_err("it does not")
+}
+
 pub(crate) fn contents(disk: &FaultDisk) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let paths = files(disk).into_values().flatten();
     paths.map(|path| (path.clone(), disk.contents(&path))).collect()

@@ -22,7 +22,7 @@ use godwit_stream::{DataStream, PooledStream};
 
 use crate::damage::{HARMS, Harm, files, harmed};
 use crate::datadir::{clock, options, submit_at};
-use crate::inspect::verify;
+use crate::inspect::{refusal, verify};
 use crate::pruned_branches::{branch, coinbase, empty_block, spending};
 use crate::pruning::{BLOCKS, DIR, ONE_BLOCK, hash, header, stats_of, submit_all};
 use crate::reindex::{FILE_SIZE, database, datadir};
@@ -327,6 +327,28 @@ fn c5_verify_makes_those_undo_records_again_whose_coins_come_of_stored_blocks() 
     for (n, (path, _)) in places.iter().enumerate() {
         assert_eq!(disk.contents(path).as_ref() == Some(&goods[n]), n == 0);
     }
+}
+
+/// The record that can be made again would be written over the one that is nowhere else.
+#[test]
+fn c5_of_undo_files_that_changed_their_names_no_record_is_written_over() {
+    let (disk, blocks, heights) = pruned();
+    let mut driver = Driver::new(open(&disk, Some(1), ONE_BLOCK), &blocks);
+    driver.pass();
+    let [first, second] = heights.map(|height| undo_of(&driver.chain, height).0);
+    let [of_first, of_second] = [&first, &second].map(|path| disk.contents(path).expect("a file"));
+    disk.overwrite(&first, of_second.clone());
+    disk.overwrite(&second, of_first.clone());
+    let found = driver.another_pass();
+    assert_eq!((found.repaired, found.left), (0, 2), "{found:?}");
+    driver.chain.close().expect("no fault");
+    let refused = refusal(&disk).to_string();
+    assert!(refused.contains("has the records of /node/blocks/rev"), "{refused}");
+    assert_eq!(disk.contents(&first), Some(of_second.clone()));
+    assert_eq!(disk.contents(&second), Some(of_first.clone()));
+    disk.overwrite(&first, of_first);
+    disk.overwrite(&second, of_second);
+    assert_eq!(verify(&disk, true).1, []);
 }
 
 /// The index that was made again does not know the record at all.

@@ -347,6 +347,29 @@ fn a_record_is_put_back_but_not_beside_the_file_that_is_appended_to() {
     assert_eq!(fault.contents(&path(0)), good);
 }
 
+/// Of two files that have each other's names, and of no others.
+#[test]
+fn records_that_are_in_another_file_are_recognised() {
+    let (fault, disk) = fresh();
+    let undo = files(&disk, &[]);
+    let placed: Vec<_> =
+        (1..=6).map(|n| (append(&undo, n / 4, &record_of(n)).unwrap(), PREV)).collect();
+    drop(undo);
+    let refused = |wrong: &[_]| {
+        let disk = StoreDisk::new(Arc::new(fault.clone()));
+        files(&disk, &[]).refuse_misplaced(wrong)
+    };
+    refused(&placed).unwrap();
+    let [first, second] = [0, 1].map(|file| fault.contents(&path(file)).unwrap());
+    fault.overwrite(&path(0), second);
+    // A copy of a file that is where it belongs hides nothing.
+    refused(&placed[..3]).unwrap();
+    fault.overwrite(&path(1), first);
+    let error = refused(&placed).unwrap_err();
+    assert_eq!(error.unusable_path(), Some(&*path(1)), "{error}");
+    assert!(error.to_string().contains("rev00000.dat"), "{error}");
+}
+
 #[test]
 fn more_files_than_are_kept_open_are_all_durable_after_a_sync() {
     let (fault, disk) = fresh();

@@ -49,18 +49,17 @@ impl PeersFile {
         Ok(Self { disk, path, anchors_path, magic, writer, saving: Arc::default() })
     }
 
-    /// Reads the address book, of hosts that are grouped so; an empty one if there is no file. A damaged file
-    /// is put aside: the addresses can be found again. Blocks the calling thread, so it is for the start.
+    /// Reads the address book, of hosts that are grouped so; an empty one if there is no file. What is
+    /// damaged or cannot be read is put aside, since the next save takes its name: the addresses can be found
+    /// again. Blocks the calling thread, so it is for the start.
     pub fn load(&self, seed: [u8; 32], groups: &NetGroups) -> AddressBook {
-        let bytes = match read(&*self.disk, &self.path, MAX_PEERS_FILE) {
-            Ok(Some(bytes)) => bytes,
+        let book = match read(&*self.disk, &self.path, MAX_PEERS_FILE) {
+            Ok(Some(bytes)) => AddressBook::from_bytes(&bytes, self.magic, seed, groups.clone())
+                .map_err(|error| error.to_string()),
             Ok(None) => return AddressBook::with_groups(seed, groups.clone()),
-            Err(error) => {
-                log::warn!("{} cannot be read: {error}", self.path.display());
-                return AddressBook::with_groups(seed, groups.clone());
-            }
+            Err(error) => Err(format!("it cannot be read: {error}")),
         };
-        match AddressBook::from_bytes(&bytes, self.magic, seed, groups.clone()) {
+        match book {
             Ok(book) => {
                 log::info!("Loaded {} addresses from {PEERS_FILE}", book.len());
                 book
@@ -238,6 +237,27 @@ mod tests {
         // Another network's.
         save(temp.path());
         assert!(file_in(temp.path(), [0; 4]).load(SEED, &NetGroups::default()).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_put_aside_and_not_replaced() {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let [path, aside] = [PEERS_FILE, "peers.dat.bak"].map(|name| temp.path().join(name));
+        save(temp.path());
+        let bytes = fs::read(&path).expect("the file");
+        // As one that this process may not read.
+        let mine = temp.path().join("mine");
+        fs::rename(&path, &mine).expect("it is there");
+        std::os::unix::fs::symlink(PEERS_FILE, &path).expect("a link that leads to itself");
+        assert!(file_in(temp.path(), MAGIC).load(SEED, &NetGroups::default()).is_empty());
+        assert!(path.symlink_metadata().is_err() && aside.is_symlink());
+        fs::create_dir(&path).expect("a directory");
+        fs::remove_file(&aside).expect("a link");
+        fs::write(path.join("inside"), &bytes).expect("a file");
+        assert!(file_in(temp.path(), MAGIC).load(SEED, &NetGroups::default()).is_empty());
+        assert_eq!(fs::read(aside.join("inside")).expect("it is kept"), bytes);
+        save(temp.path());
+        assert!(path.is_file());
     }
 
     #[test]

@@ -359,7 +359,65 @@ impl Index for FilterIndexWriter {
 
 #[cfg(test)]
 mod tests {
+    use godwit_fault_disk::FaultDisk;
+    use godwit_primitives::network::{Network, Params};
+
     use super::*;
+
+    const INDEXES: &str = "/node/indexes";
+
+    fn open(fault: &FaultDisk, lowest: u32) -> FilterIndexWriter {
+        let disk = StoreDisk::new(Arc::new(fault.clone()));
+        FilterIndexWriter::open(&disk, Path::new(INDEXES), BlockHash::ZERO, lowest).unwrap()
+    }
+
+    /// Blocks that differ in their nonce alone, each with its place in a chain, which nobody checks here.
+    fn block(height: u32) -> (ChainPoint, Block) {
+        let mut bytes = Params::new(Network::Regtest).genesis_block();
+        bytes[76..80].copy_from_slice(&height.to_le_bytes());
+        let block = Block::from_bytes(&bytes).unwrap();
+        (ChainPoint { hash: block.hash(), height }, block)
+    }
+
+    /// As an index has it when its first file is full.
+    #[test]
+    fn filters_behind_a_full_file_go_to_the_next_one_and_are_found_in_both() {
+        let fault = FaultDisk::new();
+        let mut index = open(&fault, 0);
+        let connect = |index: &mut FilterIndexWriter, heights: std::ops::Range<u32>| {
+            for height in heights {
+                let (point, block) = block(height);
+                index.connect(point, &block, &BlockUndo::default()).unwrap();
+            }
+        };
+        connect(&mut index, 0..1);
+        let (_, end) = index.shared.state.read().next;
+        // Two more of this length fit, to the last byte.
+        index.shared.state.write().next = (0, MAX_FILE - 2 * end);
+        connect(&mut index, 1..5);
+        assert_eq!(index.shared.state.read().next, (1, 2 * end));
+        index.commit().unwrap();
+        let filters = |index: &FilterIndexWriter, count: u32| -> Vec<_> {
+            let of = |height| index.shared.filter(block(height).0).unwrap().unwrap();
+            (0..count).map(of).collect()
+        };
+        let made = filters(&index, 5);
+        drop(index);
+        let mut index = open(&fault, 1);
+        assert_eq!(filters(&index, 5), made);
+        connect(&mut index, 5..6);
+        assert_eq!(index.shared.state.read().next, (1, 3 * end));
+        // Back into the first file, and behind it again.
+        index.rewind(Some(block(1).0)).unwrap();
+        connect(&mut index, 2..6);
+        index.commit().unwrap();
+        assert_eq!(filters(&index, 5), made);
+        drop(index);
+        assert_eq!(filters(&open(&fault, 1), 5), made);
+        let len = |file| fault.contents(&file_path(&Path::new(INDEXES).join(DIR), file));
+        assert_eq!(len(0).unwrap().len(), MAX_FILE as usize);
+        assert!(len(1).unwrap().len() >= 3 * end as usize && len(2).is_none());
+    }
 
     #[test]
     fn a_record_of_no_possible_filter_has_no_end() {

@@ -39,6 +39,17 @@ const HEDGE_FACTOR: f64 = 2.0;
 /// requests for the same block.
 const HEDGE_PAUSE: f64 = 1.0;
 
+/// While no peer has answered anything, those that have begun to are all that is measured: of others no
+/// more is expected, and our link seems to be busy for as long. An idle one is asked for the first missing
+/// block as well once nothing has come of it for so many seconds, or if after so many [`FIRST_FACTOR`]
+/// times as many would be needed for a block by all together. That is two minutes: only what is slower
+/// than a modem is asked for twice.
+const FIRST_ANSWER: f64 = 30.0;
+
+/// Likewise for a third copy the square of it, and so on. Two peers that are slow because our line is must
+/// not be followed by all others.
+const FIRST_FACTOR: f64 = 4.0;
+
 /// Requests beyond its share that a peer may get for blocks that hold up the window.
 const HEDGE_EXTRA: usize = 2;
 
@@ -66,6 +77,16 @@ struct Plan {
     usual: Usual,
     /// Rate of all peers together, in bytes per second.
     link: f64,
+    /// A peer that is here has answered a request.
+    answered: bool,
+}
+
+impl Plan {
+    /// Seconds that our link needs for everything in flight. Within that time no block is late: a
+    /// second copy of one would only delay the others.
+    fn link_busy_for(&self, pending: usize, size: f64) -> f64 {
+        if self.link > 0.0 { pending as f64 * size / self.link } else { 0.0 }
+    }
 }
 
 /// A peer that may be asked for more.
@@ -90,7 +111,8 @@ impl Downloads {
         let link = self.peers.values().filter_map(|peer| peer.rate(measured)).sum();
         let usual = Usual::of(self.peers.values(), measured);
         let budget = (room as f64 / self.size) as usize;
-        let plan = Plan { now, budget, window: self.window(), usual, link };
+        let answered = self.peers.values().any(|peer| peer.rate.has_answered());
+        let plan = Plan { now, budget, window: self.window(), usual, link, answered };
         let mut requests = Vec::new();
         for branch in 0..self.branches.len() {
             self.settle(branch);
@@ -325,17 +347,15 @@ impl Downloads {
             // block.
             let copies = block.map_or(0, |block| block.copies.len()) + usize::from(missing > 1);
             let factor = HEDGE_FACTOR.powi(copies as i32);
-            if expected > due + factor * seconds + HEDGE_PAUSE + self.link_busy_for(plan) {
+            let busy = plan.link_busy_for(self.pending, self.size);
+            let faster = expected > due + factor * seconds + HEDGE_PAUSE + busy;
+            let untried = || self.untried(branch, position, plan);
+            let chosen = if faster { Some(peer) } else { untried().filter(|_| missing == 1) };
+            if let Some(peer) = chosen {
                 self.ask(peer, slot.id, slot.hash, info.height, Purpose::Window, plan.now);
                 requests.push((peer, slot.id, slot.hash));
             }
         }
-    }
-
-    /// Seconds that our link needs for everything in flight. Within that time no block is late: a
-    /// second copy of one would only delay the others.
-    fn link_busy_for(&self, plan: &Plan) -> f64 {
-        if plan.link > 0.0 { self.pending as f64 * self.size / plan.link } else { 0.0 }
     }
 
     /// Expected seconds until one of the peers that were asked delivers the block. A peer that has
@@ -380,6 +400,29 @@ impl Downloads {
             }
         }
         best
+    }
+
+    /// An idle peer to ask for a block as well, of which too little comes while no peer has answered anything
+    /// ([`FIRST_ANSWER`]); preferred ones first.
+    fn untried(&self, branch: usize, position: usize, plan: &Plan) -> Option<PeerId> {
+        let block = self.blocks.get(&self.branches[branch].slot(position).hash)?;
+        let waited = plan.now.saturating_sub(block.asked).as_secs_f64();
+        if plan.answered || block.copies.is_empty() || waited < FIRST_ANSWER {
+            return None;
+        }
+        let silent = |id: &PeerId| self.peers[id].silence(plan.now) >= FIRST_ANSWER;
+        let patience = FIRST_ANSWER * FIRST_FACTOR.powi(block.copies.len() as i32);
+        if self.size / plan.link <= patience && !block.copies.iter().all(silent) {
+            return None;
+        }
+        let idle = self.peers.iter().filter(|(id, peer)| {
+            peer.queue.is_empty()
+                && !peer.reported
+                && !peer.is_resting(plan.now)
+                && block.may_be_asked_of(**id, plan.now)
+                && self.has(peer, branch, block.height)
+        });
+        idle.min_by_key(|(_, peer)| !peer.traits.preferred).map(|(id, _)| *id)
     }
 
     /// The peer to ask once more for a block that all peers which have it failed to deliver: the

@@ -61,6 +61,11 @@ impl Rate {
         self.at_answer = self.get();
     }
 
+    /// Whether a request was answered, and how fast is known.
+    pub(super) fn has_answered(&self) -> bool {
+        self.at_answer.is_some()
+    }
+
     /// What it was when a request was last answered, or is, if none was.
     pub(super) fn at_answer(&self) -> Option<f64> {
         self.at_answer.or(self.get())

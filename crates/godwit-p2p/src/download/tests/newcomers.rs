@@ -72,3 +72,49 @@ fn the_only_ones_that_have_delivered_cannot_withhold_the_next_block() {
         assert!(seconds < 20.0, "{seconds} s for {size} bytes withheld by {silent}");
     }
 }
+
+/// One block is missing, as after a start near the tip. Who is asked for it begins to answer, and by that is
+/// all that is known of anybody; what is expected of the others must not follow from it.
+#[test]
+fn the_first_peer_that_is_ever_asked_cannot_withhold_the_block() {
+    use Conduct::{BreaksOff, Dribbles};
+    for size in [20_000, 1_500_000] {
+        for (bad, count) in [
+            (BreaksOff(1), 1),
+            (BreaksOff(10_000), 1),
+            (BreaksOff(size - 1), 1),
+            (Dribbles, 1),
+            (BreaksOff(1_000), 3),
+            (Dribbles, 3),
+        ] {
+            let mut tree = Tree::new();
+            tree.grow(GENESIS, 1, size);
+            let mut simulation = Simulation::new(tree);
+            for _ in 0..count {
+                simulation.add(bad, MB, 0.1);
+            }
+            for _ in 0..4 {
+                simulation.add(Conduct::Honest, MB, 0.1);
+            }
+            let seconds = simulation.run(600.0);
+            let most = 35.0 * count as f64;
+            assert!(seconds < most, "{seconds} s for {size} bytes, {bad:?} by {count}");
+        }
+    }
+}
+
+/// A line that takes two minutes for the block takes no longer because others could be asked.
+#[test]
+fn what_a_slow_line_brings_first_is_asked_of_one_peer() {
+    for (blocks, size) in [(1, MB as u64), (3, 300_000)] {
+        let mut tree = Tree::new();
+        tree.grow(GENESIS, blocks, size);
+        let mut simulation = Simulation::new(tree);
+        simulation.link = 9_000.0;
+        for _ in 0..8 {
+            simulation.add(Conduct::Honest, MB, 0.1);
+        }
+        let seconds = simulation.run(200.0);
+        assert_eq!(simulation.requests, u64::from(blocks), "{seconds} s");
+    }
+}

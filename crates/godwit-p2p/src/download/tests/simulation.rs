@@ -24,6 +24,8 @@ pub(super) enum Conduct {
     NotFound,
     /// Honest for so many blocks.
     DiesAfter(u32),
+    /// Sends so many bytes of the first block, and nothing more.
+    BreaksOff(u64),
     /// Honest for so many blocks, then only blocks of `message` bytes that nobody asked for.
     Floods {
         after: u32,
@@ -357,6 +359,7 @@ impl SimPeer {
             Conduct::Stalls | Conduct::NotFound => 0.0,
             Conduct::Dribbles => 1.0,
             Conduct::DiesAfter(blocks) if self.answered >= blocks => 0.0,
+            Conduct::BreaksOff(bytes) if self.sent >= bytes as f64 => 0.0,
             _ => self.rate,
         }
     }

@@ -1,6 +1,7 @@
 //! A small chain in memory, blocks that continue it, and block files with any content.
 
-use std::fs;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -26,8 +27,11 @@ pub(crate) fn record(block: &[u8]) -> Vec<u8> {
 
 /// Writes a regtest block file.
 pub(crate) fn write_dat<'b>(path: &Path, blocks: impl IntoIterator<Item = &'b Vec<u8>>) {
-    let records: Vec<u8> = blocks.into_iter().flat_map(|block| record(block)).collect();
-    fs::write(path, records).expect("a temporary file");
+    let mut file = BufWriter::new(File::create(path).expect("a temporary file"));
+    for block in blocks {
+        miner::write_record(&mut file, block).expect("there is room");
+    }
+    file.flush().expect("there is room");
 }
 
 /// The blocks of a file of whole records, whatever their magic.
@@ -56,11 +60,9 @@ pub(crate) fn child(parent: &[u8], height: u16, satoshi: Amount) -> Vec<u8> {
 
 /// The same with any output.
 pub(crate) fn child_paying(parent: &[u8], height: u16, output: TxOut) -> Vec<u8> {
-    let [low, high] = height.to_le_bytes();
     let input = TxIn {
         prevout: OutPoint::NULL,
-        // BIP34's height as a script number of two bytes, and a push for the length.
-        script_sig: vec![2, low, high, 1, 7],
+        script_sig: coinbase_script(height),
         sequence: u32::MAX,
         witness: Vec::new(),
     };
@@ -68,6 +70,25 @@ pub(crate) fn child_paying(parent: &[u8], height: u16, output: TxOut) -> Vec<u8>
         Transaction { version: 2, inputs: vec![input], outputs: vec![output], lock_time: 0 };
     let parent = header(parent);
     mined(parent.block_hash(), parent.time + miner::BLOCK_SPACING, &[coinbase])
+}
+
+/// BIP34's height as a script number of two bytes, and a push for the length.
+fn coinbase_script(height: u16) -> Vec<u8> {
+    let [low, high] = height.to_le_bytes();
+    vec![2, low, high, 1, 7]
+}
+
+/// The transactions of a block in one on top of `parent` at `height`, whose coinbase takes nothing.
+pub(crate) fn moved(block: &[u8], parent: &[u8], height: u16) -> Vec<u8> {
+    let mut reader = SpanReader::new(block);
+    let _: BlockHeader = reader.get().expect("a block starts with a header");
+    let count = reader.compact_size().expect("a count");
+    let mut transactions: Vec<Transaction> =
+        (0..count).map(|_| reader.get().expect("a transaction")).collect();
+    transactions[0].inputs[0].script_sig = coinbase_script(height);
+    transactions[0].outputs[0].value = 0;
+    let parent = header(parent);
+    mined(parent.block_hash(), parent.time + miner::BLOCK_SPACING, &transactions)
 }
 
 /// The subsidy of the heights behind [`small_chain`].

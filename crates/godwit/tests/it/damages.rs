@@ -18,6 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use godwit_sim::plan::ChainPlan;
 use godwit_sim::rng::Rng;
 
 use crate::kill::print;
@@ -38,7 +39,7 @@ type Matrix = BTreeMap<(String, Harm), BTreeMap<String, usize>>;
 fn damages(world: &World, numbers: Range<u64>, seed: u64) {
     let serving = world.serve();
     let masters = Masters::make(world);
-    let whole = masters.whole.network_dir();
+    let whole = masters.whole.node.network_dir();
     let mut kinds: Vec<String> = files(&whole).iter().map(|file| kind(file)).collect();
     kinds.sort();
     kinds.dedup();
@@ -104,7 +105,7 @@ fn two_hundred_random_damages_of_each_kind_of_file_end_in_the_peers_coins() {
     damages(&World::small(), 0..200, 2);
 }
 
-/// Of a directory of 800 MB. `GODWIT_DAMAGES_FROM` and `GODWIT_DAMAGES_TO` are the first number and the one
+/// Of a directory of 540 MB. `GODWIT_DAMAGES_FROM` and `GODWIT_DAMAGES_TO` are the first number and the one
 /// behind the last: one night is too short for all.
 #[test]
 #[ignore = "soak: hours"]
@@ -113,5 +114,5 @@ fn two_hundred_random_damages_of_each_kind_of_file_of_a_large_directory_end_in_t
         std::env::var(name).map_or(otherwise, |number| number.parse().expect("a number"))
     };
     let numbers = number("GODWIT_DAMAGES_FROM", 0)..number("GODWIT_DAMAGES_TO", 200);
-    damages(&World::large(), numbers, 3);
+    damages(&World::large(&ChainPlan::third(1), 270), numbers, 3);
 }

@@ -6,20 +6,34 @@ use std::path::PathBuf;
 
 use godwit::exit::Exit;
 use godwit_p2p::{AddressBook, AddressEntry, Anchors, NetAddress, Services, Source};
-use godwit_primitives::BlockHash;
-use godwit_sim::chain::{cached_dat, generated};
+use godwit_primitives::{BlockHash, TxOut};
+use godwit_sim::chain::{GENERATOR_VERSION, cached_dat, generated};
 use godwit_sim::miner::REGTEST_MAGIC;
 use godwit_sim::plan::ChainPlan;
+use godwit_sim::rng::Rng;
 use serde_json::Value;
 
 use super::directory::restore;
-use crate::blocks::{blocks_of, child, header, small_chain, write_dat};
+use crate::blocks::{blocks_of, child, child_paying, header, moved, small_chain, write_dat};
 use crate::node::Node;
+use crate::records;
 use crate::running::Running;
 use crate::sync::{free_port, serve, wait_until};
 
 /// Blocks of the branch more than of the chain that it leaves.
 const LONGER: usize = 5;
+
+/// Blocks with transactions that a large directory does not have at first.
+const LATE: usize = 60;
+
+/// Those of them that the branch leaves.
+const UNDONE: usize = 12;
+
+/// Bytes of the data in a large output.
+const WIDE: usize = 990_000;
+
+const OP_RETURN: u8 = 0x6a;
+const OP_PUSHDATA4: u8 = 0x4e;
 
 /// A peer.
 pub(super) struct Peer {
@@ -52,6 +66,30 @@ pub(super) struct World {
     pub(super) assumed: Option<BlockHash>,
 }
 
+/// A block file with the chain of a plan.
+fn chain_file(plan: &ChainPlan) -> PathBuf {
+    let home = PathBuf::from(std::env::var_os("HOME").expect("a home directory"));
+    let name = format!("{}-v{GENERATOR_VERSION}.dat", plan.name);
+    let cached = home.join(".cache/godwit/chains").join(name);
+    match cached.exists() {
+        true => cached,
+        false => {
+            let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+            cached_dat(plan, &dir, |_| ()).expect("a sound plan").path
+        }
+    }
+}
+
+/// A block that is nearly as large as one can be: its coinbase has bytes that nobody can spend.
+fn wide_child(parent: &[u8], height: u16) -> Vec<u8> {
+    let mut script = vec![OP_RETURN, OP_PUSHDATA4];
+    script.extend((WIDE as u32).to_le_bytes());
+    let start = script.len();
+    script.resize(start + WIDE, 0);
+    Rng::new(height.into()).fill(&mut script[start..]);
+    child_paying(parent, height, TxOut { value: 0, script_pubkey: script })
+}
+
 fn hashes<'b>(blocks: impl IntoIterator<Item = &'b [u8]>) -> Vec<BlockHash> {
     blocks.into_iter().map(|block| header(block).block_hash()).collect()
 }
@@ -66,25 +104,33 @@ impl World {
         Self::new(node, small_chain().iter().map(Vec::as_slice).collect(), 60, 128, false)
     }
 
-    /// With the benchmark's chain, from the cache that `tools/bench-chain` fills, or made here. Without
-    /// scripts: they were most of the hours, and damage is not theirs to find.
-    pub(super) fn large() -> Self {
-        let node = Node::new("regtest");
-        let home = PathBuf::from(std::env::var_os("HOME").expect("a home directory"));
-        let cached = home.join(".cache/godwit/chains/benchmark-v1.dat");
-        let path = match cached.exists() {
-            true => cached,
-            false => {
-                let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-                cached_dat(&ChainPlan::benchmark(1), &dir, |_| ()).expect("a sound plan").path
-            }
+    /// With the blocks of a plan, from the cache that `tools/bench-chain` fills, or made here; before the
+    /// last of them so many blocks of one large output each, and behind them two weeks of empty ones. Large
+    /// outputs fill block files and cost little else: coins and scripts were most of the hours. Scripts run
+    /// in a few blocks alone: damage is not theirs to find.
+    pub(super) fn large(plan: &ChainPlan, wide: usize) -> Self {
+        let file = fs::read(chain_file(plan)).expect("the chain is there");
+        let mut planned: Vec<Vec<u8>> = blocks_of(&file).into_iter().map(<[u8]>::to_vec).collect();
+        drop(file);
+        planned.truncate(planned.len() - plan.empty_tail as usize);
+        let last = planned.split_off(planned.len() - LATE);
+        let mut blocks = planned;
+        let mut add = |next: &dyn Fn(&[u8], u16) -> Vec<u8>| {
+            let height = blocks.len() as u16 + 1;
+            blocks.push(next(blocks.last().expect("not empty"), height));
+            usize::from(height)
         };
-        node.import(&path);
-        let file = fs::read(&path).expect("the chain is there");
-        let blocks = blocks_of(&file);
-        // The last 2,100 are empty.
-        let fork = blocks.len() - 2_130;
-        Self::new(node, blocks, fork / 2, fork, true)
+        let half = (0..wide).map(|_| add(&wide_child)).last().expect("some are wide");
+        let busy = last.iter().map(|block| add(&|tip, height| moved(block, tip, height))).last();
+        (0..plan.empty_tail).for_each(|_| _ = add(&|tip, height| child(tip, height, 1)));
+        let fork = busy.expect("some are late") - UNDONE;
+        let node = Node::new("regtest");
+        let path = node.beside("chain.dat");
+        write_dat(&path, &blocks);
+        let assumed = format!("-assumevalid={}", header(&blocks[fork - 1]).block_hash());
+        node.run(&[&"import", &assumed, &path]).expect(Exit::Success);
+        fs::remove_file(&path).expect("it is there");
+        Self::new(node, blocks.iter().map(Vec::as_slice).collect(), half, fork, true)
     }
 
     fn new(node: Node, blocks: Vec<&[u8]>, half: usize, fork: usize, is_assumed: bool) -> Self {
@@ -110,14 +156,28 @@ impl World {
     }
 }
 
+/// A directory that is to be damaged.
+pub(super) struct Master {
+    pub(super) node: Node,
+    /// The blocks in its files.
+    pub(super) stored: Vec<BlockHash>,
+}
+
+impl From<Node> for Master {
+    fn from(node: Node) -> Self {
+        let stored = records::block_hashes(&node);
+        Self { node, stored }
+    }
+}
+
 /// The directories that are to be damaged.
 pub(super) struct Masters {
     /// With the whole chain.
-    pub(super) whole: Node,
+    pub(super) whole: Master,
     /// The same, earlier: with a part of it, and all headers.
-    pub(super) half: Node,
+    pub(super) half: Master,
     /// The same a little later, killed before a commit.
-    pub(super) killed: Node,
+    pub(super) killed: Master,
     /// Of another chain.
     pub(super) other: Node,
 }
@@ -150,7 +210,7 @@ impl Masters {
         write_dat(&path, &generated(&ChainPlan::small(7))[..140]);
         other.import(&path);
         remember_peers(&other, 3);
-        Self { whole, half, killed, other }
+        Self { whole: whole.into(), half: half.into(), killed: killed.into(), other }
     }
 }
 

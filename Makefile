@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(HOME)/.cache/godwit/target
 # Where rustup puts cargo; a shell that was open during its installation does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: demo test soak fuzz seams ifma arm interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc record-syncs bench-cold bench-writing bench-memory bench-verify bench-workers bench-worst setup
+.PHONY: demo test soak fuzz seams ifma arm interop bench bench-import bench-sync bench-ibd bench-core bench-core-policies bench-rpc record-syncs bench-cold bench-writing bench-memory bench-damages bench-verify bench-workers bench-worst setup
 
 demo: setup
 	cargo build --release --locked --workspace --bins
@@ -110,6 +110,13 @@ bench-writing: setup
 bench-memory: setup
 	cargo build --release --locked --workspace --bins
 	@tools/bench-memory "$(CARGO_TARGET_DIR)/release" $(ROUNDS)
+
+# What repairs one damaged file of a directory of 2 GB, and what that costs, for each kind of file; processor time is what counts, so
+# the machine may be busy. Half an hour, 8 GB of disk.
+bench-damages: setup
+	cargo build --release --locked --workspace --bins
+	@tools/damage-matrix "$(CARGO_TARGET_DIR)/release" "$$(tools/bench-chain "$(CARGO_TARGET_DIR)/release")" \
+		"$(CARGO_TARGET_DIR)/damages"
 
 # What wiping freed memory costs over a whole sync, with a bitcoind for comparison; wants a quiet
 # machine for an hour. Options of ibd-policies go in OPTIONS.

@@ -154,8 +154,13 @@ pub(super) fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<
     disk.sync_dir(path.parent().unwrap_or(Path::new("/")))
 }
 
-/// A file of at most this many bytes; `None` where there is none.
+/// A file of at most this many bytes; `None` where there is none. A reading that fails is repeated once: the
+/// caller gives up what it cannot read, and a device that fails for a moment has lost nothing of it.
 pub(super) fn read(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+    read_once(disk, path, most).or_else(|_| read_once(disk, path, most))
+}
+
+fn read_once(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match disk.open(path, OpenMode::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -177,6 +182,7 @@ mod tests {
     use std::thread::JoinHandle;
     use std::time::Duration;
 
+    use godwit_fault_disk::{Counted, DiskError, Fault, FaultDisk, Lasting};
     use godwit_p2p::{AddressEntry, NetAddress, Services, Source};
     use godwit_store::disk::RealDisk;
     use godwit_store::exec::{Job, Threads, WorkerPool};
@@ -239,6 +245,11 @@ mod tests {
         assert!(file_in(temp.path(), [0; 4]).load(SEED, &NetGroups::default()).is_empty());
     }
 
+    fn anchors(n: u8) -> Anchors {
+        let address = format!("8.{n}.8.8:8333").parse().expect("an address");
+        Anchors::new([AddressEntry { time: 1, services: Services::NETWORK, address }])
+    }
+
     #[test]
     fn a_file_that_cannot_be_read_is_put_aside_and_not_replaced() {
         let temp = tempfile::tempdir().expect("a temporary directory");
@@ -264,10 +275,6 @@ mod tests {
     fn anchors_are_kept_until_there_are_others() {
         let temp = tempfile::tempdir().expect("a temporary directory");
         let path = temp.path().join(ANCHORS_FILE);
-        let anchors = |n: u8| {
-            let address = format!("8.{n}.8.8:8333").parse().expect("an address");
-            Anchors::new([AddressEntry { time: 1, services: Services::NETWORK, address }])
-        };
         assert!(file_in(temp.path(), MAGIC).load_anchors().is_empty());
         file_in(temp.path(), MAGIC).end(&book(), &anchors(1));
         assert_eq!(file_in(temp.path(), MAGIC).load_anchors(), anchors(1));
@@ -292,6 +299,27 @@ mod tests {
         );
         file_in(temp.path(), MAGIC).end(&book(), &anchors(3));
         assert_eq!(file_in(temp.path(), MAGIC).load_anchors(), anchors(3));
+    }
+
+    #[test]
+    fn c4_a_read_that_fails_once_costs_neither_addresses_nor_anchors() {
+        let (disk, dir) = (FaultDisk::new(), Path::new("/node"));
+        disk.create_dir_all(dir).expect("no fault");
+        let shared = Arc::new(disk.clone());
+        let file = PeersFile::new(shared, &Threads::default(), dir, MAGIC).expect("a thread");
+        file.start(&book(), &anchors(2));
+        while file.is_saving() {
+            std::thread::yield_now();
+        }
+        for counted in [Counted::Opens, Counted::Reads] {
+            let error = DiskError::Device;
+            let fault = Fault { counted, nth: 1, error, lasting: Lasting::Once, forgets: false };
+            disk.plan(fault);
+            assert_eq!(file.load(SEED, &NetGroups::default()).len(), book().len());
+            disk.plan(fault);
+            assert_eq!(file.load_anchors(), anchors(2));
+            assert!(disk.has_failed());
+        }
     }
 
     /// Runs its jobs when it is told to.

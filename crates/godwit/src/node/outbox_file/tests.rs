@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
 
-use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_fault_disk::{Counted, DiskError, Fault, FaultDisk, Lasting, Survival};
 use godwit_p2p::OutboxTx;
 use godwit_primitives::{BlockHash, TxView};
 use godwit_store::disk::RealDisk;
@@ -71,6 +71,28 @@ fn c2_what_was_sent_is_there_after_a_power_cut() {
         let loaded = file().load(nowhere).expect("it may be read");
         assert_eq!(waiting(&loaded), waiting(&outbox(n)));
     }
+}
+
+#[test]
+fn c4_a_read_that_fails_once_costs_no_transaction() {
+    let (disk, dir) = (FaultDisk::new(), Path::new("/node"));
+    disk.create_dir_all(dir).expect("no fault");
+    let file = || {
+        let disk = Arc::new(disk.clone());
+        OutboxFile::new(disk, &Threads::default(), dir, MAGIC).expect("a thread")
+    };
+    file().end(&outbox(1));
+    let error = DiskError::Device;
+    let fault = |counted, lasting| Fault { counted, nth: 1, error, lasting, forgets: false };
+    for counted in [Counted::Opens, Counted::Reads] {
+        disk.plan(fault(counted, Lasting::Once));
+        let loaded = file().load(nowhere).expect("it may be read");
+        assert_eq!(waiting(&loaded), waiting(&outbox(1)));
+        assert!(disk.has_failed());
+    }
+    disk.plan(fault(Counted::Reads, Lasting::ItsKind));
+    assert!(file().load(nowhere).expect("it is damaged").is_empty());
+    assert!(disk.contents(&dir.join("outbox.dat.bak")).is_some());
 }
 
 #[test]

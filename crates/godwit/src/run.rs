@@ -1,8 +1,9 @@
 //! Runs the program: from the process's arguments to its exit code.
 
 use std::fmt;
+use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use godwit_chain::ChainError;
@@ -97,14 +98,32 @@ fn check_named(config: &Config) -> Result<(), Failure> {
     }
 }
 
+/// Makes a directory and those above it that are missing, durably. Where that fails none of them stays: the
+/// next start would find them, and not make their names durable.
+fn make(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
+    match disk.create_dir_all(dir) {
+        // Of a file system that knows no durable names the store tells, with what it lacks.
+        Err(error) if dir.is_dir() && is_refused(&error) => Ok(()),
+        Err(error) => {
+            // One into which others have put something stays, and those above it.
+            drop(missing.iter().try_for_each(fs::remove_dir));
+            Err(error)
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Whether the system does not know or permit the operation, rather than that the disk has failed.
+fn is_refused(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
+}
+
 fn run(config: &Config) -> Result<Exit, Failure> {
     check_named(config)?;
     let dir = config.network_dir();
-    match RealDisk.create_dir_all(&dir) {
-        // What a file system lacks on which it is made, and not durably, the store tells.
-        Err(error) if !dir.is_dir() => return Err(StartError::Directory(dir, error).into()),
-        Ok(()) | Err(_) => {}
-    }
+    make(&RealDisk, &dir).map_err(|error| StartError::Directory(dir.clone(), error))?;
     hand_over::check_source(config, &dir)?;
     // Before the log, which in a directory of another program, or of a node that runs, is not this process's;
     // nor is the cookie.
@@ -149,5 +168,48 @@ fn follow(config: &Config, bars: &MultiProgress, stop: &StopFlag) -> Result<Exit
         Command::Verify(options) => verify::run(config, *options, bars, stop),
         Command::HandOver { to } => hand_over::run(config, to, bars, stop),
         Command::Status(options) => status::run(config, options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use godwit_fault_disk::forward_disk;
+    use godwit_store::disk::{DiskFile, OpenMode};
+
+    use super::*;
+
+    /// Makes directories, and fails to make their names durable.
+    struct Undurable(RealDisk, ErrorKind);
+
+    impl Disk for Undurable {
+        forward_disk!(0: sync_dir, rename, remove, list, free_bytes, try_lock);
+
+        fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+            self.0.open(path, mode)
+        }
+
+        fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+            self.0.create_dir_all(path)?;
+            Err(self.1.into())
+        }
+    }
+
+    #[test]
+    fn a_data_directory_whose_name_is_not_durable_is_not_left_for_the_next_start() {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let (above, dir) = (temp.path().join("godwit"), temp.path().join("godwit/regtest"));
+        let fails = |kind| make(&Undurable(RealDisk, kind), &dir).map_err(|error| error.kind());
+        assert_eq!(fails(ErrorKind::StorageFull), Err(ErrorKind::StorageFull));
+        assert!(!above.exists());
+        fs::create_dir(&above).expect("there is room");
+        fs::write(above.join("godwit.conf"), "").expect("there is room");
+        assert_eq!(fails(ErrorKind::StorageFull), Err(ErrorKind::StorageFull));
+        assert!(above.exists() && !dir.exists(), "only what was made is taken away");
+        // The store refuses it, in its words.
+        assert_eq!(fails(ErrorKind::InvalidInput), Ok(()));
+        assert!(dir.exists());
+        make(&RealDisk, &dir).expect("it is there");
     }
 }

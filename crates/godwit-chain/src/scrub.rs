@@ -519,12 +519,7 @@ impl Scrub {
             }
             Ok(Searched { bytes, restored: Some(restored) }) => {
                 self.note_read(bytes);
-                self.tell_searched(env, index, &search, |n| match (restored[n], remedy) {
-                    (true, _) => Remedy::Done,
-                    // A repair would find no more of them.
-                    (false, Remedy::RepairWhereStored) => Remedy::LacksCoins,
-                    (false, remedy) => remedy,
-                });
+                self.tell_searched(env, index, &search, |n| restored[n]);
             }
             Err(ReadError::Block(id)) => {
                 if index.damaged.was_rewritten(id) {

@@ -14,7 +14,7 @@ use godwit_primitives::coin::{compressed_to_undo, undo_to_compressed};
 use godwit_primitives::{BlockHash, Coin, sha256::sha256d};
 use godwit_stream::{BufferPool, DataStream, DecodeError, PooledStream, SpanReader};
 
-use crate::block_files::{FRAME_SIZE, find_magic, frame, read_readable};
+use crate::block_files::{FRAME_SIZE, file_number, find_magic, frame, read_readable};
 use crate::disk::{OpenMode, StoreDisk, StoreFile, refused};
 use crate::error::{Damage, StoreError};
 use crate::record::UndoPosition;
@@ -378,14 +378,17 @@ impl UndoFiles {
         Ok(true)
     }
 
-    /// Fails where one of the files of these records, which are not right where they belong, has a record of
-    /// another one at its place; each is given with the hash of the block before its own. These files have
-    /// changed their names, and a record that is written to its place destroys one that is nowhere else.
+    /// Fails where an undo file has one of these records, which are not right where they belong, of another file
+    /// at its place; each is given with the hash of the block before its own. These files have changed their
+    /// names, and a record that is written to its place destroys one that is nowhere else.
     pub(crate) fn refuse_misplaced(
         &self,
         wrong: &[(UndoPosition, BlockHash)],
     ) -> Result<(), StoreError> {
-        let files: BTreeSet<u32> = wrong.iter().map(|(at, _)| at.file).collect();
+        // All of them: who asks may have the records of one alone, and come to the other's later.
+        let listed = self.disk.list(&self.dir)?;
+        let files: BTreeSet<u32> =
+            listed.iter().filter_map(|path| file_number(path, "rev")).collect();
         for (at, prev) in wrong {
             for file in files.iter().copied().filter(|file| *file != at.file) {
                 if self.read(UndoPosition { file, ..*at }, prev).is_ok() {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use godwit_primitives::BlockHash;
 use godwit_store::error::{Damage, Remedy};
 use godwit_store::inspect::Found;
-use godwit_store::{StoreError, UndoPosition, UndoRecord, refuse_misplaced_undo};
+use godwit_store::{StoreError, UndoPosition, UndoRecord, refuse_misplaced_undo, undo_remedy};
 
 use crate::environment::Environment;
 use crate::index::BlockIndex;
@@ -48,8 +48,8 @@ pub(super) struct RottenUndo {
 /// What a search has done.
 pub(crate) struct Searched {
     pub(super) bytes: u64,
-    /// Which records are right again; `None` before the search has ended.
-    pub(super) restored: Option<Vec<bool>>,
+    /// What has become of each record, or what helps; `None` before the search has ended.
+    pub(super) restored: Option<Vec<Remedy>>,
 }
 
 impl Search {
@@ -83,25 +83,34 @@ impl Search {
         Ok(Searched { bytes, restored })
     }
 
-    fn restore(&self, env: &Environment) -> Result<Vec<bool>, StoreError> {
+    /// What has become of each record, or what helps.
+    fn restore(&self, env: &Environment) -> Result<Vec<Remedy>, StoreError> {
+        let remedy = undo_remedy(&env.store);
         let wrong: Vec<_> = self.records.iter().map(|rotten| (rotten.at, rotten.prev)).collect();
         if let Err(error) = refuse_misplaced_undo(&env.store, &wrong) {
             log::error!("Undo records are not made again: {error}");
-            return Ok(vec![false; self.records.len()]);
+            return Ok(vec![remedy; self.records.len()]);
         }
+        let otherwise = match remedy {
+            // A repair would find no more of them.
+            Remedy::RepairWhereStored => Remedy::LacksCoins,
+            remedy => remedy,
+        };
         // Both are from the highest block down.
         let made = self.lost.records().iter().zip(&self.records);
         let restored = made.map(|(record, RottenUndo { id, at, prev })| {
             assert_eq!(record.id, *id, "the records of one chain");
-            let Some((spent, counts)) = record.spent() else { return Ok(false) };
+            let Some((spent, counts)) = record.spent() else { return Ok(otherwise) };
             let (magic, buffers) = (env.store.magic(), env.store.block_buffers());
             let counts = counts.iter().copied();
             let made = UndoRecord::encode(magic, prev, spent.compressed(), counts, buffers)?;
-            Ok(env.store.restore_undo(*at, &made)? && env.store.scrub_undo(*at, prev).is_ok())
+            let is_made = env.store.restore_undo(*at, &made)?;
+            let is_right = is_made && env.store.scrub_undo(*at, prev).is_ok();
+            Ok(if is_right { Remedy::Done } else { otherwise })
         });
-        let mut restored: Vec<bool> = restored.collect::<Result<_, _>>()?;
+        let mut restored: Vec<Remedy> = restored.collect::<Result<_, _>>()?;
         // It has not come to the others.
-        restored.resize(self.records.len(), false);
+        restored.resize(self.records.len(), otherwise);
         Ok(restored)
     }
 }

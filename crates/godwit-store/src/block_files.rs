@@ -471,30 +471,16 @@ pub(crate) fn check_distinct(disk: &StoreDisk, dir: &Path) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Fails where one of them cannot be opened, before anything is given up that is to be made again from them.
-/// Those from `first_written` on are written to.
-pub(crate) fn check_usable(
-    disk: &StoreDisk,
-    dir: &Path,
-    first_written: u32,
-) -> Result<(), StoreError> {
-    for path in disk.list(dir)?.iter().filter(|path| is_of_blocks(path)) {
-        let mode = match number_of(path).is_some_and(|number| number < first_written) {
-            true => OpenMode::Read,
-            false => OpenMode::ReadWrite,
-        };
-        disk.open(path, mode)?;
-    }
-    Ok(())
+/// Fails where one of them cannot be opened to be read and written, before anything is given up that is to be
+/// made again from them.
+pub(crate) fn check_usable(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
+    let mut paths = disk.list(dir)?;
+    paths.retain(|path| is_of_blocks(path));
+    paths.iter().try_for_each(|path| disk.open(path, OpenMode::ReadWrite).map(drop))
 }
 
 fn is_of_blocks(path: &Path) -> bool {
-    number_of(path).is_some()
-}
-
-/// Number of a block or undo file.
-fn number_of(path: &Path) -> Option<u32> {
-    ["blk", "rev"].iter().find_map(|prefix| file_number(path, prefix))
+    ["blk", "rev"].iter().any(|prefix| file_number(path, prefix).is_some())
 }
 
 #[cfg(test)]

@@ -176,23 +176,21 @@ fn named(
     let control = opened.as_ref().map_or(confirmed, |opened| Some(&opened.control));
     let Some(control) = control else { return Ok(None) };
     let whole = control.has_whole_history();
-    let (block_files, last_file) = match opened {
+    let block_files = match opened {
         Ok(OpenedDatabase { db, kept: None, .. }) => {
-            let (mut listed, mut last) = (0, None);
-            db.for_each(&FILE_ENDS, |file, ends| {
-                if ends.blocks > 0 {
-                    (listed, last) = (listed + 1, last.max(Some(file)));
-                }
+            let mut listed = 0;
+            db.for_each(&FILE_ENDS, |_, ends| {
+                listed += usize::from(ends.blocks > 0);
                 Ok(())
             })?;
-            (listed, last)
+            listed
         }
         _ => {
             let tip = control.state.utxo_tip.as_ref();
-            (usize::from(whole && tip.is_some_and(|tip| tip.height > 0)), None)
+            usize::from(whole && tip.is_some_and(|tip| tip.height > 0))
         }
     };
-    Ok(Some(Named { block_files, runs: control.run_count(), last_file, whole }))
+    Ok(Some(Named { block_files, runs: control.run_count(), whole }))
 }
 
 /// Begins a new database in place of one that `error` is said of, for the coins of its control file, where

@@ -16,9 +16,6 @@ pub(super) struct Named {
     pub(super) block_files: usize,
     /// Of coins.
     pub(super) runs: usize,
-    /// The last block file, where the index is whole: the coins are made again from those before without a
-    /// change of them.
-    pub(super) last_file: Option<u32>,
     /// No block was pruned, and none is below a snapshot.
     pub(super) whole: bool,
 }
@@ -45,8 +42,7 @@ pub(super) fn check_sources(
         refuse_obfuscated_files(disk, &blocks_dir, network.magic)?;
     }
     if matches!(rebuild, Rebuild::Coins | Rebuild::Index) {
-        let last = named.and_then(|named| named.last_file).filter(|_| rebuild == Rebuild::Coins);
-        check_usable(disk, &blocks_dir, last.unwrap_or(0))?;
+        check_usable(disk, &blocks_dir)?;
         [&blocks_dir, &dir.join(UTXO_DIR)].iter().try_for_each(|dir| disk.check_writable(dir))?;
         check_given_up(disk, dir)?;
     }
@@ -68,7 +64,7 @@ fn check_given_up(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
 fn check_presence(
     disk: &StoreDisk,
     dir: &Path,
-    &Named { block_files, runs, whole, .. }: &Named,
+    &Named { block_files, runs, whole }: &Named,
     rebuild: Rebuild,
 ) -> Result<(), StoreError> {
     let all_missing = |dir, part, named| Err(StoreError::AllMissing { dir, part, named, whole });
@@ -87,16 +83,16 @@ fn check_presence(
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::{fs, io};
+    use std::fs;
 
-    use godwit_fault_disk::{FaultDisk, forward_disk};
+    use godwit_fault_disk::FaultDisk;
     use godwit_stream::SerializeData;
 
     use super::super::Store;
     use super::super::tests::{DIR, NETWORK, Unwatched, at, filled, open, options};
     use super::*;
     use crate::commit::{Commit, UtxoCommit};
-    use crate::disk::{Disk, DiskFile, OpenMode, RealDisk};
+    use crate::disk::RealDisk;
     use crate::fixtures::{block, point};
     use crate::inspect::Inspection;
     use crate::store::StoreOptions;
@@ -152,44 +148,6 @@ mod tests {
             assert_eq!(state.utxo_tip, Some(point(2, 2)), "{name}");
         }
         assert_eq!(open(Rebuild::Coins).unwrap().state().unwrap().utxo_tip, None);
-    }
-
-    /// As old files on a disk that is mounted to be read alone.
-    #[derive(Clone)]
-    struct ReadOnly(FaultDisk, &'static [&'static str]);
-
-    impl Disk for ReadOnly {
-        forward_disk!(0: create_dir_all, sync_dir, rename, remove, list, free_bytes, try_lock);
-
-        fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-            match mode != OpenMode::Read && self.1.iter().any(|name| path.ends_with(name)) {
-                true => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
-                false => self.0.open(path, mode),
-            }
-        }
-    }
-
-    #[test]
-    fn coins_are_made_again_from_old_block_files_that_may_only_be_read() {
-        let fault = filled();
-        let (store, _) = open(&fault).unwrap();
-        let place = store.reserve_block(200, true).unwrap();
-        store.note_written(store.write_block(place, &block(3, 200)).unwrap());
-        let appended = store.take_appended();
-        store.commit(Commit { appended, ..Commit::default() }).unwrap();
-        drop(store);
-        let rebuild = |names: &'static [&'static str], rebuild| {
-            let options = StoreOptions { rebuild, ..options(Path::new(DIR)) };
-            Store::open(Arc::new(ReadOnly(fault.copy(), names)), options).map(drop)
-        };
-        let (old, last) = (&["blocks/blk00000.dat"][..], &["blocks/blk00001.dat"][..]);
-        rebuild(old, Rebuild::Nothing).unwrap();
-        rebuild(old, Rebuild::Coins).unwrap();
-        // The index is made again with a frame that is damaged.
-        for (names, how) in [(old, Rebuild::Index), (last, Rebuild::Coins)] {
-            let refused = rebuild(names, how).unwrap_err();
-            assert_eq!(refused.unusable_path(), Some(&*at(names[0])), "{refused}");
-        }
     }
 
     /// Undo records would be appended to the file of blocks, or cut it off.

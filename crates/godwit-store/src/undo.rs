@@ -378,9 +378,9 @@ impl UndoFiles {
         Ok(true)
     }
 
-    /// Fails where an undo file has one of these records, which are not right where they belong, of another file
-    /// at its place; each is given with the hash of the block before its own. These files have changed their
-    /// names, and a record that is written to its place destroys one that is nowhere else.
+    /// Fails where an undo file has one of these records, which are not right where they belong, of another
+    /// file at its place; each is given with the hash of the block before its own. These files have changed
+    /// their names, and a record that is written to its place destroys one that is nowhere else.
     pub(crate) fn refuse_misplaced(
         &self,
         wrong: &[(UndoPosition, BlockHash)],

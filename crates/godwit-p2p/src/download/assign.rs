@@ -42,12 +42,11 @@ const HEDGE_PAUSE: f64 = 1.0;
 /// While no peer has answered anything, those that have begun to are all that is measured: of others no
 /// more is expected, and our link seems to be busy for as long. An idle one is asked for the first missing
 /// block as well once nothing has come of it for so many seconds, or if after so many [`FIRST_FACTOR`]
-/// times as many would be needed for a block by all together. That is two minutes: only what is slower
-/// than a modem is asked for twice.
+/// times as many, two minutes, would be needed for a block of the expected size by all together.
 const FIRST_ANSWER: f64 = 30.0;
 
-/// Likewise for a third copy the square of it, and so on. Two peers that are slow because our line is must
-/// not be followed by all others.
+/// Likewise for a third copy of what is slow the square of it, and so on. Two peers that are slow because
+/// our line is must not be followed by all others.
 const FIRST_FACTOR: f64 = 4.0;
 
 /// Requests beyond its share that a peer may get for blocks that hold up the window.

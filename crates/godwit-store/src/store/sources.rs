@@ -82,8 +82,8 @@ fn check_presence(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::fs;
+    use std::sync::Arc;
 
     use godwit_fault_disk::FaultDisk;
     use godwit_stream::SerializeData;

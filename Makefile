@@ -112,7 +112,7 @@ bench-memory: setup
 	@tools/bench-memory "$(CARGO_TARGET_DIR)/release" $(ROUNDS)
 
 # What repairs one damaged file of a directory of 2 GB, and what that costs, for each kind of file; processor time is what counts, so
-# the machine may be busy. Half an hour, 8 GB of disk.
+# the machine may be busy. Ten minutes on a quiet machine, 8 GB of disk.
 bench-damages: setup
 	cargo build --release --locked --workspace --bins
 	@tools/damage-matrix "$(CARGO_TARGET_DIR)/release" "$$(tools/bench-chain "$(CARGO_TARGET_DIR)/release")" \

@@ -29,8 +29,19 @@ fn outbox(n: u8) -> TxOutbox {
     outbox
 }
 
+fn file_on(disk: impl Disk + 'static, dir: &Path) -> OutboxFile {
+    OutboxFile::new(Arc::new(disk), &Threads::default(), dir, MAGIC).expect("a thread")
+}
+
 fn file_in(dir: &Path) -> OutboxFile {
-    OutboxFile::new(Arc::new(RealDisk), &Threads::default(), dir, MAGIC).expect("a thread")
+    file_on(RealDisk, dir)
+}
+
+/// A disk, and what opens the file on it.
+fn simulated() -> (FaultDisk, impl Fn() -> OutboxFile) {
+    let (disk, dir) = (FaultDisk::new(), Path::new("/node"));
+    disk.create_dir_all(dir).expect("no fault");
+    (disk.clone(), move || file_on(disk.clone(), dir))
 }
 
 fn loaded(dir: &Path) -> TxOutbox {
@@ -59,12 +70,7 @@ fn an_outbox_is_kept() {
 
 #[test]
 fn c2_what_was_sent_is_there_after_a_power_cut() {
-    let (disk, dir) = (FaultDisk::new(), Path::new("/node"));
-    disk.create_dir_all(dir).expect("no fault");
-    let file = || {
-        let disk = Arc::new(disk.clone());
-        OutboxFile::new(disk, &Threads::default(), dir, MAGIC).expect("a thread")
-    };
+    let (disk, file) = simulated();
     for n in [1, 2] {
         file().end(&outbox(n));
         disk.crash(Survival::Nothing);
@@ -75,12 +81,7 @@ fn c2_what_was_sent_is_there_after_a_power_cut() {
 
 #[test]
 fn c4_a_read_that_fails_once_costs_no_transaction() {
-    let (disk, dir) = (FaultDisk::new(), Path::new("/node"));
-    disk.create_dir_all(dir).expect("no fault");
-    let file = || {
-        let disk = Arc::new(disk.clone());
-        OutboxFile::new(disk, &Threads::default(), dir, MAGIC).expect("a thread")
-    };
+    let (disk, file) = simulated();
     file().end(&outbox(1));
     let error = DiskError::Device;
     let fault = |counted, lasting| Fault { counted, nth: 1, error, lasting, forgets: false };
@@ -92,7 +93,7 @@ fn c4_a_read_that_fails_once_costs_no_transaction() {
     }
     disk.plan(fault(Counted::Reads, Lasting::ItsKind));
     assert!(file().load(nowhere).expect("it is damaged").is_empty());
-    assert!(disk.contents(&dir.join("outbox.dat.bak")).is_some());
+    assert!(disk.contents(Path::new("/node/outbox.dat.bak")).is_some());
 }
 
 #[test]

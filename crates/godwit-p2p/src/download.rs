@@ -66,7 +66,7 @@ pub(crate) enum Receipt {
 }
 
 /// What is remembered of a block: that it was requested and is not stored, that a second copy is
-/// still in flight, or which peers are not to be asked for it.
+/// still in flight, which peers are not to be asked for it, or that what others sent was refused.
 #[derive(Debug)]
 struct Block {
     id: HeaderId,
@@ -80,13 +80,15 @@ struct Block {
     stored: bool,
     /// Peers that failed to deliver it.
     excluded: Exclusions,
+    /// How often the chain refused what was sent for it, also by peers that are gone.
+    refused: u32,
 }
 
 impl Block {
     fn new(id: HeaderId, height: u32) -> Self {
         let (copies, excluded) = (Vec::new(), Exclusions::default());
         let (asked, sender, stored) = (Duration::ZERO, None, false);
-        Self { id, height, copies, asked, sender, stored, excluded }
+        Self { id, height, copies, asked, sender, stored, excluded, refused: 0 }
     }
 
     fn has_arrived(&self) -> bool {
@@ -100,6 +102,19 @@ impl Block {
 
     fn is_missing(&self) -> bool {
         !self.has_arrived() && self.copies.is_empty()
+    }
+
+    /// Nothing is remembered of it that anybody needs.
+    fn is_forgettable(&self) -> bool {
+        match self.stored {
+            true => self.copies.is_empty(),
+            false => self.is_missing() && self.excluded.is_empty() && self.refused == 0,
+        }
+    }
+
+    /// Many have sent something else for it.
+    fn is_contested(&self) -> bool {
+        self.refused >= assign::MANY_REFUSALS
     }
 
     fn may_be_asked_of(&self, peer: PeerId, now: Duration) -> bool {
@@ -174,7 +189,7 @@ impl Downloads {
         for block in self.blocks.values_mut() {
             block.excluded.remove(peer);
         }
-        self.blocks.retain(|_, block| !block.is_missing() || !block.excluded.is_empty());
+        self.blocks.retain(|_, block| !block.is_forgettable());
         self.chosen_for = None;
     }
 
@@ -241,6 +256,7 @@ impl Downloads {
             sender = block.sender.take();
             block.stored |= stored;
             if let (false, Some(sender)) = (stored, sender) {
+                block.refused = block.refused.saturating_add(1);
                 block.excluded.add(sender, time);
             }
         });
@@ -346,11 +362,7 @@ impl Downloads {
                 branch.mark_expected(&hash, height);
             }
         }
-        let forgotten = match stored {
-            true => block.copies.is_empty(),
-            false => missing && block.excluded.is_empty(),
-        };
-        if forgotten {
+        if block.is_forgettable() {
             self.blocks.remove(&hash);
         }
     }

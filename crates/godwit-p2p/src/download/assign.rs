@@ -59,6 +59,11 @@ const SLOW_FACTOR: f64 = 3.0;
 /// See [`SLOW_FACTOR`].
 const SLOW_SECONDS: f64 = 2.0;
 
+/// A block of which the chain has refused so many forgeries is asked last of peers that have delivered nothing:
+/// hosts that are let go for a forgery come back as such. Two that came back within each turn of a slow node
+/// got a block each time, for twelve hours, that three honest peers had.
+pub(super) const MANY_REFUSALS: u32 = 3;
+
 /// Length of the window for blocks of `size` bytes.
 pub(super) fn window_blocks(size: f64) -> usize {
     ((MAX_WINDOW_BYTES / size) as usize).clamp(MIN_WINDOW_BLOCKS, MAX_WINDOW_BLOCKS)
@@ -274,13 +279,17 @@ impl Downloads {
         let hash = self.branches[branch].slot(position).hash;
         let height = self.branches[branch].height(position);
         let block = self.blocks.get(&hash);
+        let contested = block.is_some_and(Block::is_contested);
         let suits = |one: &Candidate| {
-            position >= one.from
+            (contested || position >= one.from)
                 && block.is_none_or(|block| block.may_be_asked_of(one.peer, now))
                 && self.has(&self.peers[&one.peer], branch, height)
         };
         let suitable = candidates.iter().enumerate().filter(|(_, one)| suits(one));
-        let first = suitable.min_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds));
+        let unproven = |one: &Candidate| contested && !self.peers[&one.peer].rate.has_answered();
+        let first = suitable.min_by(|(_, a), (_, b)| {
+            unproven(a).cmp(&unproven(b)).then(a.seconds.total_cmp(&b.seconds))
+        });
         first.map(|(chosen, _)| chosen)
     }
 
@@ -379,7 +388,8 @@ impl Downloads {
         let hash = self.branches[branch].slot(position).hash;
         let height = self.branches[branch].height(position);
         let block = self.blocks.get(&hash);
-        let mut best: Option<(PeerId, f64)> = None;
+        let contested = block.is_some_and(Block::is_contested);
+        let mut best: Option<(bool, f64, PeerId)> = None;
         for (id, peer) in &self.peers {
             let useful = !peer.reported
                 && !peer.is_resting(plan.now)
@@ -394,11 +404,12 @@ impl Downloads {
                 let held_up = peer.held_up(plan.now, self.size, plan.usual, &self.link);
                 seconds = seconds.max(held_up).max(peer.silence(plan.now));
             }
-            if best.is_none_or(|(_, least)| seconds < least) {
-                best = Some((*id, seconds));
+            let unproven = contested && !peer.rate.has_answered();
+            if best.is_none_or(|(last, least, _)| (unproven, seconds) < (last, least)) {
+                best = Some((unproven, seconds, *id));
             }
         }
-        best
+        best.map(|(_, seconds, id)| (id, seconds))
     }
 
     /// An idle peer to ask for a block as well, of which too little comes while no peer has answered anything

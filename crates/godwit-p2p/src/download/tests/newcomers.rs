@@ -5,30 +5,32 @@ use std::time::Duration;
 use godwit_primitives::Work;
 use godwit_primitives::network::{Network, Params};
 
-use super::super::Downloads;
+use super::super::assign::MANY_REFUSALS;
+use super::super::{Downloads, Receipt};
 use super::MB;
 use super::simulation::{Conduct, HONEST, Simulation};
-use super::tree::{GENESIS, Tree};
+use super::tree::{GENESIS, Tree, hash_of};
 use crate::{HeaderId, HeaderIndex, Now, PeerId};
 
 const PROVEN: PeerId = PeerId(1);
 const SLOWER: PeerId = PeerId(2);
 
-/// To a busy node all answers are late. A peer whose answers are worthless, and who is back within each of
-/// its turns, is a new one each time.
-#[test]
-fn who_comes_back_again_and_again_does_not_get_the_block_that_all_wait_for() {
+fn at(seconds: u64) -> Now {
+    Now { monotonic: Duration::from_secs(seconds), unix: 0 }
+}
+
+/// Two peers have delivered what they were asked for first: one within a turn of a busy node, the other within
+/// two. And how many seconds have passed.
+fn two_are_proven(blocks: u32) -> (Tree, Downloads, u64) {
     const TURN: u64 = 9;
     let mut tree = Tree::new();
-    let best = tree.grow(GENESIS, 60, 1_000);
+    let best = tree.grow(GENESIS, blocks, 1_000);
     let mut downloads = Downloads::new(&Params::new(Network::Regtest), Work::ZERO);
-    let at = |seconds| Now { monotonic: Duration::from_secs(seconds), unix: 0 };
     for peer in [PROVEN, SLOWER] {
         downloads.add_peer(peer, HONEST, at(0));
         downloads.set_best_known(peer, best);
     }
     let first = downloads.schedule(at(0), &tree, 100_000_000);
-    // One answers within a turn, the other within two.
     let mut now = 0;
     for peer in [PROVEN, SLOWER] {
         now += TURN;
@@ -40,13 +42,49 @@ fn who_comes_back_again_and_again_does_not_get_the_block_that_all_wait_for() {
         }
     }
     tree.connect();
+    (tree, downloads, now)
+}
+
+/// To a busy node all answers are late. A peer whose answers are worthless, and who is back within each of
+/// its turns, is a new one each time.
+#[test]
+fn who_comes_back_again_and_again_does_not_get_the_block_that_all_wait_for() {
+    let (tree, mut downloads, now) = two_are_proven(60);
     let next = HeaderId(tree.tip.0 + 1);
     let newcomer = PeerId(3);
     downloads.add_peer(newcomer, HONEST, at(now));
-    downloads.set_best_known(newcomer, best);
+    downloads.set_best_known(newcomer, tree.best_header());
     let requests = downloads.schedule(at(now), &tree, 100_000_000);
     let asked = requests.iter().find(|(_, id, _)| *id == next).map(|(peer, ..)| *peer);
     assert_eq!(asked, Some(PROVEN), "{requests:?}");
+}
+
+/// The only proven peer that has the last block is slower than most. Hosts that send a forgery of it are let go
+/// and come back as new peers, of which as much is expected as of most.
+#[test]
+fn hosts_that_come_back_with_forgeries_get_the_last_block_a_few_times_at_most() {
+    let (mut tree, mut downloads, mut now) = two_are_proven(4);
+    assert_eq!(tree.tip, HeaderId(4), "all have come");
+    let last = tree.grow(tree.tip, 1, 1_000);
+    downloads.set_best_known(SLOWER, last);
+    let hosts = 3..100;
+    let tried = hosts.map(PeerId).take_while(|host| {
+        now += 8;
+        downloads.add_peer(*host, HONEST, at(now));
+        downloads.set_best_known(*host, last);
+        let requests = downloads.schedule(at(now), &tree, 100_000_000);
+        let [(asked, _, hash)] = requests[..] else { panic!("{requests:?}") };
+        if asked == *host {
+            downloads.bytes_received(asked, at(now), 1_000);
+            assert_eq!(downloads.received(asked, hash, 1_000, at(now)), Receipt::Requested);
+            downloads.judged(hash, false);
+            downloads.remove_peer(asked, at(now));
+        }
+        asked == *host
+    });
+    let tried = tried.count();
+    assert_eq!(tried, MANY_REFUSALS as usize);
+    assert!(downloads.is_requested(SLOWER, &hash_of(last)));
 }
 
 /// Near the tip, soon after a start: some have delivered a block, and have the next one; of the others

@@ -191,7 +191,7 @@ impl ChainPlan {
         ChainPlan { name: "aged", stretches, ..ChainPlan::benchmark(seed) }
     }
 
-    /// The benchmark's chain with ten times as many blocks of each era, for what is to happen often in one
+    /// The benchmark's chain with four times as many blocks of each era, for what is to happen often in one
     /// import.
     pub fn long(seed: u64) -> ChainPlan {
         let ChainPlan { mut stretches, .. } = ChainPlan::benchmark(seed);
@@ -199,7 +199,7 @@ impl ChainPlan {
             if let Stretch::Mix(_, blocks) = stretch
                 && *blocks > 1
             {
-                *blocks *= 10;
+                *blocks *= 4;
             }
         }
         ChainPlan { name: "long", stretches, ..ChainPlan::benchmark(seed) }

@@ -226,7 +226,7 @@ fn the_aged_chain_spends_coins_older_than_a_week_and_the_benchmark_none() {
     assert!(within_a_week(ChainPlan::aged(1)) < 100.0);
 }
 
-/// Its eras are ten times as long as those of the benchmark's chain, with no more coins to begin with.
+/// Its eras are four times as long as those of the benchmark's chain, with no more coins to begin with.
 #[test]
 #[ignore = "a minute"]
 fn the_long_chain_does_not_run_out_of_coins() {

@@ -1,8 +1,10 @@
-//! What the chain was on for a moment, while the indexes did not look.
+//! Blocks that the chain connected and left again between two looks of an index.
+
+use std::sync::Arc;
 
 use godwit_chain::{Chain, left_blocks};
 use godwit_fault_disk::FaultDisk;
-use godwit_index::{Follower, Index, Outcome, has_followed, next};
+use godwit_index::{CoinStatsIndex, FilterIndex, Follower, Index, Outcome, has_followed, next};
 use godwit_primitives::{OutPoint, Transaction, TxIn, TxOut, TxView, Txid};
 use godwit_stream::DataStream;
 
@@ -10,7 +12,8 @@ use crate::beside::{
     BLOCKS, branch, chain_of, follow, hash, kill_at_any_operation, points, settle, small_block,
     submit,
 };
-use crate::{coin_stats, filters, transactions};
+use crate::per_block::{PerBlock, closed, entries, expected, follower};
+use crate::transactions;
 
 /// Blocks of the chain, before one more ends all that.
 const COUNT: usize = 150;
@@ -106,25 +109,33 @@ fn transactions_of_what_came_and_went_are_found() {
     transactions::is_as(&after, &reader, &all, "opened again");
 }
 
-#[test]
-fn filters_of_what_came_and_went_are_found() {
+/// Checks that an index that was at the tip has every block that the chain has left since. Returns the chain
+/// and the index's reader.
+fn has_what_came_and_went<R: PerBlock>() -> (Chain, Arc<R>) {
     let [before, after] = before_and_after();
-    let (mut follower, reader) = filters::follower(&FaultDisk::new(), &before);
+    let (mut follower, reader) = follower::<R>(&FaultDisk::new(), &before);
     go_on([&before, &after], &mut follower, || {
-        let (best, seen) = reader.status().place();
+        let (best, seen) = reader.state().place();
         has_followed(&after, best, seen)
     });
-    assert_eq!(reader.status().best(), Some(after.tip_point()));
+    assert_eq!(reader.state().best(), Some(after.tip_point()));
     let good = good_part();
-    let fresh = filters::expected(&[&BLOCKS[..FORK], &good[..]].concat());
-    assert_eq!(filters::filters(&reader, FORK as u32 + 1, &good), fresh[FORK..]);
+    let fresh = expected::<R>(&[&BLOCKS[..FORK], &good[..]].concat());
+    assert_eq!(entries(&*reader, FORK as u32 + 1, &good), fresh[FORK..]);
     for block in replaced() {
-        let found = filters::filters(&reader, COUNT as u32 + 1, std::slice::from_ref(&block));
-        let fresh = filters::expected(&[&BLOCKS[..COUNT], &[block]].concat());
+        let found = entries(&*reader, COUNT as u32 + 1, std::slice::from_ref(&block));
+        let fresh = expected::<R>(&[&BLOCKS[..COUNT], &[block]].concat());
         assert_eq!(found, fresh[COUNT..]);
     }
-    let (kept, fresh) = (&BLOCKS[..=COUNT], filters::expected(&BLOCKS[..=COUNT]));
-    assert_eq!(filters::filters(&reader, 1, kept), fresh);
+    let kept = &BLOCKS[..=COUNT];
+    assert_eq!(entries(&*reader, 1, kept), expected::<R>(kept));
+    (after, reader)
+}
+
+#[test]
+fn filters_of_what_came_and_went_are_found() {
+    let (_chain, reader) = has_what_came_and_went::<FilterIndex>();
+    let good = good_part();
     let bad = bad_block(&good[good.len() - 1], COUNT as u32 + 1);
     for point in points(COUNT as u32 + 1, &[bad]) {
         assert_eq!(reader.filter(point).expect("it can be read"), None);
@@ -133,30 +144,14 @@ fn filters_of_what_came_and_went_are_found() {
 
 #[test]
 fn statistics_of_what_came_and_went_are_found() {
-    let [before, after] = before_and_after();
-    let (mut follower, reader) = coin_stats::follower(&FaultDisk::new(), &before);
-    go_on([&before, &after], &mut follower, || {
-        let (best, seen) = reader.status().place();
-        has_followed(&after, best, seen)
-    });
-    assert_eq!(reader.status().best(), Some(after.tip_point()));
-    let good = good_part();
-    let fresh = coin_stats::expected(&[&BLOCKS[..FORK], &good[..]].concat());
-    assert_eq!(coin_stats::stats(&reader, FORK as u32 + 1, &good), fresh[FORK..]);
-    for block in replaced() {
-        let found = coin_stats::stats(&reader, COUNT as u32 + 1, std::slice::from_ref(&block));
-        let fresh = coin_stats::expected(&[&BLOCKS[..COUNT], &[block]].concat());
-        assert_eq!(found, fresh[COUNT..]);
-    }
-    let (kept, fresh) = (&BLOCKS[..=COUNT], coin_stats::expected(&BLOCKS[..=COUNT]));
-    assert_eq!(coin_stats::stats(&reader, 1, kept), fresh);
+    has_what_came_and_went::<CoinStatsIndex>();
 }
 
 /// An index that has not been at the tip since it was opened follows the active chain alone.
 #[test]
 fn what_came_and_went_before_an_index_was_at_the_tip_is_not_in_it() {
     let [_, after] = before_and_after();
-    let (mut follower, reader) = filters::follower(&FaultDisk::new(), &after);
+    let (mut follower, reader) = follower::<FilterIndex>(&FaultDisk::new(), &after);
     follow(&after, &mut follower).expect("no fault");
     assert_eq!(reader.status().best(), Some(after.tip_point()));
     let (best, seen) = reader.status().place();
@@ -172,7 +167,7 @@ fn what_an_index_comes_back_to_is_kept_while_it_is_beside() {
     let beside = |seed| branch(&BLOCKS, FORK, 70, seed);
     let mut chain = chain_of(&FaultDisk::new(), &[&BLOCKS[..FORK], &beside(1)].concat());
     let tip = chain.tip_point();
-    let (mut follower, reader) = filters::follower(&FaultDisk::new(), &chain);
+    let (mut follower, reader) = follower::<FilterIndex>(&FaultDisk::new(), &chain);
     follow(&chain, &mut follower).expect("no fault");
     let good = beside(2);
     good.iter().for_each(|block| _ = submit(&mut chain, block));
@@ -197,7 +192,7 @@ fn what_an_index_comes_back_to_is_kept_while_it_is_beside() {
 fn what_cannot_be_read_of_it_is_left_out() {
     let disk = FaultDisk::new();
     let mut chain = chain_of(&disk, &BLOCKS[..COUNT]);
-    let (mut follower, reader) = filters::follower(&FaultDisk::new(), &chain);
+    let (mut follower, reader) = follower::<FilterIndex>(&FaultDisk::new(), &chain);
     follow(&chain, &mut follower).expect("no fault");
     fail_to_reorganise(&mut chain);
     let is_undo = |path: &std::path::PathBuf| {
@@ -213,58 +208,49 @@ fn what_cannot_be_read_of_it_is_left_out() {
     assert_eq!(reader.status().best(), Some(chain.tip_point()));
     assert!(reader.status().is_synced());
     let (good, last) = (good_part(), COUNT - FORK - 1);
-    let fresh = filters::expected(&[&BLOCKS[..FORK], &good[..]].concat());
-    let found = filters::filters(&reader, FORK as u32 + 1, &good[..last]);
+    let fresh = expected::<FilterIndex>(&[&BLOCKS[..FORK], &good[..]].concat());
+    let found = entries(&*reader, FORK as u32 + 1, &good[..last]);
     assert_eq!(found, fresh[FORK..COUNT - 1]);
     for point in points(COUNT as u32, &good[last..]) {
         assert_eq!(reader.filter(point).expect("it can be read"), None);
     }
-    let (kept, fresh) = (&BLOCKS[..COUNT], filters::expected(&BLOCKS[..COUNT]));
-    assert_eq!(filters::filters(&reader, 1, kept), fresh);
+    let (kept, fresh) = (&BLOCKS[..COUNT], expected::<FilterIndex>(&BLOCKS[..COUNT]));
+    assert_eq!(entries(&*reader, 1, kept), fresh);
 }
 
-/// The kill comes on the way to what was left, there, or on the way back: what is opened afterwards ends as a
-/// fresh index does, and has the right thing or nothing of what was left.
+/// Kills an index at each operation on its way to the blocks that were left and back: what is opened
+/// afterwards has to end as a fresh one does, and to pass `check`.
+fn survives_kills_beside<R: PerBlock>(chains: &[&Chain; 2], check: impl Fn(&R, &str)) {
+    let [before, after] = chains;
+    let kept = &BLOCKS[..=COUNT];
+    let fresh = expected::<R>(kept);
+    let is_whole = |disk: &FaultDisk, moment: &str| {
+        let (mut again, reader) = follower::<R>(disk, after);
+        follow(after, &mut again).expect("no fault any more");
+        assert_eq!(reader.state().best(), Some(after.tip_point()), "{moment}");
+        assert_eq!(entries(&*reader, 1, kept), fresh, "{moment}");
+        check(&reader, moment);
+    };
+    let index = |disk: &FaultDisk| R::writer(disk, after);
+    let failed = kill_at_any_operation(&closed::<R>(before), chains, index, is_whole);
+    assert!(failed > 20, "{failed}");
+}
+
+/// The index may lack what was left, but has nothing wrong of it.
 #[test]
 fn an_index_that_was_killed_beside_the_chain_is_as_a_fresh_one() {
     let [before, after] = before_and_after();
     let chains = [&before, &after];
     let (kept, good) = (&BLOCKS[..=COUNT], good_part());
 
-    let start = FaultDisk::new();
-    let (mut first, _) = filters::follower(&start, &before);
-    follow(&before, &mut first).expect("no fault");
-    first.close().expect("no fault");
-    let fresh = filters::expected(kept);
-    let beside = filters::expected(&[&BLOCKS[..FORK], &good[..]].concat());
-    let is_whole = |disk: &FaultDisk, moment: &str| {
-        let (mut again, reader) = filters::follower(disk, &after);
-        follow(&after, &mut again).expect("no fault any more");
-        assert_eq!(reader.status().best(), Some(after.tip_point()), "{moment}");
-        assert_eq!(filters::filters(&reader, 1, kept), fresh, "{moment}");
+    let beside = expected::<FilterIndex>(&[&BLOCKS[..FORK], &good[..]].concat());
+    survives_kills_beside(&chains, |reader: &FilterIndex, moment| {
         for (point, beside) in points(FORK as u32 + 1, &good).zip(&beside[FORK..]) {
             let found = reader.filter(point).expect("it can be read");
             assert!(found.is_none_or(|found| found == *beside), "{moment}");
         }
-    };
-    let index = |disk: &FaultDisk| filters::index(disk, &after);
-    let failed = kill_at_any_operation(&start, &chains, index, is_whole);
-    assert!(failed > 20, "{failed}");
-
-    let start = FaultDisk::new();
-    let (mut first, _) = coin_stats::follower(&start, &before);
-    follow(&before, &mut first).expect("no fault");
-    first.close().expect("no fault");
-    let fresh = coin_stats::expected(kept);
-    let is_whole = |disk: &FaultDisk, moment: &str| {
-        let (mut again, reader) = coin_stats::follower(disk, &after);
-        follow(&after, &mut again).expect("no fault any more");
-        assert_eq!(reader.status().best(), Some(after.tip_point()), "{moment}");
-        assert_eq!(coin_stats::stats(&reader, 1, kept), fresh, "{moment}");
-    };
-    let index = |disk: &FaultDisk| coin_stats::index(disk, &after);
-    let failed = kill_at_any_operation(&start, &chains, index, is_whole);
-    assert!(failed > 20, "{failed}");
+    });
+    survives_kills_beside(&chains, |_: &CoinStatsIndex, _| {});
 
     let start = FaultDisk::new();
     let (mut first, _) = transactions::follower(&start, &before);

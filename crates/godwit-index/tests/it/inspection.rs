@@ -7,13 +7,15 @@ use std::sync::Arc;
 use godwit_chain::Chain;
 use godwit_fault_disk::FaultDisk;
 use godwit_index::{
-    Follower, INDEXES_DIR, Index, IndexDamage, IndexError, IndexInspection, IndexRemedy, IndexWatch,
+    CoinStatsIndex, FilterIndex, Follower, INDEXES_DIR, Index, IndexDamage, IndexError,
+    IndexInspection, IndexRemedy, IndexWatch,
 };
 use godwit_store::StoreError;
 use godwit_store::disk::StoreDisk;
 
 use crate::beside::{BLOCKS, DIR, branch, chain_of, follow, kill_at_any_operation, settle, submit};
-use crate::{coin_stats, filters, transactions};
+use crate::per_block::PerBlock;
+use crate::transactions;
 
 #[derive(Default)]
 struct Noted {
@@ -65,8 +67,8 @@ fn walk<I: Index>(chain: &Chain, index: Result<I, IndexError>) {
 /// Lets all indexes follow the chain, and closes them.
 fn walk_all(disk: &FaultDisk, chain: &Chain) {
     walk(chain, transactions::index(disk, chain));
-    walk(chain, filters::index(disk, chain));
-    walk(chain, coin_stats::index(disk, chain));
+    walk(chain, FilterIndex::writer(disk, chain));
+    walk(chain, CoinStatsIndex::writer(disk, chain));
 }
 
 /// A chain behind a reorganisation, and a disk with all indexes of it.
@@ -211,9 +213,9 @@ fn no_kill_leaves_what_an_inspection_calls_damaged() {
     let (chains, empty) = ([&before, &after], FaultDisk::new());
     let transactions = |disk: &FaultDisk| transactions::index(disk, &after);
     assert!(kill_at_any_operation(&empty, &chains, transactions, is_sound) > 10);
-    let filters = |disk: &FaultDisk| filters::index(disk, &after);
+    let filters = |disk: &FaultDisk| FilterIndex::writer(disk, &after);
     assert!(kill_at_any_operation(&empty, &chains, filters, is_sound) > 10);
-    let coin_stats = |disk: &FaultDisk| coin_stats::index(disk, &after);
+    let coin_stats = |disk: &FaultDisk| CoinStatsIndex::writer(disk, &after);
     assert!(kill_at_any_operation(&empty, &chains, coin_stats, is_sound) > 10);
     before.close().expect("no fault");
     after.close().expect("no fault");

@@ -6,4 +6,5 @@ mod detours;
 mod filters;
 mod inspection;
 mod missing_blocks;
+mod per_block;
 mod transactions;

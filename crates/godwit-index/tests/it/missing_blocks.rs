@@ -12,7 +12,10 @@ use godwit_chain::{
     prune_to,
 };
 use godwit_fault_disk::FaultDisk;
-use godwit_index::{Follower, Index, IndexError, Outcome, Position, Step, next, resumes_above};
+use godwit_index::{
+    CoinStatsIndex, FilterIndex, Follower, Index, IndexError, Outcome, Position, Step, next,
+    resumes_above,
+};
 use godwit_primitives::Network;
 use godwit_store::disk::Disk;
 use godwit_store::{BlockPosition, ChainPoint, MAX_BLOCK_FILE_SIZE};
@@ -21,7 +24,7 @@ use crate::beside::{
     BLOCKS, DIR, NOW, branch, chain_of, flip_in_each_file, follow, hash, header, open_with,
     options, points, settle, submit,
 };
-use crate::{coin_stats, filters};
+use crate::per_block::{PerBlock, entries, expected, follower};
 
 /// Empty blocks behind those with transactions: more than a pruned node keeps.
 const TAIL: usize = 320;
@@ -73,7 +76,7 @@ fn an_index_beside_the_chain_resumes_above_where_the_ways_part() {
     [&BLOCKS[..], &left[..]].concat().iter().for_each(|block| _ = submit(&mut chain, block));
     settle(&mut chain);
     let index_disk = FaultDisk::new();
-    let writer = filters::index(&index_disk, &chain).expect("it opens");
+    let writer = FilterIndex::writer(&index_disk, &chain).expect("it opens");
     assert_eq!(resumes_above(&chain, &Position::default()), None);
     let mut follower = Follower::new(writer);
     follow(&chain, &mut follower).expect("no fault");
@@ -88,7 +91,7 @@ fn an_index_beside_the_chain_resumes_above_where_the_ways_part() {
     while is_pruning(&chain) {
         chain.flush().expect("no local fault");
     }
-    let writer = filters::index(&index_disk, &chain).expect("it opens");
+    let writer = FilterIndex::writer(&index_disk, &chain).expect("it opens");
     assert_eq!((writer.durable_height(), lowest_for_indexes(&chain)), (fork + 1, fork + 2));
     assert_eq!(resumes_above(&chain, &writer.position()), Some(fork));
     let step = next(&chain, &Follower::new(writer).state());
@@ -163,12 +166,12 @@ fn is_refused(disk: &FaultDisk, error: &IndexError, before: &FaultDisk, place: &
 #[test]
 fn a_damaged_filter_index_of_a_pruned_node_loses_what_is_damaged_alone() {
     let blocks = long_chain();
-    let expected = filters::expected(&blocks);
-    let (chain, start) = pruned(&blocks, filters::index);
+    let expected = expected::<FilterIndex>(&blocks);
+    let (chain, start) = pruned(&blocks, FilterIndex::writer);
     let (mut refused, mut damaged) = (0, 0);
     let check = |disk: &FaultDisk, harm: &dyn Fn(&FaultDisk), place: &str| {
         let before = disk.copy();
-        match filters::index(disk, &chain) {
+        match FilterIndex::writer(disk, &chain) {
             Err(error) => {
                 is_refused(disk, &error, &before, place);
                 (1, 0)
@@ -203,12 +206,12 @@ fn a_damaged_filter_index_of_a_pruned_node_loses_what_is_damaged_alone() {
 #[test]
 fn a_damaged_statistics_index_of_a_pruned_node_loses_what_is_damaged_alone() {
     let blocks = long_chain();
-    let expected = coin_stats::expected(&blocks);
-    let (chain, start) = pruned(&blocks, coin_stats::index);
+    let expected = expected::<CoinStatsIndex>(&blocks);
+    let (chain, start) = pruned(&blocks, CoinStatsIndex::writer);
     let refused = std::cell::Cell::new(0);
     flip_in_each_file(&start, 2, |disk, place| {
         let before = disk.copy();
-        if let Err(error) = coin_stats::index(disk, &chain) {
+        if let Err(error) = CoinStatsIndex::writer(disk, &chain) {
             is_refused(disk, &error, &before, place);
             refused.set(refused.get() + 1);
         }
@@ -216,7 +219,7 @@ fn a_damaged_statistics_index_of_a_pruned_node_loses_what_is_damaged_alone() {
     // Not for the last record, which a crash may leave so, nor for the file of blocks that were left.
     assert_eq!(refused.get(), 2);
     let disk = start.copy();
-    let writer = coin_stats::index(&disk, &chain).expect("it is sound");
+    let writer = CoinStatsIndex::writer(&disk, &chain).expect("it is sound");
     let reader = writer.reader();
     flip(&disk, "records.dat", 64 + 5 * 508 + 40);
     let read = |block| reader.stats(block);
@@ -228,8 +231,8 @@ fn a_damaged_statistics_index_of_a_pruned_node_loses_what_is_damaged_alone() {
 #[test]
 fn damage_in_the_way_of_an_index_of_a_pruned_node_stops_it() {
     let blocks = long_chain();
-    let (mut chain, disk) = pruned(&blocks, filters::index);
-    let writer = filters::index(&disk, &chain).expect("it is sound");
+    let (mut chain, disk) = pruned(&blocks, FilterIndex::writer);
+    let writer = FilterIndex::writer(&disk, &chain).expect("it is sound");
     let reader = writer.reader();
     let mut follower = Follower::new(writer);
     follow(&chain, &mut follower).expect("no fault");
@@ -276,7 +279,7 @@ fn an_index_has_a_missing_block_fetched_and_tells_once_of_a_place_that_rots_agai
     let (height, at) = alone(&chain);
     let path = Path::new(DIR).join(format!("blocks/blk{:05}.dat", at.file));
     disk.remove(&path).expect("it is there");
-    let (mut follower, reader) = filters::follower(&FaultDisk::new(), &chain);
+    let (mut follower, reader) = follower::<FilterIndex>(&FaultDisk::new(), &chain);
     let mut take = |chain: &Chain| loop {
         let outcome = follower.take(next(chain, &follower.state()), &|| false).expect("no fault");
         if outcome != Outcome::GoesOn {
@@ -306,7 +309,7 @@ fn an_index_has_a_missing_block_fetched_and_tells_once_of_a_place_that_rots_agai
     assert_eq!(reader.status().best().map(|best| best.height), Some(height - 1));
     disk.overwrite(&path, sound);
     assert_eq!(take(&chain), Outcome::Waits);
-    assert_eq!(filters::filters(&reader, 1, &BLOCKS), filters::expected(&BLOCKS));
+    assert_eq!(entries(&*reader, 1, &BLOCKS), expected::<FilterIndex>(&BLOCKS));
     chain.close().expect("no fault");
 }
 
@@ -342,7 +345,7 @@ fn an_index_of_what_blocks_spend_waits_for_the_history_to_be_validated() {
     settle(&mut chain);
     assert!(chain.assumed().is_some());
     let (filter_disk, stats_disk) = (FaultDisk::new(), FaultDisk::new());
-    let first = filters::index(&filter_disk, &chain).expect("it opens");
+    let first = FilterIndex::writer(&filter_disk, &chain).expect("it opens");
     let mut first = Follower::new(first);
     assert_eq!(first.take(next(&chain, &first.state()), &|| false).ok(), Some(Outcome::GoesOn));
     for _ in 0..2 {
@@ -351,7 +354,7 @@ fn an_index_of_what_blocks_spend_waits_for_the_history_to_be_validated() {
         assert_eq!(first.take(step, &|| false).expect("no fault"), Outcome::Waits);
         assert_eq!(first.position().best().map(|best| best.height), Some(0));
     }
-    let mut second = Follower::new(coin_stats::index(&stats_disk, &chain).expect("it opens"));
+    let mut second = Follower::new(CoinStatsIndex::writer(&stats_disk, &chain).expect("it opens"));
     follow(&chain, &mut second).expect("no fault");
     assert!(matches!(next(&chain, &second.state()), Step::Unvalidated));
     first.close().expect("no fault");
@@ -361,8 +364,8 @@ fn an_index_of_what_blocks_spend_waits_for_the_history_to_be_validated() {
     let mut options = options(Network::Regtest);
     options.start.validates_history = true;
     let mut chain = open_with(&disk, options, MAX_BLOCK_FILE_SIZE);
-    let filter_index = filters::index(&filter_disk, &chain).expect("it opens");
-    let stats_index = coin_stats::index(&stats_disk, &chain).expect("it opens");
+    let filter_index = FilterIndex::writer(&filter_disk, &chain).expect("it opens");
+    let stats_index = CoinStatsIndex::writer(&stats_disk, &chain).expect("it opens");
     let (of_filters, of_stats) = (filter_index.reader(), stats_index.reader());
     let (mut first, mut second) = (Follower::new(filter_index), Follower::new(stats_index));
     let mut rest = BLOCKS[60..].iter();
@@ -382,7 +385,7 @@ fn an_index_of_what_blocks_spend_waits_for_the_history_to_be_validated() {
     }
     follow(&chain, &mut first).expect("no fault");
     follow(&chain, &mut second).expect("no fault");
-    assert_eq!(filters::filters(&of_filters, 1, &BLOCKS), filters::expected(&BLOCKS));
-    assert_eq!(coin_stats::stats(&of_stats, 1, &BLOCKS), coin_stats::expected(&BLOCKS));
+    assert_eq!(entries(&*of_filters, 1, &BLOCKS), expected::<FilterIndex>(&BLOCKS));
+    assert_eq!(entries(&*of_stats, 1, &BLOCKS), expected::<CoinStatsIndex>(&BLOCKS));
     chain.close().expect("no fault");
 }

@@ -56,9 +56,6 @@ use crate::scrub::Scrub;
 use crate::status::ChainStatus;
 use crate::tree::NodeId;
 
-/// Bytes of blocks and undo records after which the product pushes them out.
-pub const PUSH_BYTES: u64 = 16 << 20;
-
 /// Coins that a commit names.
 struct SealedCoins {
     utxo: UtxoCommit,

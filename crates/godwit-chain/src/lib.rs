@@ -71,7 +71,6 @@ pub use chain::{Chain, Poll, is_at_rest};
 pub use coin_at_tip::{CoinAtTip, CoinBelow};
 pub use coins_view::CoinsView;
 pub use contradiction::Contradiction;
-pub use durability::PUSH_BYTES;
 pub use durability::pruning::{MIN_BLOCKS_TO_KEEP, PRUNE_ON_REQUEST};
 pub use durability::writing::CoinWriting;
 pub use error::ChainError;

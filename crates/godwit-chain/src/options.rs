@@ -17,6 +17,9 @@ use crate::contradiction;
 use crate::durability::writing::CoinWriting;
 use crate::limits::{IMPORT_BYTES, NEAR_BLOCKS_BYTES, RECEIVING_BYTES, WINDOW_BYTES};
 
+/// Bytes of blocks and undo records after which the product pushes them out.
+const PUSH_BYTES: u64 = 16 << 20;
+
 /// How a chain is to be run.
 pub struct ChainOptions {
     /// Rules and constants of the network.
@@ -49,6 +52,34 @@ pub struct ChainOptions {
     /// fewer: their chains are small.
     pub push_bytes: u64,
     pub start: StartOptions,
+}
+
+impl ChainOptions {
+    /// A chain with the product's limits and pace that keeps everything: every script is checked, nothing is
+    /// pruned or scrubbed, and it stops at no height.
+    pub fn new(
+        params: Arc<Params>,
+        executor: Arc<dyn Executor>,
+        workers: usize,
+        coins_memory: CoinsMemory,
+    ) -> Self {
+        Self {
+            params,
+            assume_valid: None,
+            executor,
+            workers,
+            scripts: ScriptOptions::default(),
+            coins_memory,
+            cache_minima: CacheMinima::PRODUCT,
+            stop_at_height: None,
+            prune_bytes: None,
+            block_memory: BlockMemory::default(),
+            coin_writing: CoinWriting::PRODUCT,
+            scrub: None,
+            push_bytes: PUSH_BYTES,
+            start: StartOptions::default(),
+        }
+    }
 }
 
 /// What concerns the start alone.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use godwit_api::Server;
 use godwit_chain::{
-    Chain, ChainOptions, CoinWriting, Indexed, PUSH_BYTES, SCRUB_BYTES_PER_SECOND, StartOptions,
-    replay_ahead, settle_until,
+    Chain, ChainOptions, CoinWriting, Indexed, SCRUB_BYTES_PER_SECOND, StartOptions, replay_ahead,
+    settle_until,
 };
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
-use godwit_store::utxo::CacheMinima;
 use godwit_store::{AssumedSnapshot, Rebuild};
 use indicatif::MultiProgress;
 
@@ -125,20 +124,20 @@ fn open_for(
     let memory = MemoryPlan::of(config, memory::available());
     log::info!("{memory}");
     let options = ChainOptions {
-        params: Arc::new(config.params.clone()),
         assume_valid: config.params.assume_valid,
-        executor: Arc::new(Threads::default()),
-        workers,
         scripts: config.scripts,
-        coins_memory: memory.coins,
-        cache_minima: CacheMinima::PRODUCT,
         stop_at_height,
         prune_bytes: config.prune_bytes.filter(|_| purpose != Purpose::Coins),
         block_memory: memory.blocks,
         scrub: (config.scrub && purpose == Purpose::Running).then_some(SCRUB_BYTES_PER_SECOND),
         coin_writing: CoinWriting { interval: config.flush_interval, ..CoinWriting::PRODUCT },
-        push_bytes: PUSH_BYTES,
         start,
+        ..ChainOptions::new(
+            Arc::new(config.params.clone()),
+            Arc::new(Threads::default()),
+            workers,
+            memory.coins,
+        )
     };
     descriptors::raise_for_files();
     let key = random_bytes()?;

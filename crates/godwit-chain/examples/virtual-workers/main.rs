@@ -21,17 +21,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs};
 
-use godwit_chain::{
-    BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, NEAR_BLOCKS_BYTES, PUSH_BYTES,
-    Poll, ScriptOptions, StartOptions,
-};
+use godwit_chain::{Chain, ChainOptions, CoinsMemory, NEAR_BLOCKS_BYTES, Poll};
 use godwit_fault_disk::{Schedule, VirtualThreads};
 use godwit_primitives::BlockHash;
 use godwit_primitives::network::{Network, Params};
 use godwit_store::disk::{RealDisk, StoreDisk};
 use godwit_store::exec::Executor;
 use godwit_store::scan::{BlockFileScanner, Scanned, ScannedBlock};
-use godwit_store::utxo::CacheMinima;
 use rustix::time::{ClockId, clock_gettime};
 
 const WORKERS: [usize; 6] = [1, 2, 4, 8, 16, 32];
@@ -170,20 +166,13 @@ fn open(
         .collect();
     params.bip34_hash = Some(blocks[0].header.block_hash());
     let options = ChainOptions {
-        params: Arc::new(params),
         assume_valid: (!case.scripts).then_some(file.last_busy),
-        executor: Arc::new(threads.clone()),
-        workers,
-        scripts: ScriptOptions::default(),
-        coins_memory: CoinsMemory::Fixed(case.dbcache << 20),
-        cache_minima: CacheMinima::PRODUCT,
-        stop_at_height: None,
-        prune_bytes: None,
-        block_memory: BlockMemory::default(),
-        coin_writing: CoinWriting::PRODUCT,
-        scrub: None,
-        push_bytes: PUSH_BYTES,
-        start: StartOptions::default(),
+        ..ChainOptions::new(
+            Arc::new(params),
+            Arc::new(threads.clone()),
+            workers,
+            CoinsMemory::Fixed(case.dbcache << 20),
+        )
     };
     let mut chain = Chain::open(Arc::new(RealDisk), dir.join("chain"), options, [7; 16], NOW)
         .expect("an empty directory opens");

@@ -29,7 +29,7 @@ use super::*;
 use crate::apply::Resolved;
 use crate::contradiction::Contradiction;
 use crate::durability::writing::CoinWriting;
-use crate::options::{BlockMemory, ChainOptions, CoinsMemory, ScriptOptions, StartOptions};
+use crate::options::{ChainOptions, CoinsMemory};
 use crate::verify::VerifyError;
 use crate::view::scripts_from;
 use crate::waiting::LONGEST_WAIT;
@@ -70,20 +70,15 @@ fn options(
     coin_writing: CoinWriting,
 ) -> ChainOptions {
     ChainOptions {
-        params: Arc::new(Params::new(Network::Regtest)),
-        assume_valid: None,
-        executor,
-        workers: 1,
-        scripts: ScriptOptions::default(),
-        coins_memory: CoinsMemory::Fixed(cache_minima.budget),
         cache_minima,
-        stop_at_height: None,
-        prune_bytes: None,
-        block_memory: BlockMemory::default(),
         coin_writing,
-        scrub: None,
         push_bytes: 64 << 10,
-        start: StartOptions::default(),
+        ..ChainOptions::new(
+            Arc::new(Params::new(Network::Regtest)),
+            executor,
+            1,
+            CoinsMemory::Fixed(cache_minima.budget),
+        )
     }
 }
 

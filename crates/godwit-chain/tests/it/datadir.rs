@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use godwit_chain::{
-    BadRecord, BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, Event, ImportObserver,
-    ImportSummary, PUSH_BYTES, ScriptOptions, StartOptions, Verdict, import, plan, structure,
+    BadRecord, Chain, ChainOptions, CoinsMemory, Event, ImportObserver, ImportSummary, Verdict,
+    import, plan, structure,
 };
 use godwit_primitives::network::{Network, Params};
 use godwit_sim::chain::generated;
@@ -15,7 +15,6 @@ use godwit_sim::plan::ChainPlan;
 use godwit_store::disk::RealDisk;
 use godwit_store::exec::Threads;
 use godwit_store::scan::{BlockFileScanner, SkippedBytes};
-use godwit_store::utxo::CacheMinima;
 use godwit_stream::DataStream;
 
 /// After every chain of the tests, so that no block lies in the future.
@@ -24,22 +23,8 @@ pub(crate) fn clock() -> i64 {
 }
 
 pub(crate) fn options(params: Params) -> ChainOptions {
-    ChainOptions {
-        params: Arc::new(params),
-        assume_valid: None,
-        executor: Arc::new(Threads::default()),
-        workers: 2,
-        scripts: ScriptOptions::default(),
-        coins_memory: CoinsMemory::Fixed(16 << 20),
-        cache_minima: CacheMinima::PRODUCT,
-        stop_at_height: None,
-        prune_bytes: None,
-        block_memory: BlockMemory::default(),
-        coin_writing: CoinWriting::PRODUCT,
-        scrub: None,
-        push_bytes: PUSH_BYTES,
-        start: StartOptions::default(),
-    }
+    let (params, executor) = (Arc::new(params), Arc::new(Threads::default()));
+    ChainOptions::new(params, executor, 2, CoinsMemory::Fixed(16 << 20))
 }
 
 pub(crate) fn open_with(dir: &Path, options: ChainOptions) -> Chain {

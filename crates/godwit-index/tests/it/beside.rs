@@ -3,10 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use godwit_chain::{
-    BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, PUSH_BYTES, ScriptOptions,
-    StartOptions, Verdict, structure,
-};
+use godwit_chain::{Chain, ChainOptions, CoinsMemory, Verdict, structure};
 use godwit_fault_disk::{FaultDisk, Survival};
 use godwit_index::{Follower, Index, IndexError, Outcome, next};
 use godwit_primitives::{
@@ -16,7 +13,6 @@ use godwit_sim::blocks::mined;
 use godwit_sim::chain::generated;
 use godwit_sim::plan::ChainPlan;
 use godwit_store::exec::Threads;
-use godwit_store::utxo::CacheMinima;
 use godwit_store::{ChainPoint, MAX_BLOCK_FILE_SIZE};
 use godwit_stream::{DataStream, SpanReader};
 use godwit_testdata::read;
@@ -45,22 +41,8 @@ pub(crate) fn open_with(disk: &FaultDisk, options: ChainOptions, file_size: u32)
 }
 
 pub(crate) fn options(network: Network) -> ChainOptions {
-    ChainOptions {
-        params: Arc::new(Params::new(network)),
-        assume_valid: None,
-        executor: Arc::new(Threads::default()),
-        workers: 2,
-        scripts: ScriptOptions::default(),
-        coins_memory: CoinsMemory::Fixed(4 << 20),
-        cache_minima: CacheMinima::PRODUCT,
-        stop_at_height: None,
-        prune_bytes: None,
-        block_memory: BlockMemory::default(),
-        coin_writing: CoinWriting::PRODUCT,
-        scrub: None,
-        push_bytes: PUSH_BYTES,
-        start: StartOptions::default(),
-    }
+    let (params, executor) = (Arc::new(Params::new(network)), Arc::new(Threads::default()));
+    ChainOptions::new(params, executor, 2, CoinsMemory::Fixed(4 << 20))
 }
 
 pub(crate) fn submit(chain: &mut Chain, block: &[u8]) -> Verdict {

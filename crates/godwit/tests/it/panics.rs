@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use godwit::exit::Exit;
 use godwit_chain::{
-    BadRecord, BlockMemory, Chain, ChainOptions, CoinWriting, CoinsMemory, ImportObserver,
-    PUSH_BYTES, SCRUB_BYTES_PER_SECOND, ScriptOptions, StartOptions, import, plan,
+    BadRecord, Chain, ChainOptions, CoinsMemory, ImportObserver, SCRUB_BYTES_PER_SECOND, import,
+    plan,
 };
 use godwit_fault_disk::{PANIC, PanickingDisk};
 use godwit_primitives::{Network, Params};
@@ -342,20 +342,14 @@ fn import_on_panicking_disk(thread: &'static str, dir: &Path) -> ! {
     panics::end_at_once("godwit", godwit_store::expects_panic);
     let disk = PanickingDisk::new(Arc::new(RealDisk), thread);
     let options = ChainOptions {
-        params: Arc::new(Params::new(Network::Regtest)),
-        assume_valid: None,
-        executor: Arc::new(Threads::default()),
-        workers: 2,
-        scripts: ScriptOptions::default(),
-        coins_memory: CoinsMemory::Fixed(SMALL_CACHE.budget),
         cache_minima: SMALL_CACHE,
-        stop_at_height: None,
-        prune_bytes: None,
-        block_memory: BlockMemory::default(),
-        coin_writing: CoinWriting::PRODUCT,
         scrub: Some(SCRUB_BYTES_PER_SECOND),
-        push_bytes: PUSH_BYTES,
-        start: StartOptions::default(),
+        ..ChainOptions::new(
+            Arc::new(Params::new(Network::Regtest)),
+            Arc::new(Threads::default()),
+            2,
+            CoinsMemory::Fixed(SMALL_CACHE.budget),
+        )
     };
     let data = dir.join("data");
     let mut chain =

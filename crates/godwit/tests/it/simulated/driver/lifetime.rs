@@ -6,8 +6,8 @@ use std::sync::Arc;
 use godwit::node::core::{NodeCore, Turn};
 use godwit::node::index::ChainIndex;
 use godwit_chain::{
-    Chain, ChainError, ChainOptions, CoinWriting, CoinsMemory, SCRUB_BYTES_PER_SECOND,
-    ScriptOptions, StartOptions,
+    Chain, ChainError, ChainOptions, CoinsMemory, SCRUB_BYTES_PER_SECOND, ScriptOptions,
+    StartOptions,
 };
 use godwit_fault_disk::Survival;
 use godwit_p2p::{AddressBook, NetGroups, Peers, SEND_PAUSE};
@@ -93,25 +93,23 @@ impl Driver {
     fn try_to_open(&mut self) -> Result<Chain, ChainError> {
         let rebuild = std::mem::take(&mut self.rebuild);
         let options = ChainOptions {
-            params: Arc::clone(&self.stage.params),
-            assume_valid: None,
-            executor: Arc::new(self.executor.clone()),
-            workers: self.plan.workers,
             // Core's engine judging each input besides took a third of the time: that both agree is for tests
             // of scripts to show.
             scripts: ScriptOptions {
                 crosscheck_recent: ScriptOptions::default().crosscheck_download,
                 ..ScriptOptions::default()
             },
-            coins_memory: CoinsMemory::Fixed(self.plan.minima.budget),
             cache_minima: self.plan.minima,
-            stop_at_height: None,
-            prune_bytes: None,
             block_memory: self.plan.block_memory,
-            coin_writing: CoinWriting::PRODUCT,
             scrub: self.plan.scrub.then_some(SCRUB_BYTES_PER_SECOND),
             push_bytes: PUSH_BYTES,
             start: StartOptions { rebuild, ..StartOptions::default() },
+            ..ChainOptions::new(
+                Arc::clone(&self.stage.params),
+                Arc::new(self.executor.clone()),
+                self.plan.workers,
+                CoinsMemory::Fixed(self.plan.minima.budget),
+            )
         };
         let disk = Arc::new(self.disk.clone());
         Chain::open(disk, PathBuf::from(DIR), options, [7; 16], self.now().unix)

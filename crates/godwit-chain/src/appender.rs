@@ -8,16 +8,16 @@
 //!  nothing names it)       nothing names it)         the next commit names it)             the database)
 //! ```
 //!
-//! 1. Places are reserved on the connector's thread, in the order in which the records come here, and
-//!    one job at a time writes those of either kind in that order. So what is written of each file is a
-//!    prefix of what is reserved.
-//! 2. A record enters the index only when its write has returned, in the turn in which the store takes
-//!    note of it. So a commit names only written bytes, and every block before the ends that it names
-//!    has its entry.
-//! 3. What is reserved but not written is behind the committed ends: after a crash it is found
+//! 1. Places are reserved on the connector's thread, in the order in which the records arrive, and one job at
+//!    a time writes the records of each kind in that order. So the written part of each file is a prefix of
+//!    its reserved part.
+//! 2. A record enters the index only after its write has returned, in the turn in which the store takes note
+//!    of it. So a commit names only written bytes, and every block before the ends of files that it names has
+//!    an entry.
+//! 3. Bytes that are reserved but not written lie behind the committed ends: after a crash they are found
 //!    again or cut off.
-//! 4. The first failed write closes the store, nothing after it is written, and the chain ends with
-//!    that error. None of the blocks that were being written got a verdict, so no peer is blamed.
+//! 4. The first failed write closes the store: nothing is written after it, and the chain ends with that
+//!    error. None of the blocks in the failed job gets a verdict, so no peer is blamed.
 //!
 //! Everything gathered while a job runs is the next job: one block with a fast disk, many with a
 //! slow one. Undo records go first: until they are written, their blocks hold places in the window
@@ -45,7 +45,7 @@ use crate::status::ChainStatus;
 use crate::tree::NodeId;
 use crate::verify::{Recorded, Verified};
 
-/// A record on its way to its file.
+/// A record that waits to be written.
 enum Append {
     Block {
         accepted: Accepted,
@@ -56,7 +56,7 @@ enum Append {
         verified: Verified,
         place: UndoPosition,
     },
-    /// A stored block whose bytes are damaged.
+    /// A copy of a stored block whose bytes are damaged.
     Copy {
         accepted: Accepted,
         sender: Sender,
@@ -64,7 +64,7 @@ enum Append {
     },
 }
 
-/// The source of a block, and what the block is charged there until it is written.
+/// The source of a block, and the bytes that the block is charged there until it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sender {
     pub(crate) source: Source,
@@ -83,7 +83,7 @@ pub(crate) enum Appended {
         recorded: Recorded,
         written: WrittenUndo,
     },
-    /// A block that was stored before, in its place again, and durable.
+    /// A copy that replaced a damaged block at its place, and is durable.
     Copy {
         accepted: Accepted,
         sender: Sender,
@@ -91,7 +91,7 @@ pub(crate) enum Appended {
     },
 }
 
-/// What a job wrote.
+/// The records that a job wrote.
 pub(crate) struct Answer {
     appended: Result<Vec<Appended>, StoreError>,
     took: Duration,
@@ -116,7 +116,7 @@ pub(crate) struct Appender {
     returned: Vec<Appended>,
     /// Time that jobs spent.
     took: Duration,
-    /// What the last block file has.
+    /// The mix of blocks in the last block file.
     file_mix: BlockFileMix,
     job_sender: JobSender<Answer>,
 }
@@ -164,9 +164,9 @@ impl Appender {
         }
     }
 
-    /// Takes an accepted block to be written. Of another copy of a block that is being written, only the
-    /// sender is remembered. Where blocks of a history are to be kept apart, `is_history` says whether it
-    /// is one of them.
+    /// Queues an accepted block for writing. If the block is already being written, only the sender is
+    /// remembered. `is_history` tells, where the blocks of a history are kept in files of their own, whether
+    /// this is one of them.
     pub(crate) fn append_block(
         &mut self,
         env: &Environment,
@@ -187,7 +187,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Takes a stored block to be written again at its place. One of another length is not what was stored.
+    /// Queues a copy of a stored block for writing at its old place. A copy of another length shows that the
+    /// index is damaged.
     pub(crate) fn append_copy(
         &mut self,
         accepted: Accepted,
@@ -204,7 +205,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Whether the block is not being written yet: it is from now on. Otherwise the sender is remembered.
+    /// Marks the block as being written. Returns `false` if it was already, and then remembers the sender.
     fn begin_writing(&mut self, id: NodeId, sender: Sender) -> bool {
         match self.writing.entry(id) {
             Entry::Occupied(mut copies) => {
@@ -223,8 +224,8 @@ impl Appender {
         self.blocks.push(append);
     }
 
-    /// Takes a verified block whose undo record is to be written; its own bytes are at `block`.
-    /// Returns it at once if the record is on disk already.
+    /// Queues the undo record of a verified block, whose own bytes are at `block`. Returns the block at once
+    /// if its record is on disk already.
     pub(crate) fn append_undo(
         &mut self,
         env: &Environment,
@@ -243,7 +244,7 @@ impl Appender {
         }
     }
 
-    /// Starts a job for what was gathered, unless one is running.
+    /// Starts a job for the gathered records, unless one is running.
     pub(crate) fn start(&mut self, env: &Environment) {
         if self.running || (self.undo.is_empty() && self.blocks.is_empty()) {
             return;
@@ -266,7 +267,7 @@ impl Appender {
         });
     }
 
-    /// A job has returned.
+    /// Takes the answer of a job.
     pub(crate) fn answered(&mut self, answer: Answer) -> Result<(), StoreError> {
         self.running = false;
         self.took += answer.took;

@@ -1,20 +1,20 @@
-//! Applies one block to the coins: finds and spends what it spends, creates what it creates.
+//! Applies one block to the coins: looks up and spends the coins that its inputs name, and creates its
+//! outputs.
 //!
-//! This is the connector's hot path, strictly in height order, and does nothing but look up keys and copy
-//! bytes: workers have encoded the outputs before ([`Structured`]) and apply the rules that need coins after
-//! it ([`Resolved::check`]). Coins stay in the form in which they are stored.
+//! This is the connector's hot path. It runs strictly in height order and does nothing but look up keys and
+//! copy bytes: workers have encoded the outputs beforehand ([`Structured`]), and apply the rules that need
+//! coins afterwards ([`Resolved::check`]). Coins keep the form in which they are stored.
 //!
-//! 1. Outputs that the block spends itself do not enter the store. All other coins that it spends are older
-//!    than the block, so that it is all the same in which order the rest happens: all spends, then all
-//!    outputs.
+//! 1. Outputs that the block spends itself never enter the store. All other coins that it spends are older
+//!    than the block, so the order of the rest does not matter: first all spends, then all outputs.
 //! 2. Rules are applied in Core's order (`ConnectBlock`), transaction by transaction, so that a block that
-//!    breaks several gets Core's reason. Where a coin is missing, the transactions before are checked at
-//!    once: they go first.
-//! 3. A block that fails here leaves the store as it was; one that fails later is taken back
+//!    breaks several of them is refused for Core's reason. Where a coin is missing, the transactions before
+//!    it are checked at once, because their faults take precedence.
+//! 3. A block that fails here leaves the store as it was; a block that fails later is taken back
 //!    ([`unapply`]).
 //!
-//! Nothing here reads from a disk: a worker has looked up before what memory does not know, under a
-//! pin that the caller holds ([`UtxoStore::pinned`]).
+//! Nothing here reads from a disk: a worker has already looked up what memory does not know, under a pin that
+//! the caller holds ([`UtxoStore::pinned`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -49,7 +49,7 @@ pub(crate) struct BlockRules {
     pub(crate) params: Arc<Params>,
 }
 
-/// Median time past of the block at a height of a block's own chain.
+/// Gives the median time past of the block at a height, on the chain of the block in question.
 pub(crate) type MedianTimePast<'a> = dyn Fn(u32) -> u32 + 'a;
 
 /// What workers found below the memtable for one block, and the pin that says whether it still holds.
@@ -68,14 +68,14 @@ pub(crate) struct Prefetched {
 }
 
 impl Prefetched {
-    /// For a block of which no coin is below the memtable.
+    /// For a block that has no coin below the memtable.
     pub(crate) fn nothing(pin: EpochPin) -> Self {
         let (coins, written) = (CompressedCoins::default(), Vec::new());
         Self { coins, written, outputs_exist: Vec::new(), memory: 0, pin }
     }
 
-    /// Brings what was found for a block, but not at a second look, up to the newest seal, so that no
-    /// memtable has to be kept for it. Where one that was sealed since is gone, nothing changes.
+    /// Updates what a first look found to the newest seal, so that no memtable has to be kept for it. Nothing
+    /// changes if a memtable that was sealed since then is gone.
     pub(crate) fn update(&mut self, utxo: &UtxoStore, block: &Structured, no_overwrite: bool) {
         let Some(sealed) = sealed_since(utxo, &self.pin) else { return };
         let Self { coins, outputs_exist, .. } = self;
@@ -122,14 +122,15 @@ pub(crate) struct Ready {
 /// The coins that a block spent.
 #[derive(Debug, Default)]
 pub(crate) struct SpentCoins {
-    /// All of them, in the order of the inputs.
+    /// All coins, in the order of the inputs.
     coins: CompressedCoins,
-    /// Which of them memory did not know, as far as that is known: they are given back by forgetting that
-    /// they were spent, and not as they were read, which may have been wrong.
+    /// Which of them memory did not know, as far as that is recorded. These are given back by forgetting that
+    /// they were spent, rather than as they were read: the read may have been wrong.
     below: Vec<bool>,
-    /// The newest seal when they were spent: what memory was told since is in the active memtable.
+    /// The newest seal at the time of the spend: whatever memory learned since then is in the active
+    /// memtable.
     seal: Option<SealId>,
-    /// The coins once more, from when the first job asks for them.
+    /// The coins decoded, once the first job has asked for them.
     decoded: OnceLock<Vec<Coin>>,
 }
 
@@ -140,14 +141,14 @@ impl SpentCoins {
         Self { coins, below, seal, decoded: OnceLock::new() }
     }
 
-    /// Coins of a block that this process has not applied.
+    /// The coins of an undo record, for a block that this process has not applied.
     pub(crate) fn from_records(records: &[Coin]) -> Self {
         let mut coins = CompressedCoins::with_capacity(records.len());
         coins.extend(records);
         Self { coins, below: Vec::new(), seal: None, decoded: OnceLock::new() }
     }
 
-    /// As they are stored.
+    /// The coins in the form in which they are stored.
     pub(crate) fn compressed(&self) -> &CompressedCoins {
         &self.coins
     }
@@ -157,12 +158,12 @@ impl SpentCoins {
         &mut self.coins
     }
 
-    /// That of an input.
+    /// The coin of input `input`, counted over the whole block.
     fn view(&self, input: usize) -> CoinView<'_> {
         self.coins.view(input).expect("what memory and runs gave are coins")
     }
 
-    /// All of them, in the order of the inputs.
+    /// All coins, decoded, in the order of the inputs.
     pub(crate) fn decoded(&self) -> &[Coin] {
         self.decoded.get_or_init(|| {
             let coin = |n| self.coins.coin(n).expect("what memory and runs gave are coins");
@@ -172,10 +173,10 @@ impl SpentCoins {
 
     /// Memory that the coins take, once they are decoded.
     pub(crate) fn bytes(&self) -> usize {
-        /// A coin that is shorter has a script that needs no memory of its own: a key of which a whole one
-        /// is made takes 35 bytes with height and amount, another script more bytes than it has.
+        /// The script of a shorter coin needs no memory of its own. A public key that is stored compressed
+        /// takes 35 bytes with height and amount; any other script takes more bytes than itself.
         const WITHOUT_SPILL: usize = 35;
-        /// A whole key's script has 67 bytes, the longest for its coin.
+        /// Memory of a script per byte of its coin, at most: an uncompressed key's script has 67 bytes.
         const SPILL: usize = 2;
         let long = self.coins.iter().flatten().filter(|coin| coin.len() >= WITHOUT_SPILL);
         let scripts: usize = long.map(|coin| SPILL * coin.len()).sum();
@@ -239,7 +240,7 @@ impl Resolved {
         self.rules.check(&self.block, |input| self.spent.view(input), &median_time_past)
     }
 
-    /// Those of the first `txs` transactions, one after the other.
+    /// The same rules for the first `txs` transactions, in order.
     fn check_txs(&self, txs: usize) -> Result<(), Reject> {
         let median_time_past = |height: u32| self.median_times[&height];
         let coin = |input| self.spent.view(input);
@@ -248,8 +249,8 @@ impl Resolved {
 }
 
 impl BlockRules {
-    /// The rules that need coins and no scripts, of a block that spends these, by the number of the input.
-    /// None of them is of a height above the block's.
+    /// Checks the rules that need coins but no scripts. `spent` gives the coin of each input by its number in
+    /// the block; no coin's height is above the block's.
     pub(crate) fn check<'c>(
         &self,
         block: &Structured,
@@ -260,7 +261,7 @@ impl BlockRules {
         check_coinbase_amount(&block.tx_facts()[0], fees, self.height, &self.params)
     }
 
-    /// Those of the first `txs` transactions, one after the other; their fees.
+    /// The same rules for the first `txs` transactions, in order. Returns the sum of their fees.
     fn check_txs<'c>(
         &self,
         block: &Structured,
@@ -355,7 +356,8 @@ fn check_no_overwrite(
 /// turn comes.
 const WARM_KEYS: usize = 64;
 
-/// Codes of the coins of a block at `height`: of the coinbase's, if `[1]`.
+/// Codes of the coins that a block at `height` creates: `[0]` for ordinary outputs, `[1]` for those of the
+/// coinbase.
 pub(crate) fn codes(height: u32) -> [CoinCode; 2] {
     [false, true].map(|coinbase| CoinCode::new(height, coinbase))
 }
@@ -422,32 +424,33 @@ fn create(utxo: &mut UtxoStore, block: &Structured, height: u32) {
     }
 }
 
-/// A coin as it was written first, if it was. One that an earlier look had read wrong was given back to
-/// memory as it was when the block was taken back. Of another height it may be the same output of a branch
-/// that was left, where its transaction stood in another block: then the coin is what memory or the newest
-/// run has. So a flipped bit in a height or a coinbase flag survives.
+/// `written`, the coin as it was first written, unless its height or coinbase flag differs from that of
+/// `coin`. An earlier look that read the coin wrong gave that wrong coin back to memory when the block was
+/// taken back. If they differ, `written` may be the same output on a branch that was left, where another
+/// block held its transaction; then the coin in memory or in the newest run counts. So this does not correct
+/// a flipped bit in a height or in a coinbase flag.
 fn as_written(coin: Coin, written: Coin) -> Coin {
     let is_same = (written.height, written.coinbase) == (coin.height, coin.coinbase);
     if is_same { written } else { coin }
 }
 
-/// What to do when an output that a block created is not there when the block is taken back.
+/// What to do when an output of a block is missing while the block is taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// It may be missing: the coinbase of a block that a later one overwrote.
+    /// That is allowed: a later block may have overwritten the coinbase (BIP30).
     Tolerated,
-    /// The store or the undo record is damaged.
+    /// That is reported: the store or the undo record is damaged.
     Reported,
 }
 
-/// What is known of the outputs of a block that is taken back, where memory does not know them.
+/// The outputs of a block that is taken back, as far as they are below memory.
 pub(crate) enum Below<'a> {
-    /// What was read below memory for each of them.
+    /// The coin that was read below memory for each output.
     Read(&'a CompressedCoins),
-    /// Each is there as it was created: the block was applied by this process, what was applied above it is
-    /// taken back, and so the coins are those that it left.
+    /// Each output is present as it was created: this process applied the block, and everything above it has
+    /// been taken back, so the coins are those that the block left.
     AsCreated {
-        /// Height of the block whose coinbase its own has overwritten: [`overwritten_by`].
+        /// Height of the block whose coinbase was overwritten by this block's, if any: [`overwritten_by`].
         overwritten: Option<u32>,
     },
 }
@@ -455,7 +458,7 @@ pub(crate) enum Below<'a> {
 /// Coinbases that another one replaced before they were spent (BIP30), and the heights of both.
 pub(crate) const OVERWRITTEN: [(u32, u32); 2] = [(91_812, 91_842), (91_722, 91_880)];
 
-/// Height of the block whose coinbase, which nothing has spent, that of this block overwrites.
+/// Height of the block whose unspent coinbase this block's coinbase overwrites.
 pub(crate) fn overwritten_by(height: u32, hash: &BlockHash) -> Option<u32> {
     let pair = OVERWRITTEN.iter().find(|(_, repeat)| *repeat == height);
     pair.filter(|_| is_bip30_repeat(height, hash)).map(|(first, _)| *first)
@@ -513,7 +516,7 @@ fn restore_overwritten(utxo: &mut UtxoStore, block: &Structured, height: u32) {
     }
 }
 
-/// Gives back what was spent, in any number of a block's inputs.
+/// Gives back the coins that the block's inputs spent.
 fn restore(utxo: &mut UtxoStore, block: &Structured, spent: &SpentCoins) {
     let mut inside = block.inside().iter().peekable();
     let mut spends = block.spends().iter();

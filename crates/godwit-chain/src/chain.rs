@@ -1,14 +1,13 @@
-//! The chain: owns the stations of a block's journey and carries what leaves one station to the
-//! next.
+//! The chain: owns the stations of a block's journey and passes on what leaves one station to the next.
 //!
-//! One thread, the connector, owns it. Blocks enter through [`Chain::receive_block`] (from peers, many
-//! at once), [`import`](crate::import()) (from files) or [`Chain::submit`] (one at a time, to a
-//! verdict); [`Chain::poll`] moves them on. What may run beside connecting runs on workers and comes
-//! back through the inbox, to the station that asked for it.
+//! One thread, the connector, owns the chain. Blocks enter through [`Chain::receive_block`] (from peers, many
+//! at once), [`import`](crate::import()) (from files) or [`Chain::submit`] (one at a time, to a verdict);
+//! [`Chain::poll`] moves them on. Work that may run in parallel with connecting runs on workers, whose
+//! results come back through the inbox to the station that asked for them.
 //!
-//! The chain has two ends. `applied` is the last block applied to the coins, `tip` the last
-//! connected one, whose scripts have passed too. Between them is the window, whose blocks are taken
-//! back when one of them fails; only the tip is reported to callers or written to disk.
+//! The chain has two ends: `applied` is the last block applied to the coins, `tip` the last connected one,
+//! whose scripts have passed too. Between them lies the window, whose blocks are taken back when one of them
+//! fails. Only the tip is reported to callers or written to disk.
 
 pub(crate) mod assembly;
 pub(crate) mod deliver;
@@ -78,8 +77,8 @@ pub enum Poll {
 
 /// See the module's documentation.
 pub struct Chain {
-    /// The first field, so that it is dropped first: jobs that still run when the chain is dropped
-    /// find the inbox closed, while the drop waits for them.
+    /// The first field, because it has to be dropped first: jobs that still run then find the inbox closed,
+    /// and the drop waits for them.
     pub(crate) mailbox: Mailbox,
     pub(crate) goal: Goal,
     pub(crate) index: BlockIndex,
@@ -91,7 +90,7 @@ pub struct Chain {
     pub(crate) window: Window,
     pub(crate) durability: Durability,
     pub(crate) reads: Reads,
-    /// Validates what is below a loaded snapshot, if that is what this chain is opened for.
+    /// Validates the blocks below a loaded snapshot, if the chain was opened for that.
     pub(crate) history: Option<Box<History>>,
     /// Events since they were last taken, which the driver does after each turn.
     pub(crate) events: Events,
@@ -100,12 +99,11 @@ pub struct Chain {
     /// Seconds since 1970, as of the last turn. Used to judge the times of headers, and to decide
     /// when a checkpoint is due.
     pub(crate) now: i64,
-    /// The last field: a job that was cancelled must not be the last to hold the store, and close it.
+    /// The last field, so that a cancelled job is never the last holder of the store, which would close it.
     pub(crate) env: Environment,
 }
 
-/// Whether the chain stays where it is: nothing can be applied, since all that can be connected is, or a
-/// block on the way is lost.
+/// Whether nothing can be applied: either everything that can be connected is, or a block on the way is lost.
 pub fn is_at_rest(chain: &Chain) -> bool {
     let Chain { index, window, goal, recovery, .. } = chain;
     let waits_for_copy = |target| window.waits_for_copy(index, target);
@@ -114,15 +112,15 @@ pub fn is_at_rest(chain: &Chain) -> bool {
         && goal.target(index, window.applied()).is_none_or(waits_for_copy)
 }
 
-/// As [`Window::prepare_way`].
+/// See [`Window::prepare_way`].
 pub(crate) fn prepare_way(chain: &mut Chain, target: NodeId) -> Result<bool, ChainError> {
     let pruning = chain.durability.pruning();
     let (lowest, prunings) = (pruning.lowest(), pruning.prunings());
     chain.window.prepare_way(&mut chain.index, target, lowest, prunings)
 }
 
-/// Cancels jobs that have not started: a chain that is given up, because of a fault or a signal,
-/// need not wait for their scripts.
+/// Cancels jobs that have not started: a chain that is dropped after a fault or a signal need not wait for
+/// their scripts.
 impl Drop for Chain {
     fn drop(&mut self) {
         self.cancel();
@@ -130,11 +128,11 @@ impl Drop for Chain {
 }
 
 impl Chain {
-    /// A block's way, from top to bottom but for its first station. Each line is a station, and says
-    /// whether it did anything.
+    /// One step of every station, in the order of a block's journey except for the first station. Each line
+    /// calls a station, which returns whether it did anything.
     ///
-    /// The next block is accepted only when none could move on: so there is something to do while
-    /// a flush or a commit holds up applying. With one accepted in every step, nothing was left
+    /// The next block is accepted only when no other station could move, which leaves work for the time in
+    /// which a flush or a commit holds up applying. When a block was accepted in every step, nothing was left
     /// for these pauses, and an import with a cache of 7 MiB took 7 % longer.
     pub(crate) fn step(&mut self, now: i64) -> Result<Step, ChainError> {
         self.now = now;
@@ -312,7 +310,7 @@ impl Chain {
         any
     }
 
-    /// Judges the blocks that an earlier process had received and not committed, as they are read back.
+    /// Judges the blocks that an earlier process had received but not committed, as they are read back.
     pub(crate) fn recover(&mut self) -> Result<bool, ChainError> {
         self.recovery.start();
         let mut any = false;
@@ -360,8 +358,8 @@ impl Chain {
         }
     }
 
-    /// The block that the look-ahead leads to; `None` while nothing is to be applied before the
-    /// window is empty. Candidates with a missing block on the way are set aside.
+    /// The block that the look-ahead leads to; `None` while the window has to become empty before anything is
+    /// applied. Candidates with a missing block on the way are set aside.
     fn target(&mut self) -> Result<Option<NodeId>, ChainError> {
         while !self.window.has_refused()
             && let Some(target) = self.goal.target(&self.index, self.window.applied())
@@ -474,8 +472,8 @@ impl Chain {
         Ok(())
     }
 
-    /// With an empty window: rejects the block that could not be applied, or disconnects the tip to
-    /// switch to a better branch.
+    /// With an empty window, rejects the block that could not be applied, or disconnects the tip to switch to
+    /// a better branch.
     fn change_branch(&mut self) -> Result<bool, ChainError> {
         if !self.window.is_empty() {
             return Ok(false);
@@ -529,9 +527,10 @@ impl Chain {
         (durability, State { env, index, coins, applied, replay, now, appended, may_commit })
     }
 
-    /// A stored block is damaged. It is written again when it was fetched. Where nobody fetches it, or its
-    /// place is damaged again, the chain ends; before, one that was never connected is forgotten. Several may
-    /// be found before that: the first one's error ends it, events tell of all.
+    /// Handles damage of a stored block. If a copy can be fetched, it is written in the block's place. The
+    /// chain ends where the driver fetches none, or where the place is damaged again; a block that was never
+    /// connected is forgotten before that. Several damaged blocks may be found before the chain ends: the
+    /// first one's error ends it, and events report all of them.
     fn lose(&mut self, id: NodeId) {
         let Some(at) = self.index.node(id).position else { return };
         let ChainPoint { hash, height } = self.index.point(id);
@@ -571,7 +570,7 @@ impl Chain {
         })
     }
 
-    /// Gives up what is in flight: nothing of the window is connected.
+    /// Gives up the work in flight: no block of the window is connected any more.
     pub(crate) fn cancel(&mut self) {
         self.env.cancelled.store(true, Ordering::Relaxed);
         self.durability.scrub.stop_files();

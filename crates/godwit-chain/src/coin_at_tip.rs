@@ -1,7 +1,7 @@
 //! One coin as of the tip, for RPC methods.
 //!
-//! The store's coins are those of the last block that is applied, which may lie above the tip. What the
-//! blocks between did to this coin is undone: of those that concern it, the lowest decides.
+//! The store's coins are those of the last applied block, which may lie above the tip. The changes that the
+//! blocks between made to the coin are undone: of the blocks that created or spent it, the lowest decides.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use godwit_store::utxo::{HashedOutPoint, KnownCoin, Layers, UtxoHasher, UtxoStor
 use crate::apply::Resolved;
 use crate::window::Window;
 
-/// What is known of a coin without reading.
+/// What memory tells about a coin, without reading from a disk.
 pub enum CoinAtTip {
-    /// It, or that it does not exist.
+    /// The coin, or `None` if it does not exist.
     Known(Option<Coin>),
-    /// The layers below memory know.
+    /// Memory does not tell: the layers below have to be read.
     Below(CoinBelow),
 }
 
-/// Blocks and layers of one moment, and the coin that is to be looked for. Keeps memory and files while it
-/// lives. The blocks are searched where there is time for it: on the thread of the method that asks.
+/// The blocks and layers of one moment, in which the coin is looked up. Holds memory and files open while it
+/// lives. The lookup runs where there is time for it: on the thread of the method that asks.
 pub struct CoinBelow {
-    /// Those above the tip, from the lowest up.
+    /// The applied blocks above the tip, in height order.
     above: Vec<Arc<Resolved>>,
     outpoint: OutPoint,
-    /// What memory knows of it, as of the last of these blocks.
+    /// The coin as memory has it after the last of these blocks.
     known: Option<KnownCoin>,
     layers: Arc<Layers>,
     key: HashedOutPoint,

@@ -1,8 +1,8 @@
-//! The coins of a block that is the tip, to be read on another thread while the chain goes on.
+//! The coins as of the tip, readable on another thread while the chain goes on.
 //!
-//! A reader waits until they are in runs alone: the memtable is sealed for it, as it is when memory is
-//! short, and when the seal is committed, it gets what the store has on disk. So the reader keeps
-//! files and no memory, and nothing of a block whose scripts have not passed is in them.
+//! The reader waits until all of them are in runs: the memtable is sealed for it, as it is when memory is
+//! short, and once that seal is committed the reader gets what the store has on disk. So it holds files but
+//! no memory, and sees nothing of a block whose scripts have not passed.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};

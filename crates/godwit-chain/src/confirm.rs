@@ -1,9 +1,11 @@
-//! The last word on a block that was refused twice: its coins are compared with the blocks that created them.
+//! The last check of a block that was refused twice: its coins are compared with the blocks that created
+//! them.
 //!
-//! Both looks believe what memtables hold, of which there is no second copy ([`crate::second_look`]). But a
-//! coin's creator is stored: its transaction's id commits to amount and script, and its place says height and
-//! whether it is a coinbase's. A coin that is another one than was created is this machine's fault and not
-//! the block's. That a coin is missing altogether is believed: nothing says where it would have been created.
+//! Both looks believe the memtables, of which there is no second copy ([`crate::second_look`]). But the block
+//! that created a coin is stored: its transaction's id commits to amount and script, and its place gives the
+//! height and tells whether the coin is a coinbase's. A coin that differs from the one that was created is
+//! this machine's fault, not the block's. A coin that is missing altogether stays missing, since nothing
+//! tells where it would have been created.
 
 use std::collections::BTreeMap;
 

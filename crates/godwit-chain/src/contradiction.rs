@@ -1,8 +1,8 @@
-//! The record of an input whose signatures hold although Core's engine refuses it.
+//! The record of an input whose signatures godwit proved valid but which Core's engine refused.
 //!
-//! It must not happen: one of the two is wrong. Then neither is believed, the node ends, and this file in
-//! the network's directory says what it was about. As long as the file is there, Core's engine judges
-//! alone: an operator who has read it removes it.
+//! This must not happen, because one of the two is wrong. So neither is believed: the node ends, and this
+//! file in the network's directory describes the case. As long as the file exists, Core's engine judges
+//! alone; the operator removes it after reading it.
 
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};

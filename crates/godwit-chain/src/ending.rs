@@ -1,4 +1,4 @@
-//! What ends a chain: a thread that panicked, or a stored block that is damaged.
+//! The faults that end a chain: a thread that panicked, or a damaged stored block.
 
 use crate::error::ChainError;
 

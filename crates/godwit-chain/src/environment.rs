@@ -1,4 +1,4 @@
-//! What all stations work with, unchanged from opening to closing.
+//! The resources that all stations share, unchanged from opening to closing.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -17,8 +17,8 @@ pub enum ChainError {
     Store(StoreError),
     /// The script engine failed for want of memory.
     Engine(ScriptError),
-    /// Signatures that make an input valid hold, and the engine refuses it: one of the two is wrong, and
-    /// nothing of its block is connected. A file has all about it ([`Contradiction`]).
+    /// Godwit proved an input valid by its signatures, and the engine refuses it: one of the two is wrong,
+    /// and nothing of the block is connected. A file describes the case ([`Contradiction`]).
     ScriptContradiction(Box<Contradiction>),
     /// A thread could not be started.
     Spawn(std::io::Error),
@@ -26,16 +26,16 @@ pub enum ChainError {
     ThreadPanicked,
     /// A stored block is not what was written.
     DamagedBlock { hash: BlockHash, height: u32, path: PathBuf, offset: u32 },
-    /// A block that kept the rules for itself does no longer, though nobody changed it: memory cannot be
-    /// trusted.
+    /// A block in memory no longer keeps the rules that it kept when it arrived, though nothing changed it:
+    /// memory cannot be trusted.
     ChangedInMemory(BlockHash),
-    /// A block that was verified before is refused now: a stored coin or block is damaged, or the
-    /// heights of the rules were changed.
+    /// A block that was verified before is refused now: a stored coin or block is damaged, or the heights at
+    /// which rules apply were changed.
     Contradiction(BlockHash, Reject),
     /// A block could not be taken back: its undo record does not fit the coins.
     DamagedUndo(BlockHash),
-    /// A block could not be taken back: its undo record is not what was written, and cannot be made again,
-    /// because not all blocks are stored that created what it spent.
+    /// A block could not be taken back: its undo record is damaged, and cannot be rebuilt because some blocks
+    /// that created the coins are not stored.
     LostUndo { hash: BlockHash, height: u32, path: PathBuf, offset: Option<u64> },
     /// A coin that a refused block spends is not the one that its block created: memory cannot be trusted.
     ChangedCoin(OutPoint),
@@ -58,16 +58,16 @@ pub enum ChainError {
         /// The snapshot's block.
         base: ChainPoint,
     },
-    /// The validation of a loaded snapshot's history has ended against it for the first time. A bit that
-    /// flips in memory ends it so too, and a start validates it again.
+    /// The validation of a loaded snapshot's history refuted the snapshot for the first time. A flipped bit
+    /// in memory can cause that too, so the next start validates again.
     SnapshotDoubted { assumed: AssumedSnapshot, refutation: Refutation },
-    /// A loaded snapshot is wrong, as the validation of its history has found twice: said at every start.
+    /// Two validations of its history have refuted a loaded snapshot. Every start reports this.
     SnapshotRefuted { assumed: AssumedSnapshot, refutation: Refutation },
     /// The block index names a tip or a parent that it does not hold.
     DamagedIndex(BlockHash),
 }
 
-/// What became of an undo record; without an offset, no place of it is known.
+/// Describes a lost undo record; without an offset, its place is not known.
 fn what_is_lost(path: &Path, offset: Option<u64>) -> String {
     let path = path.display();
     match offset {

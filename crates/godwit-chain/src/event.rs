@@ -14,10 +14,10 @@ use crate::left_blocks::LeftBlocks;
 use crate::tree::NodeId;
 use crate::verify::Recorded;
 
-/// Where a block came from; its verdict names this again.
+/// The origin of a block, which its verdict repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A peer; the number is the caller's ([`Chain::receive_block`](crate::Chain::receive_block)).
+    /// A peer, by the caller's number ([`Chain::receive_block`](crate::Chain::receive_block)).
     Peer {
         /// The caller's number.
         ticket: u64,
@@ -27,7 +27,7 @@ pub enum Source {
         /// Its place in the order of the plan.
         sequence: u64,
     },
-    /// A caller that waits ([`Chain::submit`](crate::Chain::submit)).
+    /// A caller that waits for the verdict ([`Chain::submit`](crate::Chain::submit)).
     Caller,
 }
 
@@ -42,30 +42,30 @@ pub enum Event {
     Disconnected(Disconnected),
     /// A block was found invalid when it was connected.
     Invalid { hash: BlockHash, reject: Reject },
-    /// The bytes of a stored block are damaged: it is to be fetched and handed in again, if the driver does
-    /// ([`Chain::expect_copies`](crate::Chain::expect_copies)); otherwise the chain ends. Or a block below
-    /// the tip was missing when the chain was opened: no block is connected before it is handed in.
+    /// The bytes of a stored block are damaged, or a block below the tip was missing when the chain was
+    /// opened. A driver that fetches blocks has to fetch it and hand it in again
+    /// ([`Chain::expect_copies`](crate::Chain::expect_copies)). If the driver fetches none, damage ends the
+    /// chain; while a block is missing, none is connected.
     Lost { hash: BlockHash },
-    /// A block that was handed in has its verdict. One that is stored will be connected when its chain
-    /// is complete and the best.
+    /// A block that was handed in has its verdict. A stored block is connected once its chain is complete and
+    /// the best.
     Judged {
         /// Where it came from.
         source: Source,
-        /// The block; `None` for bytes that are no block.
+        /// The block's hash; `None` if the bytes are not a block.
         hash: Option<BlockHash>,
         verdict: Verdict,
     },
     /// A stored block was read.
     Read {
-        /// As given to [`Chain::read_block`](crate::Chain::read_block).
+        /// The number given to [`Chain::read_block`](crate::Chain::read_block).
         ticket: u64,
-        /// Exactly the block; `None` where it is not stored or could not be read.
+        /// The block's bytes, nothing else; `None` if it is not stored or could not be read.
         bytes: Option<PooledStream>,
     },
 }
 
-/// A connected block. The block itself is not part of it: events may wait for long, and blocks are
-/// large.
+/// A connected block, without its bytes: events may wait for long, and blocks are large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connected {
     /// Hash and height.
@@ -78,11 +78,11 @@ pub struct Connected {
 pub struct Disconnected {
     /// Hash and height.
     pub point: ChainPoint,
-    /// What created its subsidy: transactions that spend it may have nothing to spend on another branch.
+    /// The id of its coinbase. On another branch, transactions that spend it may find nothing to spend.
     pub coinbase: Txid,
 }
 
-/// A block that is being connected, with the memory that the window has had it in.
+/// A block that is being connected; holds the memory that the window held for it.
 pub struct BlockContents(Arc<Resolved>);
 
 impl BlockContents {
@@ -91,13 +91,13 @@ impl BlockContents {
     }
 }
 
-/// Events that were not taken.
+/// Events that the driver has not taken yet.
 #[derive(Default)]
 pub(crate) struct Events {
     queue: VecDeque<Event>,
-    /// The driver is shown what is in blocks.
+    /// Whether the driver gets [`Event::Contents`].
     pub(crate) shows_blocks: bool,
-    /// What readers are shown that take no events.
+    /// Blocks that were left, for readers that take no events.
     pub(crate) left: LeftBlocks,
 }
 

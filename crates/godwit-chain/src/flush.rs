@@ -1,4 +1,4 @@
-//! Makes everything durable and waits for it: for commands, and for the end of a node.
+//! Makes everything durable and waits for it, for commands and for the shutdown of a node.
 
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! A block that was found in the block files and is not in the index, read back and checked as one from a
-//! peer is: no fsync vouches for its bytes.
+//! A block that is in the block files but not in the index. It is read back and checked like a block from a
+//! peer, because no fsync vouches for its bytes.
 
 use godwit_primitives::network::Params;
 use godwit_store::utxo::UtxoHasher;

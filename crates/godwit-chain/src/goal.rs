@@ -1,4 +1,4 @@
-//! How far the tip is to move, and whether the scripts of the blocks on the way run.
+//! The block to which the tip is to move, and whether the scripts of the blocks on the way run.
 
 use godwit_consensus::{
     AssumedBlock, Reject, ScriptCheckContext, ScriptCheckReason, script_check_reason,
@@ -13,17 +13,17 @@ use crate::tree::{NodeId, Validity};
 pub(crate) struct Goal {
     /// `-stopatheight`.
     stop_at_height: Option<u32>,
-    /// Nothing is connected but what an earlier run verified.
+    /// Only blocks that an earlier run verified are connected.
     known_only: bool,
     /// The last block that an earlier run verified, until its coins are applied again.
     replay: Option<NodeId>,
     /// The block below which scripts are taken as valid (`-assumevalid`).
     assume_valid: Option<BlockHash>,
-    /// Whether scripts run, as last logged.
+    /// Whether scripts run, as the log said last.
     said: Option<bool>,
-    /// The driver fetches blocks that are lost.
+    /// Whether the driver fetches lost blocks.
     copies_come: bool,
-    /// The block that gets a second look, and what the first one found.
+    /// The block that gets a second look, and why the first look refused it.
     second_look: Option<(NodeId, Reject)>,
 }
 
@@ -40,8 +40,8 @@ impl Goal {
         }
     }
 
-    /// The block that is to become the tip; `None` if `applied` is that block, or high enough and valid.
-    /// Nothing is applied on a block that gets a second look.
+    /// The block that is to become the tip; `None` if `applied` is that block, or is valid and as high as the
+    /// chain may go. Nothing is applied on top of a block that gets a second look.
     pub(crate) fn target(&self, index: &BlockIndex, applied: NodeId) -> Option<NodeId> {
         let best = if self.known_only { self.replay } else { index.best() }?;
         let doubted = self.doubted().filter(|id| index.tree().is_ancestor(*id, best));
@@ -50,19 +50,20 @@ impl Goal {
         (target != applied && moves()).then_some(target)
     }
 
-    /// The block that gets a second look, if the way leads there.
+    /// The block that gets a second look, if it is on the way.
     pub(crate) fn doubted(&self) -> Option<NodeId> {
         self.second_look.map(|(id, _)| id)
     }
 
-    /// A block is refused. Whether that was at the first look, so that there is a second one.
+    /// Takes note of a refused block. Returns whether this was its first look, so that a second one follows.
     pub(crate) fn doubt(&mut self, id: NodeId, reject: Reject) -> bool {
         let is_first = self.doubted() != Some(id);
         self.second_look = is_first.then_some((id, reject));
         is_first
     }
 
-    /// A block is valid. What the first look had found, if this was the second one.
+    /// Takes note of a valid block. Returns the first look's reason for refusing it, if this was the second
+    /// look.
     pub(crate) fn clear_doubt(&mut self, id: NodeId) -> Option<Reject> {
         self.second_look.take_if(|(doubted, _)| *doubted == id).map(|(_, reject)| reject)
     }
@@ -84,14 +85,14 @@ impl Goal {
         self.replay = replay;
     }
 
-    /// Blocks have failed: a replay ends below them.
+    /// Takes note that blocks have failed: a replay ends below them.
     pub(crate) fn note_failed(&mut self, index: &BlockIndex) {
         let tree = index.tree();
         let last = self.replay.map(|last| tree.last_valid(last));
         self.replay = last.filter(|last| !tree.is_ancestor(*last, index.tip()));
     }
 
-    /// Blocks that are lost come again.
+    /// From now on, lost blocks are fetched again.
     pub(crate) fn expect_copies(&mut self) {
         self.copies_come = true;
     }
@@ -100,7 +101,7 @@ impl Goal {
         self.copies_come
     }
 
-    /// A block was connected. A replay ends with its last block, or with the first one that was not
+    /// Takes note of a connected block. A replay ends with its last block, or with the first one that was not
     /// verified before.
     pub(crate) fn note_connected(&mut self, index: &BlockIndex, id: NodeId, verified_before: bool) {
         if self.replay.is_some_and(|last| last == id || !verified_before) {
@@ -133,7 +134,7 @@ impl Goal {
         self.assume_valid
     }
 
-    /// Logs where scripts begin or cease to run, not counting blocks whose scripts ran before.
+    /// Logs when scripts start or stop running, ignoring blocks whose scripts ran in an earlier run.
     pub(crate) fn log_script_change(
         &mut self,
         index: &BlockIndex,

@@ -1,14 +1,14 @@
 //! Imports blocks from files, many at once.
 //!
-//! First the headers of all files are put into the tree, seeking over the bodies, so that the best
-//! header, the assumed block and what is left to do are known before the first block connects. Then
-//! the blocks are read in the order in which the best chain connects them, whatever their order in
-//! the files; blocks off that chain follow. A reader thread hands records to the workers as far ahead
-//! as the byte budget allows; the connector takes them in order.
+//! First the headers of all files enter the tree, seeking over the bodies, so that the best header, the
+//! assumed block and the remaining work are known before the first block connects. Then the blocks are read
+//! in the order in which the best chain connects them, whatever their order in the files; blocks off that
+//! chain follow. A reader thread hands records to the workers as far ahead as the byte budget allows, and the
+//! connector takes them in order.
 //!
-//! A block may end before its record does, and the bytes behind it may be records again. Bitcoin Core, which
-//! decodes each block when it comes to it, goes on there; here that is known once the block is read. What is
-//! found then is read in another round.
+//! A block may be shorter than its record, and the remaining bytes may hold records again. Bitcoin Core
+//! decodes each block as it reaches it, and goes on after the block; here its length is known only once it is
+//! read, so records found in this way are read in another round.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
-//! The block index: every header, which blocks are stored, which of those could become the tip, and
-//! which one is.
+//! The block index: every header, which blocks are stored, which of those could become the tip, and which one
+//! is the tip.
 //!
-//! Nothing here does I/O. A block rises in the index only by a value that proves what was done with
-//! it: [`BlockIndex::accept`] gives an [`Accepted`], [`BlockIndex::receive`] takes one back together
-//! with the store's word that its bytes are written, and [`BlockIndex::connect`], the one function by
-//! which the tip moves up, takes a [`Recorded`], which is made of a verified block alone.
+//! Nothing here does I/O. A block advances only by a value that proves the step before:
+//! [`BlockIndex::accept`] gives an [`Accepted`], [`BlockIndex::receive`] takes it back together with the
+//! store's word that its bytes are written, and [`BlockIndex::connect`], the only function that moves the tip
+//! up, takes a [`Recorded`], which is made only from a verified block.
 
 pub(crate) mod assumed;
 pub(crate) mod body;

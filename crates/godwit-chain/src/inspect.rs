@@ -1,25 +1,26 @@
 //! `verify`: reads everything that a data directory holds and compares it with what was written.
 //!
-//! 1. Control files and database, which say what else there is ([`Inspection::open`]). For a repair, an
-//!    index that is damaged is made again first, from the block files ([`reindex`]).
-//! 2. Every block of every run and its parity, and what they say (`godwit-store/src/utxo/inspect.rs`).
+//! 1. Control files and database, which tell what else there is ([`Inspection::open`]). A repair first
+//!    rebuilds a damaged index from the block files ([`reindex`]).
+//! 2. Every block of every run, its parity, and that both are consistent
+//!    (`godwit-store/src/utxo/inspect.rs`).
 //! 3. Every stored block, in the order of the files: its checksum, its hash and its transactions, and its
 //!    frame, which a repair writes again where the block is right; and its undo record: frame, checksum,
 //!    and that it has a coin for each input of the block.
-//! 4. For a repair, undo records that are not right, or that the index lacks, are made again from the blocks
-//!    that created the coins: one scan of the block files for [`UNDO_COINS`] of them.
-//! 5. All coins, as one, and their hash.
+//! 4. A repair rebuilds undo records that are damaged or that the index lacks, from the blocks that created
+//!    the coins: one scan of the block files for each [`UNDO_COINS`] coins.
+//! 5. All coins as one set, and their hash.
 //!
-//! Runs of the history below a loaded snapshot, while that is validated, are read before those of 2
-//! ([`history`]).
+//! Runs of the history below a loaded snapshot are read before those of step 2, as long as that history is
+//! being validated ([`history`]).
 //!
-//! Coins that no parity brings back are gathered from the blocks
-//! (`godwit-store/src/utxo/beyond_parity.rs`), whenever a repair reads all of them: in 3, in 4, and once
-//! more as often as memory asks for it. Then blocks are read in the order of their heights. A repair that is
-//! interrupted goes on with the reading that it was at ([`reading`]).
+//! Coins that parity cannot restore are gathered from the blocks (`godwit-store/src/utxo/beyond_parity.rs`)
+//! whenever a repair reads all of them: in step 3, in step 4, and in further readings if they do not fit into
+//! memory. Blocks are then read in height order. An interrupted repair resumes in the reading that it had
+//! reached ([`reading`]).
 //!
-//! Nothing is connected, and no block is judged by the rules: that they were kept is what the index says.
-//! With an [`audit`], steps 2 and 5 prove that too, in place of the hash.
+//! Nothing is connected, and no block is judged by the rules: the index says that they were kept. With an
+//! [`audit`], steps 2 and 5 prove that as well, and replace the hash.
 
 pub(crate) mod audit;
 mod history;
@@ -67,9 +68,10 @@ pub use reading::RepairPace;
 const BATCH_BYTES: u64 = 16 << 20;
 /// Coins of damaged undo records that are looked for in one scan of the block files.
 const UNDO_COINS: usize = 500_000;
-/// Bytes of blocks whose undo records are made again in one scan.
+/// Bytes of blocks whose undo records are rebuilt in one scan.
 const UNDO_ROUND_BYTES: u64 = 64 << 20;
-/// Bytes of blocks whose undo records are made again at all, 32 scans: beyond it a reindex takes less time.
+/// Bytes of blocks whose undo records are rebuilt at most, in 32 scans: beyond that a reindex takes less
+/// time.
 const UNDO_BYTES: u64 = 2 << 30;
 
 /// What an inspection is to do.
@@ -77,43 +79,43 @@ pub struct InspectOptions {
     pub params: Arc<Params>,
     pub executor: Arc<dyn Executor>,
     pub threads: usize,
-    /// Whether to repair what can be repaired from what is stored.
+    /// Whether to repair damage, as far as the stored data allows.
     pub repair: bool,
     /// Memory for the header tree and the coins that a repair gathers.
     pub memory: CoinsMemory,
     pub pace: RepairPace,
-    /// Of an index that is made again.
+    /// Options for rebuilding a damaged index.
     pub start: StartOptions,
-    /// Whether to prove the coins, too.
+    /// How to audit the coins, if at all.
     pub audit: Option<AuditOptions>,
 }
 
-/// What an inspection has read, and the repair before it from which it went on.
+/// What an inspection has read, including an interrupted repair from which it resumed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inspected {
     pub blocks: u64,
-    /// How many of the blocks, with their undo records, were checked before that repair was interrupted.
+    /// How many of the blocks, with their undo records, had been checked before that repair was interrupted.
     pub blocks_before: u64,
     pub undo_records: u64,
     pub runs: u64,
-    /// `None` where they cannot all be read, and of an audit.
+    /// The coins; `None` if not all can be read, and for an audit.
     pub coins: Option<CoinsFound>,
     pub audit: Option<Audited>,
     /// Blocks below this height were pruned; 0 where none was, `None` where the block index does not tell.
     pub pruned_below: Option<u32>,
     /// The snapshot that the coins grew from, until its history is validated.
     pub assumed: Option<AssumedSnapshot>,
-    /// What has refuted it: no start takes such a directory.
+    /// What refuted it. No start accepts such a directory.
     pub refuted: Option<Refutation>,
 }
 
 /// The coins of the last commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoinsFound {
-    /// The block whose coins they are; `None`: no coins were ever written.
+    /// The block after which the coins were committed; `None` if none were ever written.
     pub tip: Option<ChainPoint>,
     pub totals: Totals,
-    /// As in [`UtxoStats`](crate::UtxoStats).
+    /// The MuHash of the coins, as in [`UtxoStats`](crate::UtxoStats).
     pub muhash: [u8; 32],
 }
 

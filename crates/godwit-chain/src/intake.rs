@@ -1,4 +1,4 @@
-//! The intake: the only entrance for blocks, from peers, from the files of an import, from a caller
+//! The intake: the only entrance for blocks, whether from peers, from files of an import, or from a caller
 //! that waits for the verdict. Any number may be under way, in any order, with any content.
 //!
 //! A worker decodes a block's bytes and applies the structural rules; the result waits here until

@@ -1,5 +1,5 @@
-//! Blocks that were connected and are left, for readers that follow the chain from beside: one that asks now
-//! and then sees nothing of a branch that came and went in between.
+//! Blocks that were connected and later left, for readers that ask the chain only now and then: such a reader
+//! would miss a branch that came and went between two questions.
 
 use std::collections::VecDeque;
 

@@ -1,11 +1,11 @@
-//! Makes the coins again that blocks spent, when their undo records have rotted: from the blocks that created
-//! them, one after the other from the highest of these blocks down.
+//! Rebuilds the coins that blocks spent, after their undo records have rotted, from the blocks that created
+//! them: these are read one by one from the highest down.
 //!
-//! A transaction's id commits to its outputs, and a block's place says the rest of a coin: so what is found
-//! is what was spent. Of two transactions of one id (the pairs of BIP30) the one that is met first is
-//! meant, since it had overwritten the other. A block on the way that is damaged itself is fetched again, if
-//! the driver fetches, and the search begins anew; where one was pruned, there is no way back. The search for
-//! what one block spent is written down once a minute ([`saved`]), and begins where that was.
+//! A transaction's id commits to its outputs, and the place of its block gives the rest of each coin, so what
+//! is found is what was spent. Of two transactions with the same id (the pairs of BIP30) the first one met is
+//! right, since it had overwritten the other. A block on the way that is damaged itself is fetched again, if
+//! the driver fetches blocks, and the search begins anew; if a block was pruned, the search is impossible.
+//! The progress of the search for one block is saved once a minute ([`saved`]), and resumed from there.
 
 mod saved;
 

@@ -30,7 +30,7 @@ pub struct ChainOptions {
     pub executor: Arc<dyn Executor>,
     /// Worker threads (`-par`).
     pub workers: usize,
-    /// What judges scripts.
+    /// What verifies scripts, and how much of it is cross-checked.
     pub scripts: ScriptOptions,
     /// Memory of the coins store.
     pub coins_memory: CoinsMemory,
@@ -45,11 +45,11 @@ pub struct ChainOptions {
     pub block_memory: BlockMemory,
     /// When coins are written although memory is not short.
     pub coin_writing: CoinWriting,
-    /// Bytes in a second at which all that is stored is checked now and then (`-scrub`); `None` for never.
-    /// Damaged blocks are told as [`Event::Lost`](crate::Event::Lost).
+    /// Bytes per second at which everything stored is checked, pass by pass, while there is nothing else to
+    /// do (`-scrub`); `None` for never. Damaged blocks are reported as [`Event::Lost`](crate::Event::Lost).
     pub scrub: Option<u64>,
-    /// Bytes of blocks and undo records that are pushed out at once, between commits. Simulations push out
-    /// fewer: their chains are small.
+    /// Bytes of blocks and undo records after which they are pushed out between commits. Simulations push out
+    /// fewer, because their chains are small.
     pub push_bytes: u64,
     pub start: StartOptions,
 }
@@ -82,47 +82,50 @@ impl ChainOptions {
     }
 }
 
-/// What concerns the start alone.
+/// Options that concern only the start.
 #[derive(Default)]
 pub struct StartOptions {
-    /// What is to be made again from the block files, whatever state it is in.
+    /// What to rebuild from the block files, whatever state it is in.
     pub rebuild: Rebuild,
-    /// Ends a start that makes the block index from the block files, and is looked at then alone.
+    /// Ends a start that rebuilds the block index from the block files, and is read only during such a start.
     pub stop: Arc<AtomicBool>,
-    /// Whether the history below a loaded snapshot is validated from genesis by coins of its own, beside all
-    /// else: whoever fetches blocks says so. It takes a part of the memory meanwhile.
+    /// Whether the history below a loaded snapshot is validated from genesis in the background, with coins of
+    /// its own. The driver sets it if it fetches blocks. It takes part of the memory until it is done.
     pub validates_history: bool,
-    /// Is told how far such a start is.
+    /// Called with the progress of a rebuild of the block index.
     pub indexed: Option<Box<dyn FnMut(Indexed) + Send>>,
 }
 
-/// How far the block index is made from the block files.
+/// Progress of rebuilding the block index from the block files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Indexed {
     pub blocks: u64,
-    /// Bytes of these blocks, and of all that are to be indexed by this start.
+    /// Bytes of these blocks.
     pub bytes: u64,
+    /// Bytes of all blocks that this start has to index.
     pub total: u64,
 }
 
-/// What judges scripts.
+/// What verifies scripts, and how much of it is cross-checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptOptions {
     /// The engine (`-scriptengine`).
     pub engine: ScriptEngine,
-    /// Of so many inputs that were proven by their signatures, Core's engine judges one as well
-    /// (`-crosscheck`); `None`: none. Of blocks during the download.
+    /// During the download, Core's engine also judges one of this many inputs that godwit proved by their
+    /// signatures (`-crosscheck`); `None`: none of them.
     pub crosscheck_download: Option<NonZeroU32>,
-    /// The same, of blocks of the last day.
+    /// The same for blocks of the last day.
     pub crosscheck_recent: Option<NonZeroU32>,
 }
 
-/// What judges scripts.
+/// What verifies scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptEngine {
-    /// Signatures in lanes where they alone decide, Core's engine for all else.
+    /// Godwit checks signatures in vector lanes where they alone decide an input; Core's engine judges
+    /// everything else.
     Native {
-        /// Which lanes; `None`: the fastest of this processor. Of lanes that it does not have, none.
+        /// The lanes to use; `None`: the fastest that this processor has. If it lacks the given lanes, no
+        /// lanes are used.
         lanes: Option<BackendKind>,
     },
     /// Core's engine alone.
@@ -140,7 +143,7 @@ impl Default for ScriptOptions {
 }
 
 impl ScriptOptions {
-    /// Core's engine alone while the record of a contradiction lies there.
+    /// Switches to Core's engine alone while the network's directory holds the record of a contradiction.
     pub(crate) fn unless_contradicted(
         self,
         disk: &StoreDisk,
@@ -156,12 +159,12 @@ impl ScriptOptions {
 }
 
 impl ScriptEngine {
-    /// With given lanes; `None` where the processor does not have them.
+    /// The native engine with these lanes; `None` if the processor lacks them.
     pub fn with_lanes(lanes: BackendKind) -> Option<Self> {
         Scripts::with_backend(lanes).map(|_| Self::Native { lanes: Some(lanes) })
     }
 
-    /// One thread's verifier.
+    /// Starts the verifier of one thread.
     pub(crate) fn start(self) -> Scripts {
         match self {
             Self::Native { lanes: None } => Scripts::new(),
@@ -173,17 +176,17 @@ impl ScriptEngine {
     }
 }
 
-/// Memory of the coins store, in bytes. Less than [`CacheMinima::budget`] means that.
+/// Memory of the coins store, in bytes. Values below [`CacheMinima::budget`] are raised to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoinsMemory {
-    /// So much (`-dbcache`).
+    /// Exactly this much (`-dbcache`).
     Fixed(u64),
-    /// What the header tree leaves of so much.
+    /// This much, less what the header tree takes.
     BesideHeaders(u64),
 }
 
 impl CoinsMemory {
-    /// The coins' share beside a tree of so many bytes.
+    /// The coins' share, given the bytes of the header tree.
     pub(crate) fn beside(self, tree: usize) -> u64 {
         match self {
             Self::Fixed(bytes) => bytes,

@@ -1,9 +1,10 @@
 //! Reads stored blocks for peers, on workers, so that a slow disk does not hold up connecting; and for
 //! RPC methods, on the thread of the method ([`BlockReader`]).
 //!
-//! What goes to a peer is what was written, or nothing: a peer would take a block that a disk has damaged
-//! for an attack of ours. The checksum in the index tells. A block that schema 1 has stored has none; it is
-//! checked as one from a peer is, at the cost of hashing it, and has one from then on.
+//! A peer gets the block as it was written, or nothing: it would take a block that a disk has damaged for an
+//! attack by this node. The checksum in the index tells them apart. Blocks stored under schema 1 have no
+//! checksum; such a block is checked like one from a peer, at the cost of hashing it, and gets a checksum
+//! then.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -33,7 +34,7 @@ pub(crate) struct Answer {
     read: Result<Intact, ReadError>,
 }
 
-/// What came of a read.
+/// The outcome of a read.
 pub(crate) struct Read {
     pub(crate) ticket: u64,
     pub(crate) bytes: Result<PooledStream, BlockUnreadable>,
@@ -58,7 +59,7 @@ impl From<StoreError> for ReadError {
     }
 }
 
-/// Where a block lies that is stored, as of the moment at which the chain said so.
+/// The place of a stored block, as the chain knew it at some moment.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredBlock {
     id: NodeId,
@@ -67,7 +68,7 @@ pub struct StoredBlock {
     checksum: Option<BlockChecksum>,
     /// How a block without checksum is checked.
     witnesses: WitnessCheck,
-    /// Its undo record, and the hash of the block before, which that covers.
+    /// The place of its undo record, and the hash of the block before, which the record's checksum covers.
     undo: Option<UndoPosition>,
     prev: BlockHash,
 }
@@ -108,20 +109,20 @@ impl StoredBlock {
     }
 }
 
-/// Reads what the chain said is stored, on the caller's thread: any but the chain's, which waits for no
-/// disk. The chain goes on meanwhile, and may prune what is to be read.
+/// Reads stored blocks and undo records on the caller's thread, which may be any but the chain's: that one
+/// waits for no disk. The chain goes on meanwhile, and may prune what is being read.
 #[derive(Clone)]
 pub struct BlockReader {
     store: Arc<Store>,
     hasher: UtxoHasher,
 }
 
-/// A stored block that could not be read, and why. [`note_unreadable`](crate::note_unreadable) is to be
-/// told: the chain knows whether the block was pruned meanwhile, and says what is wrong otherwise.
+/// A stored block that could not be read, and why. Pass it to [`note_unreadable`](crate::note_unreadable):
+/// the chain knows whether the block was pruned meanwhile, and reports any other cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockUnreadable {
     pub(crate) id: NodeId,
-    /// Where it was to be read.
+    /// The place that was read.
     pub(crate) position: BlockPosition,
     is_lost: bool,
     why: String,
@@ -143,7 +144,7 @@ impl BlockUnreadable {
         self.id
     }
 
-    /// Whether what was written is not there any more; otherwise another attempt may read it.
+    /// Whether the stored bytes are gone or damaged. If not, another attempt may succeed.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
@@ -160,18 +161,18 @@ impl BlockReader {
         Self { store: Arc::clone(&env.store), hasher: env.hasher }
     }
 
-    /// The bytes of a block, if they are those that were written.
+    /// The bytes of a block, as they were written.
     ///
     /// # Errors
     ///
-    /// They are not, or there are none.
+    /// The bytes are damaged or cannot be read.
     pub fn block(&self, stored: &StoredBlock) -> Result<PooledStream, BlockUnreadable> {
         let read = stored.read(&self.store, &self.hasher);
         read.map(|intact| intact.bytes)
             .map_err(|error| BlockUnreadable::new(&self.store, stored, &error))
     }
 
-    /// The coins that a block spent; `None` where no record is stored.
+    /// The coins that a block spent; `None` if no undo record is stored.
     ///
     /// # Errors
     ///
@@ -180,8 +181,8 @@ impl BlockReader {
         stored.undo.map(|undo| self.store.read_undo(undo, &stored.prev)).transpose()
     }
 
-    /// What makes an undo record again that [`Self::undo`] did not read, with this error or because there is
-    /// none; `None` where another attempt may read it.
+    /// What can rebuild an undo record that [`Self::undo`] did not give, for this error or because there is
+    /// none; `None` if another attempt may read it.
     pub fn undo_remedy(&self, error: Option<&StoreError>) -> Option<Remedy> {
         let is_lost = error.is_none_or(StoreError::is_rotten);
         is_lost.then(|| undo_remedy(&self.store))
@@ -196,7 +197,7 @@ struct Wanted {
 
 /// Reads under way and reads that wait for a worker.
 pub(crate) struct Reads {
-    /// Reads that wait. Bounded by the caller, which has few requests open.
+    /// Reads that wait. The caller bounds them: it has few requests open.
     queue: VecDeque<Wanted>,
     jobs: usize,
     job_sender: JobSender<Answer>,
@@ -226,7 +227,7 @@ impl Reads {
         }
     }
 
-    /// A worker has answered. A block that cannot be read, or is not what was written, is not served.
+    /// Takes a worker's answer. A block that cannot be read, or is damaged, is not served.
     pub(crate) fn answered(
         &mut self,
         env: &Environment,

@@ -1,14 +1,14 @@
 //! Looks at the last blocks of the chain again, on any thread, while the chain goes on: Core's `verifychain`
 //! (`validation.cpp`, `CVerifyDB`).
 //!
-//! It goes from a tip down, whose coins a [`CoinsView`] has. Where coins are looked at, each block is taken
-//! back in memory: what it created has to be among the coins as it created it, and what its undo record says
-//! that it spent must not be there, and is from then on. What the coins' files say is asked without filters
-//! and with indexes read anew: memory is not believed.
+//! It goes down from a tip whose coins a [`CoinsView`] holds. If coins are checked, each block is taken back
+//! in memory: what it created must be among the coins, unchanged, and what its undo record says that it spent
+//! must not be there, and is added. Coins are read from their files without filters and with indexes read
+//! anew: memory is not trusted.
 //!
 //! Core then connects the blocks again, from the lowest up. Here the rules over coins and the scripts of a
-//! block are checked when it is taken back, with the coins that it gives back: these are what it would find.
-//! Its scripts are run by Core's engine alone.
+//! block are checked when it is taken back, with the coins that it gives back, which are the same. Scripts
+//! run in Core's engine alone.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The recovery: blocks that were found behind the committed ends of the block files when the chain was
-//! opened ([`RecoveredBlock`]), read back and judged like blocks that arrive, beside everything else.
+//! The recovery: blocks found after the committed ends of the block files when the chain was opened
+//! ([`RecoveredBlock`]). They are read back and judged like blocks that arrive, alongside everything else.
 //!
 //! 1. They are judged in the order of the files. Their headers were placed before, when the chain was
 //!    opened: blocks of a download lie in the files in any order.

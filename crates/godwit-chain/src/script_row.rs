@@ -1,4 +1,4 @@
-//! The row in which scripts wait for a worker, and what a worker takes from it.
+//! The queue in which scripts wait for a worker, and how a worker takes its share from it.
 
 use std::collections::VecDeque;
 

@@ -6,8 +6,8 @@
 //! 2. One job at a time reads a part, and rests behind it until the pass has taken as long as
 //!    [`SCRUB_BYTES_PER_SECOND`] would. It starts only while the tip is the best block that is known and
 //!    no older than a day, nothing is on its way to it, and neither coins nor a commit are being written.
-//! 3. Where it is, is written with the commits that are due anyway: a restart goes on there, or a little
-//!    before.
+//! 3. Its place is saved with the commits that are due anyway, so that after a restart it resumes there or a
+//!    little before.
 //! 4. What it finds goes the way of what others find: a block of coins is repaired when it is read, a
 //!    block is lost ([`Event::Lost`](crate::Event::Lost)), parity, control files and `xor.dat` are written
 //!    again. The coins of undo records are searched for at the end of the pass ([`undo`]), as slowly.

@@ -1,4 +1,4 @@
-//! A list that several threads work on, each on a share of it.
+//! A list on which several threads work, each on its own share.
 
 use crate::error::ChainError;
 

@@ -26,7 +26,7 @@ pub struct ChainStatus {
     /// Applied blocks whose coins are not on disk: a restart applies them again, without scripts up to
     /// `verified_durable`.
     pub unwritten_blocks: u32,
-    /// What that is estimated to take.
+    /// How long applying them again is estimated to take.
     pub replay: Duration,
     /// Bytes written since the chain was opened.
     pub written: BytesWritten,
@@ -41,14 +41,14 @@ pub struct ChainStatus {
     /// Blocks whose coins were fetched again, because memory ran out after the first time.
     pub refetched: u64,
     pub scrub: ScrubStatus,
-    /// Whoever found them.
+    /// Stored blocks that were found damaged, by any reader.
     pub damaged: DamagedBlocks,
-    /// While the history below a snapshot is validated.
+    /// Progress of the history below a snapshot; `None` if none is being validated.
     pub history: Option<HistoryProgress>,
 }
 
 impl ChainStatus {
-    /// Of a chain whose index and coins of its tip were just read from disk.
+    /// The status of a chain whose index and coins were just read from disk.
     pub(crate) fn at_start(index: &BlockIndex, verified: ChainPoint) -> Self {
         let tip = index.point(index.tip());
         Self {
@@ -75,9 +75,9 @@ impl ChainStatus {
 /// Stored blocks that were found damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DamagedBlocks {
-    /// Those that were fetched and written again since the chain was opened.
+    /// Blocks that were fetched and written again since the chain was opened.
     pub rewritten: u64,
-    /// Those that are to be.
+    /// Blocks that have yet to be fetched.
     pub lost: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Where blocks and coins are stored, for readers on other threads: the chain's own does not wait for a disk.
+//! Where blocks and coins are stored, for readers on other threads: the chain's own thread never waits for a
+//! disk.
 
 use godwit_primitives::OutPoint;
 

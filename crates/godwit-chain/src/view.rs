@@ -1,4 +1,4 @@
-//! What the chain shows, and what is given to it and asked of it from outside.
+//! What the chain shows to other threads, and the requests that it takes from them.
 
 use std::collections::VecDeque;
 use std::iter;

@@ -1,10 +1,10 @@
-//! Checkpoints: what a work has come to by reading blocks, in one file, so that it goes on when it is
-//! interrupted.
+//! Checkpoints: the progress of a task that reads many blocks, in one file, so that an interrupted task
+//! resumes.
 //!
-//! That may be thrown away, and nothing else. No file depends on it; one that is damaged, or of another
-//! directory, network or block, is passed over. It is written beside the one before, made durable and renamed
-//! over that, so that a cut leaves the one or the other; a write that fails leaves the work as it is. The
-//! header says whose it is; what follows is the work's own business.
+//! A checkpoint may be thrown away at any time: no other file depends on it. One that is damaged, or belongs
+//! to another directory, network or block, is ignored. A new one is written beside the old one, made durable
+//! and renamed over it, so that a power cut leaves one or the other; a failed write does not disturb the
+//! task. The header tells whose checkpoint it is; the format of the rest is the task's own.
 //!
 //! | bytes | content |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! The control file: what neither block files nor runs tell, a second time beside the database.
+//! The control file: a second copy, beside the database, of what neither block files nor runs tell.
 //!
 //! Without the database the block files can be indexed again, but the coins would be lost with the key of
 //! their hash and the manifest of their runs. So each commit writes these once more, after its

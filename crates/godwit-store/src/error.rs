@@ -1,5 +1,4 @@
-//! What can go wrong below the chain: a system call failed, or bytes on disk are not what was
-//! written.
+//! Failures below the chain: a system call failed, or bytes on disk are not what was written.
 
 use std::fmt;
 use std::io;
@@ -119,8 +118,7 @@ impl IoFailure {
         matches!(self.kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
-    /// The system does not let this process use what has the name, or that is of another kind than it has to
-    /// be.
+    /// The system does not let this process use the file, or the file is of the wrong kind.
     fn is_refusal(&self) -> bool {
         matches!(
             self.kind,
@@ -144,8 +142,8 @@ impl fmt::Display for IoFailure {
     }
 }
 
-/// Which coins are concerned, by the keyed hashes of their outpoints, both ends included. The range may
-/// be larger than what is damaged, never smaller.
+/// A range of coins, by the keyed hashes of their outpoints, both ends included. It may be larger than the
+/// damage, never smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRange {
     /// The partition that all of them belong to.
@@ -154,12 +152,12 @@ pub struct KeyRange {
     pub last: u64,
 }
 
-/// Why stored bytes are not believed.
+/// Why stored bytes are not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// A checksum over the bytes does not match.
     Checksum,
-    /// A block of coins in a run does not match its checksum, and parity cannot bring it back. All others
+    /// A block of coins in a run does not match its checksum, and parity cannot restore it. All other blocks
     /// can be read.
     Coins(KeyRange),
     /// A merge did not write what it read: a fault of the memory, or of the program.
@@ -169,7 +167,7 @@ pub enum Damage {
     /// The database is older than the last commit: its own repair has rolled it back, or a copy from another
     /// time was put in its place.
     RolledBack,
-    /// There is no file of a name that a commit has named.
+    /// A file that a commit has named does not exist.
     MissingFile,
     /// The bytes do not decode.
     Decode(DecodeError),
@@ -181,7 +179,7 @@ pub enum Damage {
     Database,
     /// `redb` lacks a table or an entry that every committed database has.
     MissingEntry,
-    /// Parts that say the same in two ways do not agree, though all checksums hold.
+    /// Two parts that must agree do not, though all checksums hold.
     Disagreement(&'static str),
 }
 
@@ -210,17 +208,17 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What of a data directory damage concerns, by what makes it again.
+/// The part of a data directory that is damaged, distinguished by what rebuilds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamagedPart {
     /// Runs of coins.
     Coins,
-    /// The database, or block files that it is about.
+    /// The database, or the block files that it describes.
     Index,
 }
 
 impl DamagedPart {
-    /// What makes it again; `whole` as [`crate::has_whole_history`] says.
+    /// What rebuilds this part; `whole` is the result of [`crate::has_whole_history`].
     pub fn remedy(self, whole: bool) -> Remedy {
         match (self, whole) {
             (DamagedPart::Coins, true) => Remedy::FromBlocks,
@@ -233,32 +231,34 @@ impl DamagedPart {
 /// What repairs damage. `Display` is for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// It was repaired just now.
+    /// Nothing is left to do: it was repaired just now.
     Done,
-    /// `verify -repair`, from what is stored.
+    /// `verify -repair`, from the stored data.
     Repair,
-    /// The same, of coins: from all blocks.
+    /// `verify -repair`, which reads all blocks to restore the coins.
     FromBlocks,
-    /// The next start, from the block files.
+    /// The next start of the node, from the block files.
     Restart,
     /// The node, which validates the history below a loaded snapshot from genesis again.
     Validation,
-    /// The node, when it reads the block.
+    /// The node fetches the block again when it reads it.
     Peers,
-    /// The same, of this block, which the node would not read by itself for long.
+    /// The node fetches this block again on request; it would not read the block by itself for a long time.
     OnRequest(BlockHash),
-    /// The node, from the blocks that created the coins, when it disconnects the block; of all such blocks at
-    /// once, `-reindex-chainstate`.
+    /// The node, from the blocks that created the coins, when it disconnects the block. `-reindex-chainstate`
+    /// does it for all such blocks at once.
     WhenDisconnected,
-    /// `verify -repair`, of undo records whose coins come from blocks that are stored, where not all are.
+    /// `verify -repair`, but only for undo records whose coins come from stored blocks; not all blocks are
+    /// stored.
     RepairWhereStored,
-    /// The same, where blocks are damaged that may have created the coins: when the node has fetched them.
+    /// `verify -repair`, after the node has fetched the damaged blocks that may have created the coins.
     RepairOnceFetched,
-    /// Of undo records that it does not make there: nothing, or a download where something needs them.
+    /// For undo records that `verify -repair` could not rebuild: nothing, or a download if something needs
+    /// them.
     LacksCoins,
     ReindexChainstate,
     Reindex,
-    /// `-reindex` where the block files lack blocks.
+    /// `-reindex`, which downloads the blocks that the block files lack.
     Download,
 }
 
@@ -340,15 +340,15 @@ pub enum StoreError {
         offset: u64,
         damage: Damage,
     },
-    /// Not one of the files that the last commit names is there: more likely their disk is not mounted than
-    /// all of them are lost.
+    /// None of the files that the last commit names exists. Their disk is more likely not mounted than all of
+    /// them lost.
     AllMissing {
         /// The directory that they belong in.
         dir: PathBuf,
         part: DamagedPart,
         /// How many are named.
         named: usize,
-        /// Whether what is lost can be made again from what is stored, as [`crate::has_whole_history`] says.
+        /// Whether the lost files can be rebuilt from the stored data, as [`crate::has_whole_history`] says.
         whole: bool,
     },
     /// The data directory belongs to another network.
@@ -381,37 +381,37 @@ pub enum StoreError {
         /// The network's directory.
         dir: PathBuf,
     },
-    /// Nothing tells that the directory is godwit's, and one of its block or undo files cannot be: godwit
+    /// Nothing shows that the directory is godwit's, and one of its block or undo files cannot be: godwit
     /// would cut it off as torn.
     ForeignFile {
         /// The first one.
         path: PathBuf,
     },
-    /// The block files of a directory of godwit's may be changed by the key beside them: another program's.
+    /// Another program's key lies beside godwit's block files, which may have been obfuscated with it.
     ObfuscatedFiles {
         /// The file with the key.
         key: PathBuf,
     },
-    /// The file system does not do what the store builds on.
+    /// The file system does not do what the store relies on.
     UnsuitableFileSystem {
         /// The network's directory.
         dir: PathBuf,
-        /// What it does not do.
+        /// The missing property, for the message to the user.
         lacks: &'static str,
     },
-    /// The coins were to be made again from the block files, which lack blocks: they were pruned, or never
+    /// The coins were to be rebuilt from the block files, which lack blocks: they were pruned, or never
     /// stored because the coins were loaded from a snapshot.
     IncompleteHistory {
         /// The network's directory.
         dir: PathBuf,
     },
-    /// The caller wanted no more. What was done so far stays.
+    /// The caller asked to stop. What was done so far stays.
     Stopped,
     /// A directory given as a source of blocks holds no `blk*.dat` file.
     NoBlockFiles { path: PathBuf },
-    /// A background thread panicked: a bug. What it was at is not finished.
+    /// A background thread panicked, which is a bug. Its work is unfinished.
     Panicked { thread: &'static str },
-    /// What is to be written anew has no room on the disk: it is not begun.
+    /// The disk lacks the room for files that are to be written anew, so that was not begun.
     LacksRoom {
         /// The directory that it belongs in.
         dir: PathBuf,
@@ -441,8 +441,8 @@ impl StoreError {
         }
     }
 
-    /// What this process may not use, or cannot use as what it is: the next attempt ends in the same way,
-    /// until the operator has changed that.
+    /// The path that this process may not use, or that is of the wrong kind. Further attempts fail in the
+    /// same way until the operator changes that.
     pub fn unusable_path(&self) -> Option<&Path> {
         match self {
             StoreError::Io(failure) | StoreError::Closed(failure) if failure.is_refusal() => {
@@ -452,7 +452,7 @@ impl StoreError {
         }
     }
 
-    /// What is damaged, if this says so.
+    /// The damaged part, if this error reports damage.
     pub fn damaged_part(&self) -> Option<DamagedPart> {
         let StoreError::Damaged { path, .. } = self else { return None };
         if path.file_name().is_some_and(|name| name == XOR_FILE) {
@@ -468,16 +468,16 @@ impl StoreError {
         matches!(self, StoreError::Io(failure) if failure.kind == io::ErrorKind::NotFound)
     }
 
-    /// Whether a read failed because of the place that was read: the file ends before it, or the medium
-    /// does not give it back.
+    /// Whether a read failed because of the place that was read: the file ends before it, or the medium does
+    /// not return it.
     pub fn is_unreadable(&self) -> bool {
         let StoreError::Io(failure) = self else { return false };
         failure.kind == io::ErrorKind::UnexpectedEof
             || failure.os_error == Some(Errno::IO.raw_os_error())
     }
 
-    /// Whether a read failed because what was written is not there any more: the medium does not give it
-    /// back, its file is gone, or its bytes are others. Then a copy helps, and another attempt does not.
+    /// Whether a read failed because the written bytes are gone: the medium does not return them, their file
+    /// is gone, or they have changed. Only a copy helps then, not another attempt.
     pub fn is_rotten(&self) -> bool {
         self.is_unreadable() || self.is_not_found() || matches!(self, StoreError::Damaged { .. })
     }
@@ -556,7 +556,7 @@ impl fmt::Display for StoreError {
     }
 }
 
-/// What to do where there is nothing in a directory that should be full.
+/// Tells the user what to do if a directory that should be full is empty.
 fn all_missing(dir: &Path, part: DamagedPart, named: usize, whole: bool) -> String {
     let (what, remedy) = match part {
         // Not from the block files, as where some are left.
@@ -571,7 +571,7 @@ fn all_missing(dir: &Path, part: DamagedPart, named: usize, whole: bool) -> Stri
     )
 }
 
-/// What to do where a bitcoind was started on a directory of godwit's.
+/// Tells the user what to do after bitcoind was started on godwit's directory.
 fn core_started(path: &Path, dir: &Path) -> String {
     format!(
         "{} was made by a bitcoind that was started on godwit's directory: make sure that none runs, delete \
@@ -582,7 +582,7 @@ fn core_started(path: &Path, dir: &Path) -> String {
     )
 }
 
-/// What to do where the files of Core took the place of godwit's.
+/// Tells the user what to do after Core's files took the place of godwit's.
 fn obfuscated(key: &Path) -> String {
     format!(
         "{} has a key, and no block file beside it begins as godwit's do: they are Bitcoin Core's, obfuscated. Move \

@@ -1,8 +1,8 @@
-//! Inspection: reads what is stored and tells what is not as it was written.
+//! Inspection: reads everything stored and reports what is not as it was written.
 //!
-//! Unless it is to repair, it changes nothing: the database is opened over memory, runs are read without
-//! being repaired, and nothing is cut off or removed. What it repairs it writes in place, where it says so,
-//! but for undo records that have no place.
+//! Without a repair it changes nothing: the database is opened over memory, runs are read without being
+//! repaired, and nothing is cut off or removed. A repair writes in place and reports it, except for undo
+//! records that have no place yet.
 
 mod added_undo;
 pub(crate) mod found;
@@ -46,15 +46,15 @@ pub struct Inspection {
     network: NetworkId,
     committed: Mutex<Committed>,
     undo: UndoFiles,
-    /// Damage of the index that is to be repaired, and is told when it is.
+    /// Damage of the index that a repair will mend, and reports once it has.
     index_damage: Option<Found>,
-    /// There is nothing yet.
+    /// Nothing was ever stored.
     is_new: bool,
     repair: bool,
     _lock: Box<dyn DiskLock>,
 }
 
-/// What the last commit has left; a repair of coins commits.
+/// The state that the last commit left; a repair of coins commits a new one.
 struct Committed {
     /// `None` where neither database nor control file tells.
     control: Option<Control>,
@@ -74,7 +74,7 @@ pub struct NamedFile {
 }
 
 impl NamedFile {
-    /// So many of the committed bytes are there.
+    /// How many of the committed bytes exist.
     pub fn there(&self) -> u64 {
         self.len.unwrap_or(0).min(self.committed)
     }
@@ -90,9 +90,9 @@ pub fn lock(disk: &StoreDisk, dir: &Path) -> Result<Box<dyn DiskLock>, StoreErro
 }
 
 impl Inspection {
-    /// Opens a network's directory, whose control files and database it inspects. With `repair` the other
-    /// functions write in place what they can; of these files only control files are, since
-    /// opening the store ([`crate::Store::open`]) does the rest.
+    /// Opens a network's directory, and inspects its control files and database. With `repair`, this and the
+    /// other functions repair in place what they can. Of the control files and the database it repairs only
+    /// the former: opening the store ([`crate::Store::open`]) does the rest.
     ///
     /// # Errors
     ///
@@ -229,7 +229,7 @@ impl Inspection {
         self.committed().control.clone()
     }
 
-    /// Whether the block index can be read: without it neither blocks nor undo records can be told.
+    /// Whether the block index can be read. Without it, neither blocks nor undo records can be found.
     pub fn has_index(&self) -> bool {
         self.committed().db.is_some()
     }
@@ -248,13 +248,13 @@ impl Inspection {
         self.is_new
     }
 
-    /// Damage of the block index, of which nobody was told: the index is to be made again first, from the
-    /// block files, for the coins that are there.
+    /// Damage of the block index that was not reported yet: the index has to be rebuilt first, from the block
+    /// files, so that the existing coins can be kept.
     pub fn index_damage(&self) -> Option<&Found> {
         self.index_damage.as_ref()
     }
 
-    /// What makes index and coins again.
+    /// What rebuilds index and coins.
     pub fn index_remedy(&self) -> Remedy {
         DamagedPart::Index.remedy(self.has_whole_history())
     }
@@ -264,7 +264,7 @@ impl Inspection {
         self.control().as_ref().is_none_or(Control::has_whole_history)
     }
 
-    /// What the last commit has left.
+    /// The state that the last commit left.
     pub fn state(&self) -> CommittedState {
         self.control().map(|control| control.state).unwrap_or_default()
     }
@@ -275,7 +275,7 @@ impl Inspection {
         UtxoHasher::new(key.unwrap_or_default())
     }
 
-    /// Where an interrupted repair has left what it had come to.
+    /// The place of the checkpoints of an interrupted repair.
     pub fn checkpoints(&self) -> Checkpoints {
         let (magic, fingerprint) = (self.network.magic, self.hasher().fingerprint());
         Checkpoints::new(&self.disk, &self.dir, Work::Repair, magic, fingerprint, None)
@@ -368,8 +368,8 @@ impl Inspection {
         Ok(PooledStream::from(bytes))
     }
 
-    /// Tells of a frame of a block that is not what was written; with a repair it is written again. For a
-    /// block whose bytes are right: then index and network say what its frame is.
+    /// Reports a block's frame that is not as it was written; a repair writes it again. Only for a block
+    /// whose own bytes are right, since index and network then determine the frame.
     ///
     /// # Errors
     ///
@@ -390,7 +390,7 @@ impl Inspection {
         Ok(Some(Found { bytes: FRAME_SIZE.into(), ..found }))
     }
 
-    /// The undo data of the block behind `prev`, in a record whose frame and checksum are right.
+    /// The undo data of the block that follows `prev`, from a record whose frame and checksum are right.
     ///
     /// # Errors
     ///
@@ -399,8 +399,8 @@ impl Inspection {
         self.read_stored_undo(at, prev).map(|(undo, _)| undo)
     }
 
-    /// The same with the coins as the coins store has them; `None` where the record has numbers that only old
-    /// versions of Core wrote.
+    /// The same undo data, with the coins in the coins store's form; `None` if the record has numbers that
+    /// only old versions of Core wrote.
     ///
     /// # Errors
     ///
@@ -417,8 +417,8 @@ impl Inspection {
         read.map_err(|error| unreadable(error, &path, at.offset))
     }
 
-    /// Lets the system forget what was read of a block file and its undo file: an inspection reads everything
-    /// once, and what others read is of more use in memory.
+    /// Drops a block file and its undo file from the system's page cache: an inspection reads everything only
+    /// once, and the memory is of more use to others.
     pub fn release_cache(&self, file: u32) {
         for path in [self.block_path(file), self.undo_path(file)] {
             if let Ok(file) = self.disk.open_cached(&path) {
@@ -432,7 +432,7 @@ impl Inspection {
         self.undo.restore(at, record)
     }
 
-    /// Makes a manifest that a repair has written the one of the coins, in one transaction.
+    /// Makes a manifest that a repair has written the coins' manifest, in one transaction.
     ///
     /// # Errors
     ///
@@ -447,8 +447,8 @@ impl Inspection {
         })
     }
 
-    /// The same of the coins of a snapshot's history. With `None` there are none any more: the history is
-    /// to be validated from genesis again.
+    /// The same for the coins of a snapshot's history. `None` removes them: the history has to be validated
+    /// from genesis again.
     ///
     /// # Errors
     ///
@@ -514,8 +514,8 @@ impl Inspection {
     }
 }
 
-/// Fails where undo records of these, which are not right where they belong, are in another file, and cannot
-/// all be made again; each has the hash of the block before its own.
+/// Fails if undo records of these blocks are damaged at their places but present in another file, and cannot
+/// all be rebuilt. Each block comes with the hash of the one before it.
 ///
 /// # Errors
 ///
@@ -536,7 +536,7 @@ fn has_files(disk: &StoreDisk, dir: &Path) -> Result<bool, StoreError> {
     Ok(has_block_files(disk, &dir.join(BLOCKS_DIR))? || has_coins)
 }
 
-/// Whether a record begins at `start` as one of `len` bytes does.
+/// Checks that a record of `len` bytes begins at `start`.
 ///
 /// # Errors
 ///
@@ -564,7 +564,7 @@ fn open_file(disk: &StoreDisk, path: &Path) -> Result<StoreFile, StoreError> {
     })
 }
 
-/// A place that the medium does not give back is damaged, as one behind the end of the file is.
+/// Treats a place that the medium does not return as damaged, like one behind the end of the file.
 pub(crate) fn unreadable(error: StoreError, path: &Path, offset: u64) -> StoreError {
     match error.is_unreadable() {
         true => StoreError::damaged(path, offset, Damage::Short),

@@ -1,7 +1,7 @@
 //! godwit's storage: block files, undo, block index, UTXO store and the commit that ties them.
 //!
-//! Nothing here decides validity. Everything reaches the operating system through
-//! [`disk::Disk`], so that tests and simulations see every read, write and fsync.
+//! Nothing here decides validity. All access to the operating system goes through [`disk::Disk`], so that
+//! tests and simulations see every read, write and fsync.
 
 mod block_files;
 pub mod checkpoint;

@@ -1,4 +1,4 @@
-//! The search for what a block spent, as far as the store has to do with it.
+//! The store's part in the search for the coins that a block spent.
 
 use crate::checkpoint::{Checkpoints, Work};
 use crate::record::ChainPoint;

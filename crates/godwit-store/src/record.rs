@@ -1,4 +1,4 @@
-//! What the database says about blocks and about the state that a commit leaves behind.
+//! The records of the database: one for each block, and one for the state that a commit leaves.
 
 use std::fmt;
 use std::num::NonZeroU32;

@@ -1,7 +1,7 @@
-//! Checks what is at rest, beside everything else that the store does.
+//! Checks stored data in the background.
 //!
-//! What was read is not kept in the system's page cache, where it would take the place of what others read;
-//! and what is damaged is read once more, from the disk, before anybody is told.
+//! What it reads is dropped from the system's page cache, where it would displace what others read. Damage is
+//! read once more, from the disk, before it is reported.
 
 use std::ops::Range;
 use std::path::Path;

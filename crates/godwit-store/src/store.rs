@@ -76,13 +76,13 @@ pub struct StoreOptions {
     pub new_hash_key: [u8; 16],
     /// What the pool of buffers for blocks and undo records keeps.
     pub buffers: PoolLimits,
-    /// What is to be made again although it may be intact.
+    /// What to rebuild although it may be intact.
     pub rebuild: Rebuild,
     /// Ends an open that takes long, because all block files are searched for blocks.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What is to be made again from the block files, whatever state it is in.
+/// What to rebuild from the block files, whatever state it is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rebuild {
     #[default]
@@ -91,8 +91,8 @@ pub enum Rebuild {
     Coins,
     /// The block index and the coins (`-reindex`).
     Index,
-    /// The block index, of whose entries some cannot be read, for the coins that are there
-    /// (`verify -repair`).
+    /// The block index, some entries of which cannot be read, while the existing coins are kept (`verify
+    /// -repair`).
     IndexAlone,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct DurableEnds {
     pub(crate) files: BTreeMap<u32, FileEnds>,
     /// Files whose ends no commit has recorded yet.
     pub(crate) uncommitted: BTreeSet<u32>,
-    /// End of the file with what was pruned, where it is there.
+    /// End of the file of pruned blocks, if there is one.
     pub(crate) pruned: Option<u64>,
 }
 
@@ -133,9 +133,9 @@ pub struct Store {
     pub(crate) db: Db,
     pub(crate) blocks: BlockFiles,
     pub(crate) undo: UndoFiles,
-    /// Also orders commits.
+    /// The durable ends of all files. The lock also puts commits in order.
     pub(crate) ends: Mutex<DurableEnds>,
-    /// What the last commit has left. Locked within `ends`.
+    /// The state that the last commit left. Locked while `ends` is held.
     pub(crate) control: Mutex<Control>,
     kept: Option<Kept>,
     pub(crate) dir: PathBuf,
@@ -235,20 +235,20 @@ impl Store {
         &self.dir
     }
 
-    /// What the last commit left.
+    /// The state that the last commit left.
     pub fn state(&self) -> Result<CommittedState, StoreError> {
         committed_state(&self.db)
     }
 
-    /// What is to be there when the index is made again from the block files; `None` where it is
-    /// whole. All blocks that it does not have yet were handed back at open. Until [`Self::end_reindex`] this
-    /// is in force instead of [`Self::state`].
+    /// The state to restore while the index is rebuilt from the block files; `None` if the index is whole.
+    /// All blocks that the index does not have yet were handed back at open. Until [`Self::end_reindex`] this
+    /// state is in force instead of [`Self::state`].
     pub fn lost(&self) -> Option<&CommittedState> {
         self.kept.as_ref().map(|kept| &kept.state)
     }
 
-    /// Hands `take` what may be the undo records of a file, in their order: [`Store::read_undo`] tells
-    /// whether it is that of a block, and `take` whether it was.
+    /// Passes to `take` everything in a file that may be an undo record, in file order: [`Store::read_undo`]
+    /// tells whether it belongs to a given block, and `take` returns whether it did.
     ///
     /// # Errors
     ///
@@ -271,7 +271,7 @@ impl Store {
         StoreError::damaged(&self.dir.join(DATABASE_FILE), 0, Damage::Decode(error))
     }
 
-    /// Bytes of each pair of block and undo file, places included that were only reserved.
+    /// Bytes of each pair of block and undo file, reserved places included.
     pub fn file_bytes(&self) -> BTreeMap<u32, u64> {
         let (last, last_len) = self.blocks.last_file();
         let mut bytes = self.undo.lengths();
@@ -326,9 +326,9 @@ impl Store {
         visit_blocks(&self.db, &self.dir, &mut visit)
     }
 
-    /// Takes the next place in the block files for a block of `len` bytes. Does no I/O. The place
-    /// is to be written to with [`Store::write_block`], and passed on only after that has returned.
-    /// If it `begins_file`, no block before it is in the same file.
+    /// Reserves the next place in the block files for a block of `len` bytes. Does no I/O. Write to it with
+    /// [`Store::write_block`], and pass it on only after that has returned. With `begins_file`, the block is
+    /// the first one of its file.
     ///
     /// # Errors
     ///
@@ -372,8 +372,8 @@ impl Store {
         self.blocks.rewrite(at, block)
     }
 
-    /// Has the next commit name what was written. To be called in the order of reservation, together
-    /// with the change of the block index that says where it lies. Does no I/O.
+    /// Makes the next commit name a written record. Call it in the order of reservation, together with the
+    /// change of the block index that says where the record lies. Does no I/O.
     pub fn note_written(&self, written: impl Into<Written>) {
         match written.into() {
             Written::Block(written) => self.blocks.note(written),
@@ -381,12 +381,12 @@ impl Store {
         }
     }
 
-    /// The bytes of a stored block, or what has become of them: for a reader that checks them.
+    /// The bytes at a stored block's place, for a reader that checks them.
     pub fn read_block(&self, position: BlockPosition) -> Result<PooledStream, StoreError> {
         self.blocks.read(position, &self.block_buffers)
     }
 
-    /// The bytes of a stored block, if they are still those that were written.
+    /// The bytes of a stored block, checked to be those that were written.
     ///
     /// # Errors
     ///
@@ -454,8 +454,8 @@ impl Store {
     }
 }
 
-/// Whether nothing was kept of the database in whose place this one was begun, in this start or in an earlier
-/// one whose index this one goes on with: with `-reindex`, or because the control files are lost, too.
+/// Whether nothing was kept of the database that this one replaces: with `-reindex`, or because the control
+/// files are lost as well. Stays true while an interrupted rebuild of the index is resumed.
 pub fn starts_over(store: &Store) -> bool {
     store.kept.as_ref().is_some_and(Kept::connects_all_anew)
 }
@@ -474,8 +474,8 @@ pub(crate) fn visit_blocks(
     })
 }
 
-/// Whether a network's directory has all blocks that its coins come from, so that both index and coins can be
-/// made again without a download. Reads what the last commit has left, without opening anything.
+/// Whether a network's directory has all blocks from which its coins come, so that index and coins can be
+/// rebuilt without a download. Reads the state of the last commit without opening anything.
 pub fn has_whole_history(disk: &StoreDisk, dir: &Path) -> bool {
     let controls = Control::intact(disk, dir).unwrap_or_default();
     match control::confirmed(disk, dir, &controls) {
@@ -488,7 +488,8 @@ pub fn has_whole_history(disk: &StoreDisk, dir: &Path) -> bool {
     }
 }
 
-/// Makes sure that no other process uses the data directory, for what is to be done before it is opened.
+/// Makes sure that no other process uses the data directory, for work that has to be done before it is
+/// opened.
 ///
 /// # Errors
 ///
@@ -498,7 +499,7 @@ pub fn check_unused(disk: &StoreDisk, dir: &Path) -> Result<(), StoreError> {
     disk.lock(&dir.join(LOCK_FILE)).map(drop)
 }
 
-/// Removes what a rebuild makes anew, and what nothing names any more, before anything is written.
+/// Removes what a rebuild replaces, and what nothing names any more, before anything is written.
 fn remove_useless(
     disk: &StoreDisk,
     dir: &Path,

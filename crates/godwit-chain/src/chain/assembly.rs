@@ -1,4 +1,4 @@
-//! Builds the chain: its workers, its stations and the way of their messages.
+//! Builds the chain: its workers, its stations, and the channels of their messages.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! Delivers what jobs and threads report to the station that asked for it.
+//! Delivers the reports of jobs and threads to the station that asked for them.
 
 use super::{Chain, history};
 use crate::ending::Ending;

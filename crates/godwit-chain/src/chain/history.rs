@@ -1,4 +1,4 @@
-//! What becomes of the history below a snapshot in a turn of the chain.
+//! The part of each turn of the chain that validates the history below a snapshot.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,27 +1,26 @@
-//! What of that which waits to become durable is written now: decided by a few figures alone, whenever no job
-//! is under way.
+//! Decides what is written next, from a few figures alone, whenever no job is running.
 
-/// Entries of the block index that have changed after which they are committed: a commit holds them as
-/// records, of some 200 bytes each. An import of empty blocks changes 20,000 a second.
+/// Changed entries of the block index that make a commit due: a commit holds them as records of some 200
+/// bytes each. An import of empty blocks changes 20,000 a second.
 pub(crate) const COMMIT_ENTRIES: usize = 32 << 10;
 
-/// Bytes of runs that merges have replaced above which the coins on disk are committed once more, so that
-/// the files go: at the tip the next coins are committed a day later, and the disk lacks the room until
+/// Bytes of replaced runs above which the coins on disk are committed once more, so that the files of these
+/// runs can go: at the tip the next coins are committed a day later, and the disk would lack the room until
 /// then. Tests have small runs.
 pub(crate) const REPLACED_BYTES: u64 = if cfg!(test) { 256 << 10 } else { 1 << 30 };
 
 /// The job that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// A commit that names the coins of a flush, with all else.
+    /// A commit that names the coins of a flush, and everything else.
     Coins,
     /// A commit without newer coins.
     Index,
-    /// Bytes of blocks and undo records are pushed out.
+    /// Blocks and undo records are pushed out.
     PushOut,
 }
 
-/// What waits for a job.
+/// The work that waits for a job.
 pub(super) struct Pending {
     /// The coins of a flush are written, and its block is connected: any commit names them.
     pub(super) has_coins: bool,
@@ -29,11 +28,11 @@ pub(super) struct Pending {
     pub(super) are_coins_awaited: bool,
     /// Commits of coins alone have rested since the last one.
     pub(super) have_coins_rested: bool,
-    /// Something waits for a commit.
+    /// Anything waits for a commit.
     pub(super) is_wanted: bool,
     /// Entries of the block index that have changed.
     pub(super) entries: usize,
-    /// What has waited longest has waited for the interval.
+    /// The oldest of what waits has waited for the whole interval.
     pub(super) is_old: bool,
     /// Block files can be deleted with a commit.
     pub(super) frees_files: bool,
@@ -41,12 +40,12 @@ pub(super) struct Pending {
     pub(super) replaced: u64,
     /// Bytes of blocks and undo records that were neither pushed out nor committed.
     pub(super) unpushed: u64,
-    /// So many of those are pushed out at once.
+    /// How many of those bytes make a push-out due.
     pub(super) push_bytes: u64,
 }
 
 impl Pending {
-    /// What is to be begun now, if anything.
+    /// The job to begin now, if any.
     pub(super) fn due(&self) -> Option<Due> {
         if self.are_coins_due() || self.is_other_due() {
             Some(if self.has_coins { Due::Coins } else { Due::Index })
@@ -62,7 +61,7 @@ impl Pending {
         self.has_coins && (self.are_coins_awaited || self.have_coins_rested)
     }
 
-    /// Whether anything else is.
+    /// Whether anything else is a reason to commit.
     fn is_other_due(&self) -> bool {
         self.is_wanted
             || self.entries >= COMMIT_ENTRIES

@@ -1,4 +1,4 @@
-//! Flushes: memtables that were sealed, on their way into a commit.
+//! Flushes: sealed memtables on their way into a commit.
 //!
 //! ```text
 //!   seal ────▶ waits: its run is written, its block connected ────▶ committing ────▶ durable

@@ -1,4 +1,4 @@
-//! What has become known of the history below a snapshot, on its way into a commit.
+//! A change in what is known about the history below a snapshot, on its way into a commit.
 
 use godwit_store::HistoryCommit;
 

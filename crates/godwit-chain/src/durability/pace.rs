@@ -1,21 +1,21 @@
-//! When what is not durable is committed, and when nothing more is taken in because the disk is slow.
+//! Decides when unsaved changes are committed, and when nothing more is accepted because the disk is slow.
 //!
 //! ```text
 //!   something is noted ──── interval ────▶ commit ──── took ────▶ durable
 //!                 what is noted meanwhile: ▲──── rest of it, interval ────▶ commit ──── took ────▶
 //! ```
 //!
-//! Bytes, headers and the verified height are durable within [`MOST_SECONDS_AT_RISK`] wherever a commit
-//! takes half of that or less: what comes right behind the start of one waits for it and for the next.
-//! Where a commit takes longer than [`SLOW_COMMIT_SECONDS`], no block is accepted while one is under way,
-//! and the next one begins the sooner: what is accepted then waits for the interval and one commit. More
-//! than that cannot be promised of a disk that takes a minute for a commit.
+//! Bytes, headers and the verified height become durable within [`MOST_SECONDS_AT_RISK`] wherever a commit
+//! takes half of that or less: what arrives just after one commit has begun waits for that one and for the
+//! next. Where a commit takes longer than [`SLOW_COMMIT_SECONDS`], no block is accepted during a commit, and
+//! the next commit begins sooner, so that what is accepted then waits for the interval and one commit. No
+//! more can be promised on a disk that takes a minute for a commit.
 //!
-//! Headers are taken in at any rate, since an announcement that was not looked at is lost. On a network
-//! where they cost nothing a peer can give more of them than a slow disk writes. Each commit would take
-//! longer than the one before, and no block would be accepted beside it. So a commit holds only as many
-//! records of mere headers as the disk has written in time ([`Pace::most_headers`]); the rest of them,
-//! which can be asked for again, waits in memory.
+//! Headers are accepted even then, since an announcement that is not processed is lost. On a network where
+//! headers cost nothing a peer can send them faster than a slow disk writes them: each commit would take
+//! longer than the one before, and no block would be accepted meanwhile. So a commit holds only as many
+//! records of headers without blocks as the disk can write in time ([`Pace::most_headers`]). The rest, which
+//! can be requested again, waits in memory.
 
 use std::ops::Range;
 use std::time::Duration;

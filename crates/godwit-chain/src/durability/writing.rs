@@ -1,5 +1,5 @@
-//! When coins are written although memory is not short: so that a power cut costs little, and a clean end is
-//! quick.
+//! Decides when coins are written although memory is not short, so that a power cut costs little time and a
+//! clean shutdown is quick.
 //!
 //! ```text
 //!   coins on disk            sealed: being written      unsealed: in the active memtable
@@ -7,16 +7,17 @@
 //!                  at most half of each bound      at most half of each bound
 //! ```
 //!
-//! Coins may be sealed once more before the last seal is committed, while all that is not on disk is at most
-//! half of each bound. So a commit, which takes several syncs, holds nobody up.
+//! Coins may be sealed again before the last seal is committed, while everything that is not on disk stays
+//! within half of each bound. So a commit, which takes several syncs, delays nothing.
 //!
-//! Two things are bounded, each by half for what is being written and half for what grows meanwhile:
+//! Two costs are bounded; half of each bound is for what is being written, half for what accumulates
+//! meanwhile:
 //!
-//! 1. What a restart would take to apply the blocks again whose coins are not on disk. It is estimated
-//!    block by block when they are applied: the time that this took, a slow processor's time for reading
-//!    and hashing the bytes, and a read for each coin that was below the memtable, as slow as those of this
-//!    run or as a cold SSD's. Scripts do not run in a replay.
-//! 2. What a clean end has to write, by the rate that flushes were measured at.
+//! 1. The time in which a restart would apply the blocks again whose coins are not on disk. It is estimated
+//!    for each block when it is applied: the time that applying took, a slow processor's time for reading and
+//!    hashing the bytes, and one read for each coin that was below the memtable, taking as long as the reads
+//!    of this run or those of a cold SSD, whichever is longer. Scripts do not run in a replay.
+//! 2. The time in which a clean shutdown would write the remaining coins, at the measured rate of flushes.
 
 use std::collections::VecDeque;
 use std::time::Duration;

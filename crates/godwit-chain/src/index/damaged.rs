@@ -1,4 +1,4 @@
-//! What is known to be damaged of stored blocks. Not durable: the next reader after a restart finds out.
+//! Which stored blocks are known to be damaged. Not durable: after a restart the next reader finds out again.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the operator says of blocks, beside that they are invalid.
+//! What the operator may say about blocks besides that they are invalid.
 
 use super::BlockIndex;
 use super::assumed::list_candidates;

@@ -6,8 +6,8 @@
 //! outputs of all blocks are what was claimed and what the coins store holds ([`sums`]). No two transactions
 //! have the same id if no two coinbases have. Then each claim is true.
 //!
-//! A claim that is refuted refutes the undo record, and never the block: validation in order alone judges
-//! that. What this cannot decide, it says so of.
+//! A refuted claim refutes the undo record, never the block: only validation in order judges blocks. What the
+//! audit cannot decide it reports as undecided.
 
 mod culprits;
 mod ledger;
@@ -65,32 +65,32 @@ pub struct AuditOptions {
     pub scripts: ScriptOptions,
 }
 
-/// What an audit has to say.
+/// The result of an audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Audited {
     Proven(Proof),
-    /// What is stored is not what validation would have left.
+    /// The stored data differs from what validation would have left.
     Refuted {
         disputes: Vec<Dispute>,
-        /// How many there are beyond these.
+        /// How many disputes there are beyond the listed ones.
         more: u64,
-        /// Undo records that were made again from the blocks that created the coins, where it is to repair.
+        /// Undo records that the repair rebuilt from the blocks that created the coins.
         remade: usize,
-        /// Blocks that are themselves the suspects: neither coins nor undo records that are made again would
-        /// change what is said of them.
+        /// Blocks that are themselves suspect: rebuilding coins or undo records would not settle their
+        /// disputes.
         suspects: usize,
     },
-    /// It cannot be decided here, and why.
+    /// The audit cannot decide; says why.
     Unproven(String),
 }
 
 /// What was proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// The block whose coins they are.
+    /// The block after which the coins were committed.
     pub tip: ChainPoint,
-    /// Inputs, outputs that can be spent, and coins of the store: the first two without those of one block
-    /// that cancel.
+    /// Inputs, spendable outputs, and coins of the store. A coin that is created and spent within one block
+    /// is in neither of the first two.
     pub inputs: u64,
     pub outputs: u64,
     pub coins: u64,
@@ -98,18 +98,18 @@ pub struct Proof {
     pub without_scripts: u64,
 }
 
-/// Something that is not as validation would have left it.
+/// A difference from what validation would have left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dispute {
     /// A block that breaks a rule which needs no coins.
     Block { block: ChainPoint, reject: Reject },
-    /// What the undo record of a block claims cannot be true.
+    /// A claim of a block's undo record cannot be true.
     Claim { block: ChainPoint, fault: ClaimError },
-    /// A coin of a partition of the coins store.
+    /// A coin, which belongs in this partition of the coins store.
     Coin { outpoint: OutPoint, partition: usize, fault: CoinFault },
-    /// Of so many ranges of a partition's coins the sums do not agree; these were not searched.
+    /// The sums of this many ranges of a partition's coins disagree; these ranges were not searched.
     Part { partition: usize, ranges: usize },
-    /// The sums did not agree, and a second reading found nothing.
+    /// The sums disagreed, but a second reading found no coin that does.
     Elusive,
 }
 

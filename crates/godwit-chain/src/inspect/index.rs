@@ -1,4 +1,4 @@
-//! The block index of a directory: that it is whole, and how it is made again.
+//! Checks that a directory's block index is whole, and rebuilds it if it is not.
 
 use std::collections::BTreeSet;
 use std::path::Path;

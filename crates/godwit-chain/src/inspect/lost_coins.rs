@@ -1,4 +1,5 @@
-//! Coins that no parity brings back: what blocks create and spend of them, while all blocks are read.
+//! Gathers the coins that parity cannot restore: what the blocks create and spend of them, while all blocks
+//! are read.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,18 +1,17 @@
-//! The readings of all blocks that a repair takes. One that is interrupted goes on from where it was.
+//! The readings of all blocks that a repair takes. An interrupted reading resumes where it was.
 //!
-//! What readings have come to is written down now and then, and at a stop: the block that is to be read
-//! next, the blocks at which damage was found, the coins that were gathered so far, and those that undo
-//! records are to have. All of it follows from the list of blocks, and from what the blocks are that were
-//! read. So it is taken up where the list begins with the same blocks, and the coins that are lost are those
-//! that were, or fewer of them; else the repair begins with the first block. Blocks at which damage was found
-//! are read again then: what became of them is told once more, and of undo records only those are made again
-//! that are not right by now. Of blocks that a node has stored meanwhile, all are read;
-//! where they are a week's, the repair begins anew.
+//! The progress of a reading is saved now and then, and at a stop: the next block to read, the blocks at
+//! which damage was found, the coins gathered so far, and the coins that undo records still need. All of it
+//! follows from the list of blocks and their contents. So it is resumed if the current list begins with the
+//! same blocks and the lost coins are the same or fewer; otherwise the repair begins with the first block. On
+//! resumption, blocks at which damage was found are read again: their state is reported once more, and only
+//! undo records that are still wrong are rebuilt. Blocks that a node has stored meanwhile are all read; if
+//! there are more than a week's, the repair begins anew.
 //!
-//! It may be lost at any time. Coins of the set are written only when the blocks' own count confirms which
-//! they are (`godwit-store/src/utxo/beyond_parity.rs`); that what was gathered of them, and for undo records,
-//! is what blocks said rests on the checkpoint's SHA-256. Blocks that were read before the interruption
-//! are not read again: damage that came to them since is left to the next `verify`.
+//! The saved progress may be lost at any time. Coins of the set are written only when the blocks' own count
+//! confirms them (`godwit-store/src/utxo/beyond_parity.rs`); that gathered coins are what blocks said rests
+//! on the checkpoint's SHA-256. Blocks read before the interruption are not read again: damage to them since
+//! then is left to the next `verify`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

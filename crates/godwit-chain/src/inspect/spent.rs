@@ -1,4 +1,4 @@
-//! What blocks spent, for undo records that are made again: from the blocks that created it.
+//! The coins that blocks spent, taken from the blocks that created them, to rebuild undo records.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,5 +1,4 @@
-//! Undo records that are not right: they are told, and in a repair made again from the blocks that created
-//! the coins.
+//! Reports damaged undo records and, in a repair, rebuilds them from the blocks that created the coins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

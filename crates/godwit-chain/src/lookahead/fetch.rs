@@ -1,6 +1,6 @@
-//! Fetches the coins of one or several blocks from below the memtable, for a job a share that takes a
-//! bounded time: a disk that moves a head needs half a minute for the coins of a full block, and a node that
-//! is to end waits for the jobs that run.
+//! Fetches the coins of one or more blocks from below the memtable. Each job takes a share of bounded time,
+//! because a node that shuts down waits for running jobs: on a hard disk the coins of a full block can take
+//! half a minute.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
-//! What the search for the coins of one block has come to, written down so that it goes on behind a restart:
-//! on the main network it reads hundreds of gigabytes where an old coin was spent.
+//! Saves the progress of the search for the coins of one block, so that it resumes after a restart: on the
+//! main network the search reads hundreds of gigabytes if an old coin was spent.
 //!
-//! All of it follows from the block's hash: which coins it spent, in which blocks below they were created,
-//! and which of these come first on the way down. So what was written down for a block is right for ever, and
-//! may be missing at any time.
+//! All of it follows from the block's hash: which coins it spent, which blocks below created them, and which
+//! of these come first on the way down. So the saved progress of a block never becomes wrong, and may be lost
+//! at any time.
 
 use godwit_primitives::{BlockHash, Coin};
 use godwit_store::StoreError;

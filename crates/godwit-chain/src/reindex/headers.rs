@@ -1,10 +1,10 @@
-//! Headers that the block files do not have any more: blocks above them would connect to nothing, and be
-//! fetched again though they are there.
+//! Headers that are no longer in the block files. Blocks above them would connect to nothing, and be fetched
+//! again although they are stored.
 //!
-//! * An index that is made again because the user says so begins with the headers of the one before
-//!   (`godwit-store/src/store/database.rs`). They are judged again: that index may have been wrong.
-//! * Without it, the blocks above name the hash of a header that is missing, so that one in which a single
-//!   bit has flipped can be told from 639 others.
+//! * An index that is rebuilt at the user's request begins with the headers of the old one
+//!   (`godwit-store/src/store/database.rs`). They are judged again, since that index may have been wrong.
+//! * Without the old index, the blocks above give the hash of a missing header, by which a header with a
+//!   single flipped bit can be corrected: only one of its 640 bits gives that hash.
 
 use std::collections::HashSet;
 

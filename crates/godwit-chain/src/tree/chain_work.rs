@@ -1,4 +1,5 @@
-//! The total work of a chain, kept for one height in [`SPACING`]; that of the others is added up from there.
+//! The total work of each header's chain: stored for one height in [`SPACING`], and added up from there for
+//! the others.
 
 use godwit_primitives::{Work, work};
 

@@ -1,4 +1,4 @@
-//! The search of block files for blocks: behind what a commit has named, or in all of them.
+//! Searches block files for blocks: after the ends that a commit has named, or in whole files.
 
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Whether a file system does what the store builds on, as far as that can be tried out: before anything is
-//! stored there.
+//! Tests, before anything is stored, whether a file system does what the store relies on, as far as that can
+//! be tried out.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Undo records of blocks for which the index names none: a repair appends them, and has the index name them.
+//! Undo records of blocks for which the index names none: a repair appends them and enters them into the
+//! index.
 
 use std::collections::BTreeMap;
 

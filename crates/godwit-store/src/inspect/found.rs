@@ -1,4 +1,4 @@
-//! What an inspection finds, and who is told of it.
+//! The findings of an inspection, and the trait of their receiver.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The inspection of what is kept of pruned blocks beside the database.
+//! Inspects the file that keeps the headers of pruned blocks.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,10 +1,10 @@
-//! Opens the database of a data directory: the one that is there, a new one, or a new one in place of one
-//! that cannot be used any more, or that the user wants made again ([`Rebuild`]).
+//! Opens the database of a data directory: the existing one, a new one, or a new one in place of a database
+//! that is unusable or that the user wants rebuilt ([`Rebuild`]).
 //!
-//! A database that was begun in place of another one says so in its table `reindexing`, from the transaction
-//! that creates it to the one that ends making its index again (`Store::end_reindex`). So a reindex that is
-//! interrupted goes on at the next start, whether anybody asks for it or not, and so does the removal of what
-//! it makes useless: runs whose coins are forgotten, block files without the blocks below them.
+//! A database that replaces another one says so in its table `reindexing`, from the transaction that creates
+//! it to the one that completes its index (`Store::end_reindex`). So an interrupted reindex resumes at the
+//! next start whether or not the user asks for it, and so does the removal of what it makes useless: runs
+//! whose coins are given up, and block files whose earlier blocks are missing.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Whose files are in a directory: those of another program or network are left alone.
+//! Finds out whose files are in a directory: those of another program or network are left alone.
 
 use std::path::{Path, PathBuf};
 

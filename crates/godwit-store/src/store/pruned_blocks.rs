@@ -1,8 +1,8 @@
-//! `godwit.pruned`: of each block that was pruned, what the index has of it.
+//! `godwit.pruned`: the index entry of each pruned block.
 //!
-//! A pruned block is in no block file any more, so that the database alone knew its header, and a damaged
-//! database cost the whole chain. This file has these headers a second time, and with them the index is made
-//! again of the block files that are left. It is a sequence of records:
+//! A pruned block is in no block file, so that only the database would know its header, and a damaged
+//! database would cost the whole chain. This file holds these headers a second time; with them the index is
+//! rebuilt from the remaining block files. It is a sequence of records:
 //!
 //! | bytes | content |
 //! | --- | --- |
@@ -10,9 +10,9 @@
 //! | 4 | number of transactions, little-endian |
 //! | 4 | CRC-32C of all before, little-endian |
 //!
-//! Records come in any order, one of a block that is pruned a second time comes twice, and each is true
-//! whether or not the block is still stored. Blocks of stale branches have them as all others do, since
-//! blocks that are stored may build on them. Heights and chains follow from the headers.
+//! Records are in no particular order. A block that is pruned twice has two, and each stays true whether or
+//! not the block is stored again. Blocks of stale branches have records too, since stored blocks may build on
+//! them. Heights and chains follow from the headers.
 //!
 //! A commit that prunes appends before its transaction, which names the end ([`PrunedEnd`]): what lies
 //! behind it is kept as far as it is whole, the rest is cut off. Where the database says nothing of the file,

@@ -1,4 +1,4 @@
-//! Whether what a data directory is read from, or made again from, is there and may be used: asked before
+//! Checks that the files from which a data directory is read or rebuilt exist and may be used, before
 //! anything is written or given up.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Rotation, and the results of background jobs.
+//! Seals the memtable, and takes in the results of background jobs.
 
 use std::sync::Arc;
 

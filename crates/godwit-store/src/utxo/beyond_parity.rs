@@ -1,4 +1,4 @@
-//! Repairs runs where parity does not: from what can still be read, and from all blocks.
+//! Repairs runs that parity cannot: from what is still readable, and from all blocks.
 //!
 //! An inspection ([`super::inspect`]) says what is lost. The caller has the blocks, and hands over what they
 //! create and spend, in order of height, in one pass or in several ([`CoinsRepair`]). What must hold:

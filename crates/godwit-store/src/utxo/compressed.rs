@@ -1,8 +1,7 @@
-//! Coins in the form in which memtables and runs hold them, many in one piece of memory.
+//! Coins in the form in which memtables and runs hold them, many in one allocation.
 //!
-//! A coin that a block spends comes from the store in this form and goes into its undo record in nearly the
-//! same one, and an output comes into the store in it: so who only passes coins on neither decodes nor
-//! encodes them.
+//! A spent coin comes from the store in this form and enters the undo record in nearly the same one, and a
+//! new output enters the store in it. So code that only passes coins on neither decodes nor encodes them.
 
 use godwit_primitives::coin::encode_output;
 use godwit_primitives::{Amount, Coin, CoinView};

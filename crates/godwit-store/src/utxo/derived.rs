@@ -1,7 +1,7 @@
-//! What memory holds of a segment, where its file has lost that: filter and block index follow from the
+//! Rebuilds in memory the filter and block index of a segment whose file has lost them: both follow from the
 //! entries.
 //!
-//! Nothing is written. A merge leaves sound ones behind, and so does `verify -repair`.
+//! Nothing is written. A later merge writes sound ones, and so does `verify -repair`.
 
 use std::sync::Arc;
 

@@ -1,9 +1,8 @@
-//! Sums of entries: whether what was read and written is what there was, whatever its order.
+//! Sums of entries, which show that entries were read and written unchanged, in whatever order.
 //!
-//! The sum of a set of entries is the sum modulo 2^128 of a keyed 128-bit hash of each. A run's
-//! footer has one for each segment. It adds to the checksums of blocks what these cannot say: that no entry
-//! was lost or changed between reading and writing, by a fault of memory or of the program. A merge
-//! drops entries, and nothing else happens to them, so that
+//! The sum of a set of entries is the sum modulo 2^128 of a keyed 128-bit hash of each. The footer of a run
+//! has one for each segment. It shows what the checksums of blocks cannot: that no entry was lost or changed
+//! between reading and writing by a fault of memory or of the program. A merge only drops entries, so that
 //!
 //! ```text
 //! sum of its inputs  =  sum of its output  +  sum of what it dropped

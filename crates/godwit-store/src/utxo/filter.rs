@@ -1,4 +1,4 @@
-//! Which keys a segment cannot hold.
+//! The filter of a segment: tells for most absent keys that the segment does not hold them.
 //!
 //! A split block Bloom filter (the one of Apache Parquet): a key sets one bit in each of the eight
 //! 32-bit words of one 32-byte block, so that a probe costs one cache line. At 10 bits a key about

@@ -1,4 +1,4 @@
-//! What an inspection of runs has found lost.
+//! The coins that an inspection of runs has found lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What of its memory a store uses, and what it does when there is not enough.
+//! How much of its memory a store uses, and what it does when that is not enough.
 
 use super::budget::{MAX_UNFLUSHED, MemoryUsage};
 use super::store::UtxoStore;

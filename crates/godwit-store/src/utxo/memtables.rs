@@ -1,5 +1,4 @@
-//! The memtables of a store: the active one, over those that are sealed. What is in files is
-//! [`super::runs`]'s.
+//! The memtables of a store: the active one above the sealed ones. Files belong to [`super::runs`].
 
 use std::sync::Arc;
 

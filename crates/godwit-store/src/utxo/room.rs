@@ -1,9 +1,9 @@
-//! Room on the disk for runs that are written anew, looked for before one is begun.
+//! Checks that the disk has room for a run before the run is begun.
 //!
-//! A merge and a repair write once more what they read, which goes only behind the commit that names the new
-//! run. A disk that fills up on the way ends the node, and what was written of the run is lost: the next
-//! start would do the same again. So a merge that has no room is put off, as long as the segments are not
-//! too many to be read; a repair is not begun.
+//! A merge or repair writes its input once more, and the old files go only after the commit that names the
+//! new run. A disk that fills up on the way ends the node, and the part of the run that was written is lost:
+//! the next start would do the same again. So a merge without room is put off, unless there are too many
+//! segments to read; a repair is not begun.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,14 +1,13 @@
-//! Looks up many keys in runs so that the disk has many reads to do at once: a drive that needs 100 µs for
-//! one of them does many in the same time.
+//! Looks up many keys in runs with many reads in flight: a drive that takes 100 µs for one read does many in
+//! the same time.
 //!
-//! What the system has in memory is looked at at once. Of what it does not have the disk is told, and other
-//! keys are looked up meanwhile. When [`PENDING_BLOCKS`] are on their way, the oldest are waited for; keys
-//! that they do not have after all, whatever the filter said, go on to the next older segment in the same
-//! manner.
+//! Blocks in the system's page cache are looked at directly. For the others the disk is told to fetch them,
+//! and other keys are looked up meanwhile. When [`PENDING_BLOCKS`] are in flight, the oldest are waited for;
+//! keys that they do not hold after all, despite the filter, go on to the next older segment in the same way.
 //!
-//! A disk that moves a head takes some ten milliseconds for each, and half a minute for the coins of a
-//! block. So the caller may break off: keys without an answer are left for another lookup, for which the
-//! disk has fetched meanwhile what was on its way.
+//! A hard disk takes some ten milliseconds for each read, and half a minute for the coins of a block. So the
+//! caller may stop a lookup early: keys without an answer are left for a later one, by which time the disk
+//! has fetched what was in flight.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! The runs of a store: the segments that have its coins, the files that a commit names or that nobody needs
-//! any more, and the merge that is due or under way. Only the connector's thread changes them; what other
-//! threads read is a copy of [`Runs::partitions`].
+//! The runs of a store: the segments that hold its coins, the files that a commit names or that are obsolete,
+//! and the merge that is due or running. Only the connector's thread changes them; other threads read a copy
+//! of [`Runs::partitions`].
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};

@@ -1,7 +1,7 @@
 //! Checks runs at rest, beside their readers: a group of blocks at a time, with its parity.
 //!
-//! What an inspection does at once ([`super::inspect`]) is done here in steps, so that the caller decides
-//! how fast it goes; but for the filters, which are not compared with the entries, for want of memory.
+//! It does in steps what an inspection ([`super::inspect`]) does at once, so that the caller sets the pace.
+//! It does not compare filters with entries, which would take too much memory.
 
 use std::ops::Range;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Files of runs that no manifest names, and the end of those whose coins were given up.
+//! Removes files of runs that no manifest names, and runs whose coins were given up.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

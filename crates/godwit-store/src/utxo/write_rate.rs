@@ -1,4 +1,4 @@
-//! How fast memtables are written, so that nobody keeps more unwritten than can be written in time.
+//! Measures how fast memtables are written, which bounds what may stay unwritten.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Parity of a run: from it and from the rest of the run, damaged blocks are computed again.
+//! Parity of a run: damaged blocks are computed from it and from the rest of the run.
 //!
 //! A run has a file of parity beside it, `NNNNNNNNNN.parity`. The blocks of the run are taken in groups
 //! of 2,048. Block `n` of a group (from 0) belongs to stripe `n mod 64`, and block `s` of the group's

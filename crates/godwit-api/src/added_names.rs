@@ -1,4 +1,4 @@
-//! Peers that `addnode` was told of, by the names that it was told.
+//! The peers given to `addnode`, by the names under which they were given.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

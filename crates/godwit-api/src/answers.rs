@@ -1,4 +1,4 @@
-//! Memory of requests that were read, and of answers that are being made or sent.
+//! Accounts for the memory of requests that were read, and of answers being made or sent.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! What every method can reach beside the node: memory of answers, calls that wait, bans, log, interfaces.
+//! The state that every method can reach besides the node: memory of answers, waiting calls, bans, log,
+//! interfaces.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! `banlist.json`: the bans of the operator, between runs, in Core's form.
+//! `banlist.json`: keeps the operator's bans between runs, in Core's format.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

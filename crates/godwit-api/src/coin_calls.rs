@@ -1,5 +1,5 @@
-//! Calls that read all coins, or filters of all blocks: of those that sort coins one goes on and one waits,
-//! and of each kind of search there is one at all.
+//! Limits calls that read all coins or the filters of all blocks: of the calls that sort coins, one runs and
+//! one waits; of each kind of search, only one is accepted.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

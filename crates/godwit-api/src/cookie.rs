@@ -1,7 +1,7 @@
 //! The file with a password for programs that may read it (`.cookie`).
 //!
-//! It is written beside its place and moved there: a reader finds all of it or nothing. A link that lies in
-//! the way is not followed.
+//! It is written beside its place and renamed, so that a reader finds all of it or nothing. A symbolic link
+//! at that place is not followed.
 
 use std::fmt;
 use std::fs::{File, TryLockError};

@@ -1,4 +1,4 @@
-//! What Core removes from its answers, and brings back for a while to those who ask for it.
+//! Fields that Core has removed from its replies but still gives to users who ask for them.
 
 /// Members of answers that older programs read (Core `-deprecatedrpc`, as of 31.99).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Deprecated {
 }
 
 impl Deprecated {
-    /// Brings back what Core calls so; whether there is such a thing.
+    /// Brings back the field that Core's option calls `name`. Returns whether there is one.
     pub fn bring_back(&mut self, name: &str) -> bool {
         match name {
             "bip125" => self.bip125 = true,

@@ -1,4 +1,4 @@
-//! From the body of a request to the body of its answer (Core `httprpc.cpp`, `rpc/server.cpp`).
+//! Turns the body of a request into the body of its answer (Core `httprpc.cpp`, `rpc/server.cpp`).
 
 #[cfg(test)]
 mod tests;

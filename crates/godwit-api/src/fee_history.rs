@@ -1,12 +1,11 @@
-//! The fee that a transaction needs, by what recent blocks took.
+//! Estimates the fee that a transaction needs from what recent blocks took.
 //!
-//! Each block has a price: the fee rate with which a transaction would have been in it. Of a block that had
-//! room left that is the least that anybody relays; of a full one, the rate that nine tenths of its
-//! transactions paid. To have waited `n` blocks from some moment on means to have paid the cheapest price of
-//! the `n` that followed. The answer is the rate that would have been enough from nearly all moments of the
-//! last hours.
+//! Each block has a price: the fee rate that would have put a transaction into it. If the block had room
+//! left, that is the minimum relay rate; if it was full, the rate that nine tenths of its transactions
+//! reached. Waiting for `n` blocks from some moment costs the cheapest price of the next `n`. The answer is
+//! the rate that would have been enough from nearly all moments of the last hours.
 //!
-//! The moments are all places in the last blocks behind which `n` of these follow:
+//! The moments are all places in the last blocks that are followed by `n` of them:
 //!
 //! ```text
 //!   prices  9 4 4 7 1 5      n = 2     9 4|4 7 1 5   9|4 4|7 1 5   9 4|4 7|1 5  …   needed: 4 4 4 1 1

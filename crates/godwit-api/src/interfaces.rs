@@ -1,4 +1,4 @@
-//! What a server answers and publishes, as its options say.
+//! The interfaces that a server offers, as its options say.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Which lines the log has beside those that it always has, by Core's categories.
+//! The categories of additional log lines, by Core's names.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,4 +1,4 @@
-//! The RPC methods: what each call is given, how it finds blocks, and which function runs it.
+//! The RPC methods: the context of a call, how it finds blocks, and which function runs it.
 
 mod activity;
 mod bans;

@@ -1,8 +1,8 @@
 //! REST: blocks, headers and coins over plain HTTP, as bytes, hexadecimal or JSON (Core `rest.cpp`).
 //!
-//! Nobody logs in: what is told is public. So a request is small, and what it makes the node do is bounded as
-//! for a method's call: it waits in the same queue, runs on the same threads, and its answer counts in the
-//! same memory.
+//! There is no login, since all answers are public. Therefore a request is small, and the work that it causes
+//! is bounded like that of a method's call: it waits in the same queue, runs on the same threads, and its
+//! answer counts against the same memory.
 
 mod indexed;
 mod path;

@@ -1,4 +1,4 @@
-//! Scripts as texts: their kind, their words, addresses and descriptors.
+//! Scripts as text: their type, their disassembly, addresses and descriptors.
 
 pub(crate) mod address;
 mod asm;

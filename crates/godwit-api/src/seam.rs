@@ -1,4 +1,4 @@
-//! Where methods and the node meet: questions one way, snapshots the other.
+//! The interface between methods and the node: questions in one direction, snapshots in the other.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
-//! The server: one thread for all connections, some for methods.
+//! The server: one thread for all connections, and a few for methods.
 //!
-//! What happens on a connection is in `godwit-http`. Here are the sockets, the place that each connection
-//! takes, and the threads that take requests from the queue.
+//! `godwit-http` handles a connection. Here are the sockets, the limits on connections, and the threads that
+//! take requests from the queue.
 
 mod listening;
 mod pages;

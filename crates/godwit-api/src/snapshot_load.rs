@@ -1,4 +1,4 @@
-//! What `loadtxoutset` hands to the node, which ends its run for it.
+//! The request of `loadtxoutset` to the node, which ends its run to load the snapshot.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What the server can answer from: nothing yet but the stage of the start, or the node.
+//! What the server can answer from: only the stage of a start, or the running node.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

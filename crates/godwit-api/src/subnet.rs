@@ -1,4 +1,4 @@
-//! Addresses that may ask (`-rpcallowip`).
+//! The addresses that may use the RPC server (`-rpcallowip`).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,8 +1,8 @@
-//! What people are told of a sync: how far it is, when it ends, what holds it up.
+//! The progress of a sync as people see it: how far it is, when it ends, and what limits it.
 //!
 //! Once a second the node's thread hands in [`SyncFacts`], plain numbers. [`SyncWatch`] keeps a bounded
-//! history of them and makes the [`SyncReport`] that terminal, status page, `getsyncstatus` and metrics
-//! show. All of it is arithmetic on what was handed in: no clock, no file, no question.
+//! history of them and makes the [`SyncReport`] that terminal, status page, `getsyncstatus` and metrics show.
+//! All of it is arithmetic on these numbers: it reads no clock and no file, and asks the node nothing.
 
 mod ahead;
 mod bottleneck;

@@ -1,4 +1,4 @@
-//! Which methods a user may call.
+//! The methods that each user may call (`-rpcwhitelist`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,8 @@ pub struct Whitelist {
 }
 
 impl Whitelist {
-    /// Of the values of the options. A user who is named several times may call what all of them name.
+    /// Parses the values of the options. A user who is named several times may call only the methods that all
+    /// of these values name.
     pub fn new(lines: &[String], strict: Option<bool>) -> Self {
         let mut users: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for line in lines {

@@ -5,10 +5,10 @@
 //!                                                    ├─▶ a bounded queue for each subscriber ─▶ its socket
 //! ```
 //!
-//! The node's thread only says which block it connected or disconnected, and which transaction began or
-//! ceased to wait for one, and never waits: what does not fit into the queue is counted, and so is what a
-//! subscriber does not take. Each message carries the number of those of its kind before it, so a subscriber
-//! sees that it missed some.
+//! The node's thread never waits: it only queues which block it connected or disconnected, and which
+//! transaction began or ceased to wait for one. What does not fit into the queue is counted, and so is what a
+//! subscriber does not take. Each message carries the number of earlier messages of its kind, so that a
+//! subscriber can see that it missed some.
 //!
 //! The protocol is ours (`wire.rs`): `zeromq`, the library, keeps 100,000 messages for each subscriber,
 //! whatever their size, and knows no high-water mark.

@@ -1,9 +1,9 @@
 //! Maps IP addresses to the autonomous systems that announce them, for `-asmap` (Core
 //! `util/asmap.{h,cpp}`).
 //!
-//! The file is a trie of prefixes of 128 bits, written as instructions one behind the other, bit by bit
-//! (`bits`). [`interpret`] follows them for one address; [`check`] follows all of their branches once, so
-//! that none of them can lead astray later.
+//! The file is a trie of prefixes of 128-bit addresses, written as a sequence of instructions, bit by bit
+//! (`bits`). [`interpret`] follows them for one address; [`check`] follows every branch once, so that no
+//! lookup can leave the file later.
 
 mod bits;
 mod error;

@@ -1,5 +1,5 @@
-//! Hosts that the operator has banned: no connection is opened to them or accepted of them for a time
-//! (Core `banman.{h,cpp}`, `netaddress.cpp` `CSubNet`).
+//! Hosts that the operator has banned: for a time, connections to them are not opened and connections from
+//! them are not accepted (Core `banman.{h,cpp}`, `netaddress.cpp` `CSubNet`).
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,8 @@
-//! Host rate limits: what is left of a host's allowance when its connection ends.
+//! Rate limits by host: what remains of a host's allowance when its connection ends.
 //!
-//! A host that connects again continues with what was left. Otherwise an allowance per connection
-//! would be no limit for a host that opens one connection after the other. An allowance that is
-//! enough for an honest connection is enough for honest reconnecting, too.
+//! A host that reconnects continues with the remainder. Otherwise a host could evade an allowance per
+//! connection by opening one connection after another. An allowance that is enough for an honest connection
+//! is enough for honest reconnecting too.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

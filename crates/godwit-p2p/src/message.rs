@@ -1,7 +1,7 @@
 //! The messages of the peer-to-peer protocol.
 //!
-//! A payload may be longer than its message: surplus bytes are ignored, as in Core.
-//! [`MessageError`] says what Core does with a payload that does not decode.
+//! A payload may be longer than its message: surplus bytes are ignored, as in Core. [`MessageError`] tells
+//! what Core does with a payload that does not decode.
 
 mod compact;
 mod filters;

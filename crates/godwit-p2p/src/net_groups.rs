@@ -1,8 +1,7 @@
-//! Groups of hosts that one operator can easily have (Core `netgroup.{h,cpp}`).
+//! Groups hosts that one operator can easily own (Core `netgroup.{h,cpp}`).
 //!
-//! By a map of autonomous systems where there is one (`-asmap`): addresses of many prefixes are cheap to
-//! have within one system, those of many systems are not. Otherwise, and where the map knows no system, by
-//! prefix.
+//! By autonomous system if a map is given (`-asmap`): addresses with many prefixes are cheap to get within
+//! one system, addresses in many systems are not. Without a map, and where it knows no system, by prefix.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;

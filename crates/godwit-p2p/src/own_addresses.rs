@@ -1,5 +1,5 @@
-//! The addresses at which this node can be called, and which of them a peer is told (Core `net.cpp`:
-//! `mapLocalHost`, `AddLocal`, `RemoveLocal`, `SeenLocal`, `GetLocal`; `netaddress.cpp`:
+//! The addresses at which this node can be reached, and which of them is advertised to a peer (Core
+//! `net.cpp`: `mapLocalHost`, `AddLocal`, `RemoveLocal`, `SeenLocal`, `GetLocal`; `netaddress.cpp`:
 //! `GetReachabilityFrom`).
 
 use std::collections::BTreeMap;

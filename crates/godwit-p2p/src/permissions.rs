@@ -1,4 +1,5 @@
-//! What the operator lets single peers do (Core `net_permissions.{h,cpp}`, `-whitelist`, `-whitebind`).
+//! Permissions that the operator gives to single peers (Core `net_permissions.{h,cpp}`, `-whitelist`,
+//! `-whitebind`).
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,9 +1,9 @@
-//! What is said to a router that is to forward a port to this machine: PCP (RFC 6887), and NAT-PMP (RFC
-//! 6886) to one that is older (Core `common/pcp.{h,cpp}`).
+//! The messages that have a router forward a port to this machine: PCP (RFC 6887), or NAT-PMP (RFC 6886) for
+//! an older router (Core `common/pcp.{h,cpp}`).
 //!
-//! Requests are made and answers are read here; who sends them, how often and when is the node's. All
-//! numbers are in network order. An answer that is not one to the request is `None`, and the next packet may
-//! be: anybody near can send some.
+//! Requests are encoded and answers decoded here; the node decides who sends them, when and how often. All
+//! numbers are in network order. A packet that does not answer the request gives `None`, and the next one may
+//! be the answer: any machine nearby can send packets.
 
 mod refusal;
 #[cfg(test)]

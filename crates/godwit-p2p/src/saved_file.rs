@@ -1,5 +1,5 @@
-//! What `peers.dat` and `anchors.dat` have in common: version and magic before the content, a checksum
-//! behind it. The formats are in `docs/formats.md`.
+//! The frame of `peers.dat` and `anchors.dat`: version and magic before the content, a checksum after it. The
+//! formats are in `docs/formats.md`.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Where a node finds its first peers: names that resolve to nodes, and a list of nodes (Core
+//! The sources of a node's first peers: DNS names that resolve to nodes, and a fixed list of nodes (Core
 //! `kernel/chainparams.cpp`, `chainparamsseeds.h`).
 
 use godwit_primitives::Network;

@@ -1,4 +1,4 @@
-//! What a node offers to its peers.
+//! The services that a node offers to its peers, as flags.
 
 use std::fmt;
 use std::ops::BitOr;

@@ -1,4 +1,5 @@
-//! Which connections to open, and which to give up for others (Core `net.cpp`, `node/eviction.cpp`).
+//! Decides which connections to open, and which to close in favour of others (Core `net.cpp`,
+//! `node/eviction.cpp`).
 //!
 //! Nothing here connects: [`Slots::next`] compares the present connections with the slots and
 //! returns which to open. Connections that are being opened count as present, so that no slot is

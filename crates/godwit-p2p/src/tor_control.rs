@@ -1,8 +1,8 @@
 //! The controller's side of Tor's control protocol, as far as an onion service needs it (`control-spec` of
 //! the Tor project; Core `torcontrol.cpp`).
 //!
-//! Bytes of Tor come in, and commands and what they have brought come out. Lines are read where they lie, in
-//! locked memory: one of them has the private key of a new service.
+//! Bytes from Tor go in; commands, and the results of earlier commands, come out. Lines are read in place, in
+//! locked memory, because one of them holds the private key of a new service.
 
 mod backoff;
 mod error;

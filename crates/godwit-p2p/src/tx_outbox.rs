@@ -1,13 +1,13 @@
-//! The outbox: transactions that users of this node sent, until they are deep in the chain.
+//! The outbox: transactions that users of this node sent, kept until they are deep in the chain.
 //!
-//! It judges nothing. Who puts a transaction in has judged it; it leaves when a block spends what it
-//! spends, when it has been in the chain for [`FORGET_DEPTH`] blocks or a newer one needs its room there,
-//! when another one replaces it, when the block whose coinbase it spends is left for another branch, or after
-//! [`KEEP`]. When its own block is left, it waits again.
+//! It judges nothing: whoever adds a transaction has checked it. A transaction leaves when another one in a
+//! block spends the same coin, when it has been in the chain for [`FORGET_DEPTH`] blocks, or earlier if a
+//! newer mined one needs its room, when another transaction replaces it, when the block whose coinbase it
+//! spends is left for another branch, or after [`KEEP`]. When its own block is left, it waits again.
 //!
-//! Whoever follows what waits hears of each that begins or ceases to. These changes have numbers, as Core's
-//! mempool gives them: one more for each, and also for each that a block takes, of which only the block
-//! tells.
+//! Subscribers are told of each transaction that begins or ceases to wait. These changes are numbered like
+//! those of Core's mempool: each change takes one number, and so does each transaction that a block takes,
+//! which only the block's own notice reports.
 
 mod file;
 

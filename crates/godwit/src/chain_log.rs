@@ -1,4 +1,4 @@
-//! What an import and the node say of the chain in the same words.
+//! Log lines about the chain that an import and the node share.
 
 use std::time::Duration;
 

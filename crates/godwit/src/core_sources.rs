@@ -1,5 +1,5 @@
-//! Data directories of Bitcoin Core that are imported: where their blocks are, and whether their coins are
-//! those that the blocks give.
+//! Bitcoin Core's data directories as sources of an import: where their blocks are, and whether their coins
+//! agree with those that result from the blocks.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Why a run failed: one line for the user and an exit code.
+//! Reasons why a run failed, each with one line for the user and an exit code.
 
 use std::fmt;
 use std::path::Path;

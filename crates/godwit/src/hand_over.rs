@@ -1,5 +1,5 @@
-//! `godwit hand-over`: makes Bitcoin Core's data directory, and says what Core needs to start on it. And
-//! what keeps a directory from being used whose files another program has.
+//! `godwit hand-over`: makes a data directory for Bitcoin Core, and tells what Core needs to start on it.
+//! Also prevents the use of a directory whose files another program uses.
 
 use std::fmt;
 use std::path::{self, Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Files that are read at several places: blocks and snapshots.
+//! Input files of which several places are read: blocks and snapshots.
 
 use std::fmt;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The log's lines: Bitcoin Core's format.
+//! The format of log lines, which is Bitcoin Core's.
 //!
 //! A line is `2026-11-21T03:26:00Z message` (UTC); a warning's or error's message begins with
 //! `[warning] ` or `[error] ` (Core `logging.cpp`). People and tools search for these lines, so

@@ -1,8 +1,8 @@
-//! Where the log's lines go: to `debug.log` and to the console.
+//! Writes log lines to `debug.log` and to the console.
 //!
-//! A thread of its own writes them, so that logging never waits for a disk or for a reader of
-//! standard output. Lines that do not fit into the queue are dropped and counted, and the log says
-//! how many are missing. Lines in the queue are lost when the process is killed.
+//! It does so on a thread of its own, so that logging never waits for a disk or for a reader of standard
+//! output. Lines that do not fit into the queue are dropped and counted, and the log says how many are
+//! missing. Lines in the queue are lost when the process is killed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

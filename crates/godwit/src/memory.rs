@@ -1,4 +1,4 @@
-//! One budget for the memory of the process (`-memory`), and how it is dealt out.
+//! The memory budget of the process (`-memory`), and how it is divided.
 //!
 //! | part | at most |
 //! | --- | --- |

@@ -4,8 +4,8 @@
 //! name lookups, `peers.dat`, `anchors.dat` and `outbox.dat`, and runs the loop that connects them all. The
 //! thread that has an onion service made is `tor`, that which has the router forward a port `port_map`.
 //!
-//! A process has one run of a node after the other: what is loaded from a snapshot is so into a closed data
-//! directory, between two runs (`reload`). The RPC server and what systemd is told outlive a run.
+//! A process can run a node several times in a row: a snapshot is loaded into the closed data directory
+//! between two runs (`reload`). The RPC server and the connection to systemd outlive a run.
 
 mod advice;
 mod asmap;

@@ -1,4 +1,4 @@
-//! Opening the chain of a data directory.
+//! Opens the chain of a data directory.
 
 use std::path::Path;
 use std::sync::Arc;

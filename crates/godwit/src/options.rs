@@ -1,7 +1,7 @@
 //! What the user asked for: the command line and `godwit.conf` become one typed value.
 //!
-//! `godwit_program` reads the text by the `table`; `resolve` checks what concerns several options
-//! at once. After [`parse`] only paths are still text, and every value is in range.
+//! `godwit_program` reads the text according to the `table`; `resolve` checks constraints between options.
+//! After [`parse`] only paths are still text, and every value is in range.
 
 mod core_options;
 mod draft;

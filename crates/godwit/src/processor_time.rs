@@ -1,4 +1,4 @@
-//! Processor time by thread, as Linux tells it.
+//! Processor time by thread, as Linux reports it.
 
 use std::fs;
 use std::time::Duration;

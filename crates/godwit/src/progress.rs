@@ -1,8 +1,8 @@
-//! Shows how far a command that reads files is: a bar on a terminal, otherwise log lines at intervals.
+//! Shows the progress of a command that reads files: a bar on a terminal, otherwise log lines at intervals.
 //!
-//! The time left is the remaining work divided by the recent speed. Work is counted in bytes, which
-//! are known in advance. Blocks will not do: they grew a thousandfold over the years. As long
-//! as no speed is known, no time is shown. What a node shows is in `screen`.
+//! The time left is the remaining work divided by the recent speed. Work is counted in bytes, whose total is
+//! known in advance. Blocks would not do: their size grew a thousandfold over the years. While no speed is
+//! known, no time is shown. The progress of a node is in `screen`.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Shows how far a node is: four lines on a terminal, otherwise lines of the log at intervals, and a word
-//! to systemd.
+//! Shows the progress of a node: four lines on a terminal, otherwise log lines at intervals, and a status for
+//! systemd.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Tells systemd how the node is: that it answers, that it is alive, a line of status. The protocol is
-//! that of `sd_notify(3)`: datagrams to the socket that the environment names.
+//! Reports the node's state to systemd: readiness, liveness, and a line of status. The protocol is that of
+//! `sd_notify(3)`: datagrams to the socket that the environment names.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};

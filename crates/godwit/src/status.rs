@@ -1,4 +1,4 @@
-//! `godwit status`: asks the node that runs on the data directory, and prints what it says.
+//! `godwit status`: asks the node that runs on the data directory, and prints its answer.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! `godwit import --verdicts`: submits every record after the verdict about the one before, and
-//! writes each verdict as a JSON line in the words of Core's `submitblock`.
+//! `godwit import --verdicts`: submits the records one by one, each after the verdict about the one before,
+//! and writes each verdict as a JSON line in the words of Core's `submitblock`.
 
 use std::fmt;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! `godwit verify`: reads everything that is stored, prints what is damaged, and repairs it if told to. With
-//! `-audit` it says whether the coins are those that the blocks give.
+//! `godwit verify`: reads everything stored, prints the damage found, and repairs it on request. With
+//! `-audit` it tells whether the coins are those that result from the blocks.
 
 use std::fmt;
 use std::path::PathBuf;

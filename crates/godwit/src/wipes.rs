@@ -1,6 +1,6 @@
-//! Where freed memory is wiped: a count by call path, for a build that measures.
+//! Counts by call path where freed memory is wiped, for a build that measures.
 //!
-//! Each wipe costs a walk up the stack here, so that such a build tells nothing of time.
+//! Each wipe walks up the stack, so the times of such a build mean nothing.
 
 use std::collections::HashMap;
 use std::fmt::Write;

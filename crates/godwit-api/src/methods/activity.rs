@@ -1,4 +1,4 @@
-//! What a block, and the outbox, create and spend of some scripts.
+//! The outputs of given scripts that a block or the outbox creates and spends.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! The blocks that concern descriptors, by their filters.
+//! Finds the blocks that concern given descriptors, by block filters.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;

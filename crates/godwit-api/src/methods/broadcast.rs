@@ -1,7 +1,7 @@
-//! Transactions that are sent: judged on this thread, and kept in the outbox.
+//! Sends transactions: they are judged on the method's thread, and kept in the outbox.
 //!
-//! What a transaction is judged over is of one moment: the node takes it only if the tip and the outbox are
-//! still the same, and otherwise it is judged again.
+//! A transaction is judged against the state of one moment: the node takes it only if the tip and the outbox
+//! are still the same, and otherwise it is judged again.
 
 pub(super) mod amount;
 mod ground;

@@ -1,4 +1,4 @@
-//! `help`, `stop`, `uptime`, `logging`, `echo`, and what the program tells of itself.
+//! `help`, `stop`, `uptime`, `logging`, `echo`, and the methods about the program itself.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,6 +1,7 @@
-//! Memory of what is told of transactions: the values, and the text that they become.
+//! Bounds of the memory that JSON about transactions takes: its values, and the text that they become.
 //!
-//! It is taken before they are made, so these are bounds: of strings that grow, half may be room.
+//! The memory is reserved before the JSON is made, so these are upper bounds: up to half of a growing string
+//! may be spare capacity.
 
 use godwit_primitives::{Coin, TxView};
 

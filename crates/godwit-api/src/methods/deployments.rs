@@ -1,4 +1,4 @@
-//! Rule changes and where they are in force.
+//! `getdeploymentinfo`: rule changes, and the heights from which they apply.
 
 use godwit_consensus::script_flags;
 use godwit_primitives::ScriptFlags;

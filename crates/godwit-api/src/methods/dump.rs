@@ -1,4 +1,4 @@
-//! Coins of the tip, written to a file that other nodes can load.
+//! `dumptxoutset`: writes the coins of the tip to a file that other nodes can load.
 
 use std::path::{Path, PathBuf};
 

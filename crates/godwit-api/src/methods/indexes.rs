@@ -1,4 +1,4 @@
-//! What the optional indexes tell, and how far they are.
+//! Methods that read the optional indexes, and their progress.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Coins of a snapshot in the place of those that the node has (Core `rpc/blockchain.cpp`, `loadtxoutset`;
-//! `validation.cpp`, `ActivateSnapshot`, `PopulateAndValidateSnapshot`).
+//! `loadtxoutset`: replaces the node's coins by those of a snapshot (Core `rpc/blockchain.cpp`,
+//! `loadtxoutset`; `validation.cpp`, `ActivateSnapshot`, `PopulateAndValidateSnapshot`).
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -1,4 +1,5 @@
-//! What is asked of a mempool, answered of the outbox: only what was sent here is known to be unconfirmed.
+//! Methods about the mempool, answered from the outbox: only transactions that were sent through this node
+//! are known to be unconfirmed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

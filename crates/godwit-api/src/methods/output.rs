@@ -1,4 +1,5 @@
-//! `gettxout`, and coins by their outpoints: those of the tip, or what the outbox leaves of them and adds.
+//! `gettxout`, and coins by outpoint: those of the tip, or those that result when the outbox is applied to
+//! them.
 
 use std::sync::Arc;
 

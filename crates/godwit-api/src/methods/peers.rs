@@ -1,4 +1,4 @@
-//! `getpeerinfo`, `ping`, `addnode`, `disconnectnode`, and what the address book holds.
+//! `getpeerinfo`, `ping`, `addnode`, `disconnectnode`, and methods about the address book.
 
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;

@@ -1,4 +1,4 @@
-//! Proofs that a block has transactions (Core `merkleblock.cpp`).
+//! Proofs that a block contains given transactions (Core `merkleblock.cpp`).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The last blocks and their coins, looked at again.
+//! `verifychain`: checks the last blocks and their coins again.
 
 use godwit_chain::{BlockInPlace, CheckLevel, Recheck, RecheckFault, block_in_place, median_times};
 use godwit_primitives::BlockHash;

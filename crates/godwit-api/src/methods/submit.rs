@@ -1,4 +1,4 @@
-//! Blocks and headers from outside, and the operator's verdict about them.
+//! Takes blocks and headers from callers, and the operator's verdicts about blocks.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Blocks that the operator wants deleted, or fetched.
+//! `pruneblockchain` and `getblockfrompeer`: blocks that the operator wants deleted or fetched.
 
 use std::time::{Duration, Instant};
 

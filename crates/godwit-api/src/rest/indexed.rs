@@ -1,4 +1,4 @@
-//! What the optional indexes have; transactions are those of the outbox, too.
+//! Answers from the optional indexes; transactions may also come from the outbox.
 
 use godwit_primitives::{BlockHash, ReversedHex, TxView};
 use godwit_rpc::Json;

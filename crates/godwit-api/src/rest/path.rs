@@ -1,6 +1,7 @@
-//! What a path asks for: pure, so that any text can be tried on it.
+//! Parses the path of a request. It does no I/O, so that tests can try any text on it.
 //!
-//! The parts of a path are looked at in the order in which Core does: of two mistakes both name the same one.
+//! The parts of a path are checked in Core's order, so that of two mistakes both programs report the same
+//! one.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! Addresses, of texts and of scripts, with Core's errors.
+//! Converts addresses from text and from scripts, with Core's error messages.
 
 use godwit_primitives::Network;
 use godwit_primitives::sha256::sha256;

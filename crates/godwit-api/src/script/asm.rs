@@ -1,4 +1,4 @@
-//! A script in words (Core `ScriptToAsmStr`).
+//! Disassembles a script (Core `ScriptToAsmStr`).
 
 use data_encoding::HEXLOWER;
 

@@ -1,5 +1,5 @@
-//! Descriptors (BIP380 to BIP386): what can be said of a script by itself, and the scripts of one that is
-//! given. Miniscript and private keys are not read.
+//! Descriptors (BIP380 to BIP386): the descriptor that a script has by itself, and the scripts of a given
+//! descriptor. Miniscript and private keys are not supported.
 
 mod expand;
 mod key;

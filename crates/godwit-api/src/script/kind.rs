@@ -1,4 +1,4 @@
-//! The kind of a locking script (Core `Solver`).
+//! The type of a locking script (Core `Solver`).
 
 use super::opcodes::{
     CHECKMULTISIG, CHECKSIG, DUP, EQUAL, EQUALVERIFY, HASH160, ONE, Op, Ops, RETURN, SIXTEEN,

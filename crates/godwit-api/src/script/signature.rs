@@ -1,4 +1,4 @@
-//! What looks like a signature: strict DER (BIP66) and a hash type behind it.
+//! Recognises pushes that look like signatures: strict DER (BIP66) followed by a hash type.
 
 /// The name of a signature's hash type; `None` where the bytes are no signature.
 pub(super) fn hash_type_of(bytes: &[u8]) -> Option<&'static str> {

@@ -1,4 +1,4 @@
-//! Sockets that listen.
+//! Binds the listening sockets.
 
 use std::fmt;
 use std::io;

@@ -1,7 +1,7 @@
-//! What people and Prometheus look at: a status page and figures, without a login, on sockets of their own.
+//! The status page for people and the metrics for Prometheus, without a login, on sockets of their own.
 //!
-//! Both say what the node has published. The page is one file, which the browser may connect to nothing
-//! but this server (`Content-Security-Policy`); who may ask for it is in [`hosts`].
+//! Both show what the node has published. The page is a single file, which the browser may connect to nothing
+//! but this server (`Content-Security-Policy`); [`hosts`] decides who may request it.
 
 #[cfg(test)]
 mod documented;

@@ -1,4 +1,4 @@
-//! How much work a sync has ahead of it, by kind.
+//! The remaining work of a sync, by kind.
 
 use super::estimate::{Sample, Work};
 

@@ -1,4 +1,4 @@
-//! What holds a sync up.
+//! Finds what limits the speed of a sync.
 
 use super::estimate::{Machine, Sample};
 

@@ -1,9 +1,9 @@
-//! When a sync ends, from measured rates by kind of work.
+//! Estimates when a sync ends, from measured rates by kind of work.
 //!
-//! A stretch of the chain takes what its bottleneck takes: the line its bytes, all processors what they
-//! have to compute, the connector its coins. What each kind costs is measured, and so is the time that
-//! was lost besides: the factor by which the time that passed exceeds the costs' own. Of blocks ahead the
-//! kinds are known ([`Schedule`](super::Schedule)), so an estimate follows when the mix changes, as where
+//! A stretch of the chain takes the time of its bottleneck: the line for its bytes, all processors for its
+//! computation, the connector for its coins. The cost of each kind is measured, and so is the time lost
+//! besides: the factor by which elapsed time exceeds those costs. The mix of kinds in the blocks ahead is
+//! known ([`Schedule`](super::Schedule)), so that an estimate takes changes of it into account, as where
 //! `-assumevalid` ends.
 
 /// Work of blocks, by kind.

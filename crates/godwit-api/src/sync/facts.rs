@@ -1,4 +1,4 @@
-//! What the node's thread hands in for a sync report: the node at one moment.
+//! The input of a sync report: the node at one moment, as its thread hands it in.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What was measured over the whole run, in bounded memory: where the places are used up, every other
-//! sample goes, and from then on they lie twice as far apart.
+//! Measurements over the whole run in bounded memory: when all places are used, every other sample is dropped
+//! and the interval doubles.
 
 use super::estimate::Sample;
 

@@ -1,4 +1,4 @@
-//! Makes sync reports of the facts that the node's thread hands in: rates, shares, what is left.
+//! Makes sync reports from the facts that the node's thread hands in: rates, shares, the time left.
 
 use std::collections::HashMap;
 use std::time::Duration;

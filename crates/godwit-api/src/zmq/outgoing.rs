@@ -1,5 +1,5 @@
-//! What waits to be sent to one subscriber: bounded in messages and in bytes, and dropped beyond, so that a
-//! subscriber who does not read costs that and no more (ZeroMQ RFC 29, PUB).
+//! The send queue of one subscriber, bounded in messages and in bytes. What exceeds it is dropped, so that a
+//! subscriber who does not read costs no more than that (ZeroMQ RFC 29, PUB).
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Messages of what happened to the chain and to the outbox (Core `zmqnotificationinterface.cpp`,
+//! Makes the messages about changes of the chain and of the outbox (Core `zmqnotificationinterface.cpp`,
 //! `zmqpublishnotifier.cpp`).
 
 use std::sync::Arc;

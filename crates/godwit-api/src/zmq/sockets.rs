@@ -1,4 +1,4 @@
-//! The sockets of the publisher, and who has subscribed. One thread has all of it.
+//! The publisher's sockets and its subscribers, all owned by one thread.
 
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -1,7 +1,7 @@
-//! What goes over a publisher's connections: ZMTP 3.1 without security (ZeroMQ RFC 37, and RFC 23 for 3.0).
+//! The wire protocol of a publisher: ZMTP 3.1 without security (ZeroMQ RFC 37, and RFC 23 for 3.0).
 //!
-//! Bytes and nothing else, so that any can be tried on it. A subscriber says little: a greeting, that it is
-//! ready, to which topics it subscribes; all that is longer ends the connection.
+//! It works on bytes alone, so that tests can try any. A subscriber says little: a greeting, that it is
+//! ready, and to which topics it subscribes. Anything longer ends the connection.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What is known of an address.
+//! One address of the book: when and where it was heard of, and how calls to it went.
 
 use std::num::NonZeroU64;
 

@@ -1,4 +1,4 @@
-//! Which network an address belongs to, and what else it tells.
+//! Classifies addresses: the network of an address, and whether it is local or routable.
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! What the engine asks of its driver: commands for the sockets and requests to the chain.
+//! The engine's requests to its driver: commands for the sockets and questions to the chain.
 
 use godwit_primitives::{BlockHash, BlockHeader};
 use godwit_stream::PooledStream;

@@ -1,5 +1,5 @@
-//! Compares our clock with those of outbound peers, and says when it seems to be wrong. Nothing else
-//! follows from it: no peer moves our clock.
+//! Compares our clock with those of outbound peers, and reports when ours seems to be wrong. Nothing else
+//! follows: no peer moves our clock.
 //!
 //! Source: Core `node/timeoffsets.cpp`.
 

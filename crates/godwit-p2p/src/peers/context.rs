@@ -1,4 +1,4 @@
-//! What all parts of the engine share while an event is handled: time, chain, peers, and the
+//! The state that all parts of the engine share while an event is handled: time, chain, peers, and the
 //! actions so far.
 
 use godwit_primitives::TxView;

@@ -1,4 +1,4 @@
-//! One budget for what all peers together make this node hold.
+//! One budget for the memory that all peers together make this node hold.
 //!
 //! ```text
 //!                 0                                    48 MiB           64 MiB

@@ -1,4 +1,4 @@
-//! What the operator sees of the peers, and does to them, while the node runs.
+//! The operator's view of the peers of a running node, and commands to them.
 
 use std::num::NonZeroU32;
 use std::ops::Range;

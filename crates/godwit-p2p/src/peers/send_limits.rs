@@ -1,4 +1,4 @@
-//! Limits of what is queued for a peer.
+//! Limits of a peer's send queue.
 
 use crate::frame::{FRAME_HEADER_SIZE, MAX_PAYLOAD};
 use crate::inventory::Inventory;

@@ -1,4 +1,4 @@
-//! The table of connected peers, and what is remembered of hosts.
+//! The table of connected peers, and the memory of hosts that outlives their connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,9 @@
-//! Transaction relay: announces what is in the outbox, and gives it to the peers to which it was announced.
+//! Transaction relay: announces the transactions of the outbox, and sends each to the peers to which it was
+//! announced.
 //!
-//! A peer is asked nothing and tells nothing: transactions come from this node's users alone. So each peer
-//! that is told of one knows that this node, or somebody behind it, sent it; delays that are drawn for each
-//! peer only hide which peer was told first. `docs/peers.md` says so.
+//! Peers are not asked for transactions, and their announcements are ignored: transactions come only from
+//! this node's users. So every peer that hears of one knows that this node, or a user behind it, sent it; the
+//! random delay of each peer only hides which peer heard first. `docs/peers.md` says so.
 //!
 //! Source: Core `net_processing.cpp` (`RelayTransaction`, `ReattemptInitialBroadcast`, `ProcessGetData`).
 

@@ -1,4 +1,4 @@
-//! Why a router forwards nothing.
+//! Reasons for which a router forwards nothing.
 
 use std::fmt;
 

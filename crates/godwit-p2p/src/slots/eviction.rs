@@ -1,4 +1,4 @@
-//! Which connection to close for another one.
+//! Chooses the connection to close when another one needs its place.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;

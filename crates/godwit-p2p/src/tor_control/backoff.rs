@@ -1,4 +1,4 @@
-//! How long to wait before Tor is called again.
+//! The pause before Tor is called again.
 
 use std::time::Duration;
 

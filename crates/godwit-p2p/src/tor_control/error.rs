@@ -1,4 +1,4 @@
-//! Why there is no onion service.
+//! Reasons for which there is no onion service.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Replies of Tor: lines with a code, of which the last one says that it is (`control-spec` 2.3).
+//! Replies from Tor: lines with a code, the last of which is marked as such (`control-spec` 2.3).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

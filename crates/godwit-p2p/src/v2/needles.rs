@@ -1,4 +1,4 @@
-//! What a search of memory for the secrets of a connection looks for.
+//! The byte strings for which a search of memory looks to find copies of a connection's secrets.
 
 use godwit_secret::residue::{Needle, NeedleError};
 use godwit_secret::{Declassified, RandomError, SecretArray, run_on_secret_stack};

@@ -1,4 +1,4 @@
-//! What computations leave behind on the stack.
+//! Wipes what computations leave behind on the stack.
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;

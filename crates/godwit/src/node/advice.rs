@@ -1,4 +1,4 @@
-//! What the log advises a user whose node gets nowhere.
+//! Advice in the log for a user whose node makes no progress.
 
 use std::time::Duration;
 

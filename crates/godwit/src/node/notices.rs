@@ -1,4 +1,4 @@
-//! What the node tells of its chain, and of the outbox, to those who subscribed (`-zmqpub...`).
+//! Notices about the chain and the outbox for subscribers (`-zmqpub...`).
 
 use std::cmp::Reverse;
 

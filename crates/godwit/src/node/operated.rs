@@ -1,5 +1,5 @@
-//! What the operator has changed of a running node, and finds again when it starts again in the same process.
-//! Bans and transactions are in files of their own.
+//! The operator's changes to a running node, which survive until the next run in the same process. Bans and
+//! transactions are in files of their own.
 
 use godwit_api::NodeState;
 use godwit_p2p::{NodeCommand, Now, Target};

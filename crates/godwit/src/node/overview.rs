@@ -1,4 +1,4 @@
-//! What is told of the node once a second: its state as plain numbers, and what follows from them.
+//! The node's state, once a second: plain numbers, and what follows from them.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

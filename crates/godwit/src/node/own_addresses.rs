@@ -1,5 +1,5 @@
-//! Where this node can be called, as far as it is known at start (Core `init.cpp`; `Discover` and
-//! `CConnman::Bind` in `net.cpp`; `GetLocalAddresses` in `common/netif.cpp`).
+//! The addresses at which this node can be reached, as far as they are known at start (Core `init.cpp`;
+//! `Discover` and `CConnman::Bind` in `net.cpp`; `GetLocalAddresses` in `common/netif.cpp`).
 
 use std::net::IpAddr;
 

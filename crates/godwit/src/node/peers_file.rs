@@ -1,4 +1,4 @@
-//! `peers.dat` and `anchors.dat`: keep the address book, and whom to call first, between runs.
+//! `peers.dat` and `anchors.dat`: keep the address book, and the addresses to call first, between runs.
 
 use std::io;
 use std::path::{Path, PathBuf};

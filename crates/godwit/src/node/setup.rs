@@ -1,4 +1,4 @@
-//! From options to the configuration of the engine and the sockets.
+//! Turns options into the configuration of the engine and the sockets.
 
 use std::error::Error;
 use std::net::IpAddr;

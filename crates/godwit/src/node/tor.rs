@@ -1,8 +1,8 @@
 //! The thread that has Tor make an onion service, for as long as the node runs.
 //!
 //! It calls Tor's control port until there is a service, and again when the connection is lost: Tor ends a
-//! service with the connection that asked for it. [`TorSession`] knows what is said; what follows for the
-//! node is [`TorNews`].
+//! service with the connection that asked for it. [`TorSession`] speaks the protocol; [`TorNews`] is what the
+//! node learns from it.
 
 mod key_file;
 mod line;

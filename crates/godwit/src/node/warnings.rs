@@ -1,5 +1,5 @@
-//! What Bitcoin Core warns its operator of, as far as the chain and the clock tell it: the `warnings` of
-//! RPC. Core keeps texts and takes them back; here they follow from what is kept, whenever they are asked.
+//! The `warnings` of RPC: those of Bitcoin Core that follow from the chain and the clock. Core stores texts
+//! and removes them again; here they are derived from the state whenever they are requested.
 
 use godwit_chain::{HeaderTree, NodeId};
 use godwit_primitives::work::block_proof;

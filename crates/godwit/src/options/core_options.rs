@@ -1,4 +1,4 @@
-//! What a `bitcoin.conf` may have that godwit does not.
+//! Options of Core that a `bitcoin.conf` may contain but godwit does not have.
 
 /// Options of Bitcoin Core 28 to 31.99 that godwit does not have and may pass over in the configuration
 /// file, in the order of the alphabet. (`bitcoind -help-debug` lists them, of the wallet only a bitcoind

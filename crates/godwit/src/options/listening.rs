@@ -1,4 +1,4 @@
-//! Where connections are accepted, and the onion service that leads there (Core `init.cpp`).
+//! The addresses on which connections are accepted, and the onion service that leads there (Core `init.cpp`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! From the options as given to a [`Config`]: what concerns several options at once.
+//! Turns the options as given into a [`Config`], checking constraints between them.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;

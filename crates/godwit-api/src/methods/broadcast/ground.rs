@@ -1,4 +1,4 @@
-//! What transactions are judged over: coins, times and the outbox, of one moment.
+//! The state of one moment against which transactions are judged: coins, times and the outbox.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Keys of descriptors: plain ones and extended ones (BIP32) with what is derived of them.
+//! Keys of descriptors: plain ones, and extended ones (BIP32) with the keys derived from them.
 
 use std::collections::BTreeSet;
 

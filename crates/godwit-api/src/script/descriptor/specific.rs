@@ -1,5 +1,5 @@
-//! The descriptor of one script that another one stands for: with plain keys, and where each came from
-//! (Core `InferDescriptor`, with what the other one knows of its keys).
+//! The descriptor of one script of a given descriptor: with plain keys, each with its origin (Core
+//! `InferDescriptor`, with what the given descriptor tells about its keys).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The tables of `docs/page.md`, held against what is served.
+//! Compares the tables of `docs/page.md` with what is served.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,6 @@
-//! Figures for Prometheus, in its text format: the names of the exporter that reads Bitcoin Core's RPC
-//! (jvstein/bitcoin-prometheus-exporter), so that its dashboards work, and ours with `godwit_` in front.
+//! Metrics in Prometheus's text format: those of the exporter that reads Bitcoin Core's RPC
+//! (jvstein/bitcoin-prometheus-exporter), under the same names so that its dashboards work, and our own with
+//! the prefix `godwit_`.
 
 use std::fmt::{Display, Write};
 

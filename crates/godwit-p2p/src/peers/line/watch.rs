@@ -1,4 +1,4 @@
-//! What peers tell of the line: something arrives from them, or nothing does, although they are asked.
+//! Evidence from peers about our line: data arrives from them, or nothing does although they owe answers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The account of what all connections together make this node hold.
+//! The account of the memory that all connections together make this node hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 

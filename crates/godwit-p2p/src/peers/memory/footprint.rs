@@ -1,4 +1,4 @@
-//! What one connection makes the driver hold.
+//! The memory that one connection makes the driver hold.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the node tells the interfaces, and does for them.
+//! Answers the questions of the interfaces, and carries out their requests.
 
 use std::sync::Weak;
 

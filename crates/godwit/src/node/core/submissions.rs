@@ -1,4 +1,4 @@
-//! Blocks that were handed in, until who handed them in is answered.
+//! Blocks that callers handed in and whose verdicts they still wait for.
 
 use std::collections::HashMap;
 use std::time::Duration;

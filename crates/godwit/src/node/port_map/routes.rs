@@ -1,4 +1,4 @@
-//! Which routers to ask, and from which addresses: the default gateways, as Linux lists its routes (Core
+//! The routers to ask and our address towards each: the default gateways, as Linux lists its routes (Core
 //! `QueryDefaultGateway` and `GetLocalAddresses` in `common/netif.cpp`).
 
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! Has the system notice within a minute that a link is silent.
 //!
-//! A link that is idle is probed. What was sent and is not acknowledged is not, so that has a limit of
-//! its own. The two have to be the system's: a peer that is busy, flushing its coins for minutes, answers
-//! no ping, but its system acknowledges all the same.
+//! The system probes an idle link. It does not probe while sent data is unacknowledged, so that has a time
+//! limit of its own. Both have to be the system's: a peer that is busy flushing its coins for minutes answers
+//! no ping, but its system still acknowledges.
 
 use std::io;
 use std::time::Duration;

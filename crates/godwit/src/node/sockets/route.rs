@@ -1,4 +1,4 @@
-//! Which way a connection takes: straight, or through a proxy.
+//! Decides whether a connection is direct or goes through a proxy.
 
 use std::net::SocketAddr;
 

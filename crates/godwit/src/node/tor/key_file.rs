@@ -1,6 +1,7 @@
-//! The file with the private key of the onion service, which Bitcoin Core calls and writes the same.
+//! The file with the private key of the onion service, under the same name and in the same format as Bitcoin
+//! Core's.
 //!
-//! It is written beside its place and moved there, and read where no other memory sees it.
+//! It is written beside its place and renamed, and is read into locked memory.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -21,11 +22,11 @@ pub(super) struct KeyFile {
     path: PathBuf,
 }
 
-/// Why the file is of no use.
+/// Why the file cannot be used.
 #[derive(Debug)]
 pub(super) enum KeyFileError {
     Io(PathBuf, io::Error),
-    /// It holds something else, which is not replaced.
+    /// Its content is not a key, and is left as it is.
     Content(PathBuf, BadOnionKey),
     Memory(LockError),
 }

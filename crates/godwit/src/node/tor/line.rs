@@ -1,4 +1,5 @@
-//! What the node's thread has of the connection to Tor: it can end it, and what the thread waits for.
+//! The node thread's handle on the connection to Tor: it can end the connection, and whatever the Tor thread
+//! waits for.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};

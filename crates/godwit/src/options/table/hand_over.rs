@@ -1,4 +1,4 @@
-//! The table of the options of hand-over, and of what may be done after it.
+//! The table of the options of `hand-over`, and of those that permit what may follow it.
 
 use godwit_program::options::{Commands, FilePlace, Form, OptionSpec, values as plain};
 

@@ -15,7 +15,7 @@ use godwit_store::{
 use godwit_stream::{PoolLimits, SpanReader};
 
 use crate::chain::Chain;
-use crate::chain::assembly::OpenedCoins;
+use crate::chain::assembly::Opened;
 use crate::error::ChainError;
 use crate::event::Event;
 use crate::index::assumed::begin as begin_history;
@@ -95,12 +95,12 @@ impl Chain {
                 None
             }
         };
-        let coins = OpenedCoins { coins, history };
         // Blocks of a download lie in the files in any order, and one is taken only behind its parent.
         place_headers(&mut index, &recovered, now);
         let verified = state.verified_tip.unwrap_or_else(|| index.point(index.tip()));
-        let mut chain =
-            Self::assemble(&options, Arc::new(store), index, coins, verified, recovered, now)?;
+        let store = Arc::new(store);
+        let opened = Opened { store, index, coins, history, verified, recovered };
+        let mut chain = Self::assemble(&options, opened, now)?;
         chain.durability.find_prune_height(&chain.index);
         let last = chain.index.find(&verified.hash)?;
         chain.start_replay(last);

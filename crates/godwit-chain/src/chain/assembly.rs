@@ -31,25 +31,28 @@ use crate::scrub::Scrub;
 use crate::status::ChainStatus;
 use crate::window::Window;
 
-/// The coins of a directory, as they are on disk.
-pub(crate) struct OpenedCoins {
-    /// Those of the tip.
+/// An opened directory, as it was read from disk.
+pub(crate) struct Opened {
+    pub(crate) store: Arc<Store>,
+    pub(crate) index: BlockIndex,
+    /// The coins of the tip.
     pub(crate) coins: UtxoStore,
-    /// Those of the history below a snapshot, if it is to be validated.
+    /// The coins of the history below a snapshot, if it is to be validated.
     pub(crate) history: Option<UtxoStore>,
+    /// The last block that an earlier run verified.
+    pub(crate) verified: ChainPoint,
+    /// Blocks that no commit names yet.
+    pub(crate) recovered: Vec<RecoveredBlock>,
 }
 
 impl Chain {
-    /// Builds the stations around an index and coins that were read from disk.
+    /// Builds the stations around what was read from disk.
     pub(crate) fn assemble(
         options: &ChainOptions,
-        store: Arc<Store>,
-        index: BlockIndex,
-        coins: OpenedCoins,
-        verified: ChainPoint,
-        recovered: Vec<RecoveredBlock>,
+        opened: Opened,
         now: i64,
     ) -> Result<Self, ChainError> {
+        let Opened { store, index, coins, history, verified, recovered } = opened;
         let workers = worker_pool(options, "godwit-worker", options.workers, QUEUED_JOBS)?;
         let writer = worker_pool(options, "godwit-append", 1, QUEUED_ALONE)?;
         let committer = worker_pool(options, "godwit-commit", 1, QUEUED_ALONE)?;
@@ -70,15 +73,21 @@ impl Chain {
         let reads = job_sender(&workers, &cancelled, &outbox, Message::Reads);
         let begun = env.store.scrubbed()?.filter(|_| options.scrub.is_some());
         let status = ChainStatus::at_start(&index, verified);
-        let OpenedCoins { coins, history } = coins;
         let (mut blocks, history) = (memory, index.history().zip(history));
         if history.is_some() {
             // The two share the memory of blocks, and the workers.
             (blocks.waiting, blocks.window) = (memory.waiting / 2, memory.window / 2);
         }
-        let links = Links { workers: &workers, cancelled: &cancelled, outbox: &outbox };
-        let of = |(span, coins)| history_of(options, &env, &links, span, coins, blocks, scripts);
-        let history = history.map(of).transpose()?;
+        let shared = SharedWithHistory {
+            options,
+            env: &env,
+            workers: &workers,
+            cancelled: &cancelled,
+            outbox: &outbox,
+            memory: blocks,
+            scripts,
+        };
+        let history = history.map(|(span, coins)| shared.history_of(span, coins)).transpose()?;
         Ok(Self {
             mailbox: Mailbox { inbox, outbox },
             goal: Goal::new(options.stop_at_height, options.assume_valid),
@@ -124,35 +133,34 @@ fn environment(
     }
 }
 
-/// What jobs of a station are connected with.
-struct Links<'a> {
+/// What the stations of the chain share with those of a snapshot's history.
+struct SharedWithHistory<'a> {
+    options: &'a ChainOptions,
+    env: &'a Environment,
     workers: &'a Arc<Workers>,
     cancelled: &'a Arc<AtomicBool>,
     outbox: &'a Outbox,
-}
-
-/// The validation of the history `span`, whose tip's coins are `coins`.
-fn history_of(
-    options: &ChainOptions,
-    env: &Environment,
-    links: &Links<'_>,
-    span: HistorySpan,
-    coins: UtxoStore,
+    /// Half of the memory for blocks: each of the two has as much.
     memory: BlockMemory,
     scripts: ScriptOptions,
-) -> Result<Box<History>, ChainError> {
-    let Links { workers, cancelled, outbox } = links;
-    let ahead = job_sender(workers, cancelled, outbox, Message::HistoryLookahead);
-    let checks = job_sender(workers, cancelled, outbox, Message::HistoryWindow);
-    let hasher = worker_pool(options, "godwit-history", 1, QUEUED_ALONE)?;
-    let hash = job_sender(&hasher, cancelled, outbox, Message::History);
-    let stations = HistoryStations {
-        lookahead: Lookahead::new(env, memory.waiting, ahead),
-        window: Window::new(env, span.tip, memory.window, scripts, checks),
-        goal: Goal::new(None, options.assume_valid),
-        writing: Writing::new(options.coin_writing, options.workers),
-    };
-    Ok(Box::new(History::new(span.tip, coins, stations, hash)))
+}
+
+impl SharedWithHistory<'_> {
+    /// The validation of the history `span`, whose tip's coins are `coins`.
+    fn history_of(&self, span: HistorySpan, coins: UtxoStore) -> Result<Box<History>, ChainError> {
+        let Self { options, env, workers, cancelled, outbox, memory, scripts } = *self;
+        let ahead = job_sender(workers, cancelled, outbox, Message::HistoryLookahead);
+        let checks = job_sender(workers, cancelled, outbox, Message::HistoryWindow);
+        let hasher = worker_pool(options, "godwit-history", 1, QUEUED_ALONE)?;
+        let hash = job_sender(&hasher, cancelled, outbox, Message::History);
+        let stations = HistoryStations {
+            lookahead: Lookahead::new(env, memory.waiting, ahead),
+            window: Window::new(env, span.tip, memory.window, scripts, checks),
+            goal: Goal::new(None, options.assume_valid),
+            writing: Writing::new(options.coin_writing, options.workers),
+        };
+        Ok(Box::new(History::new(span.tip, coins, stations, hash)))
+    }
 }
 
 fn worker_pool(

@@ -47,9 +47,8 @@ pub use godwit_http::{BODY_BYTES, Credentials, RpcAuth, RpcAuthError};
 pub use interfaces::{Interfaces, PageOptions};
 pub use log_categories::LogCategories;
 pub use seam::{
-    BlockOutcome, HistoryFacts, JudgedTxs, LoadPending, MAX_QUESTIONS, NodeState, Overrule,
-    OverruleRefusal, Proxies, Pruning, Publisher, Question, Questions, Seam, SendRefusal, Snapshot,
-    TipFacts, seam,
+    BlockOutcome, HistoryFacts, JudgedTxs, LoadPending, NodeState, Overrule, OverruleRefusal,
+    Proxies, Pruning, Publisher, Question, Questions, Seam, SendRefusal, Snapshot, TipFacts, seam,
 };
 pub use server::{
     MAX_CONNECTIONS, MAX_PAGE_CONNECTIONS, Server, ServerError, ServerMemory, ServerOptions,

@@ -18,7 +18,7 @@ use crate::snapshot_load::{LOADING, SnapshotLoad};
 use crate::sync::SyncReport;
 
 /// Questions that wait for the node's thread; a method that has another one waits for a place.
-pub const MAX_QUESTIONS: usize = 128;
+pub(crate) const MAX_QUESTIONS: usize = 128;
 
 /// Between two looks of a waiting method whether the node ends.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

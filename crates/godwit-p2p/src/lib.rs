@@ -54,7 +54,7 @@ pub use message::{
 };
 pub use net_address::{AddressEntry, AddressNetwork, AddressParseError, Host, NetAddress};
 pub use net_groups::NetGroups;
-pub use own_addresses::{MAX_OWN_ADDRESSES, OwnAddress, OwnAddressSource, OwnAddresses};
+pub use own_addresses::{OwnAddress, OwnAddressSource, OwnAddresses};
 pub use peer_id::PeerId;
 pub use peers::{
     Action, CONNECTIONS_MEMORY, ChainEvent, ChainRequest, ConnectFailure, DisconnectReason, Event,
@@ -80,14 +80,12 @@ pub use socks5::{Credentials, Socks5, Socks5Error};
 pub use target::{Reachable, Target};
 pub use time::Now;
 pub use tor_control::{
-    BadOnionKey, MAX_ONION_KEY, MAX_TOR_LINE, OnionKey, OnionRequest, TOR_COOKIE_SIZE, TorAction,
-    TorBackoff, TorError, TorSession,
+    BadOnionKey, MAX_ONION_KEY, OnionKey, OnionRequest, TOR_COOKIE_SIZE, TorAction, TorBackoff,
+    TorError, TorSession,
 };
 pub use transport::{
     Discard, DiscardReason, PACKET_COST, Protocol, Receive, ReceiveLimits, Transport,
     TransportError, Write, payload_limit,
 };
-pub use tx_outbox::{
-    KEEP, MAX_OUTBOX, MAX_OUTBOX_BYTES, OutboxChange, OutboxFull, OutboxTx, TxOutbox,
-};
+pub use tx_outbox::{KEEP, MAX_OUTBOX_BYTES, OutboxChange, OutboxFull, OutboxTx, TxOutbox};
 pub use v2::{MAX_GARBAGE, V2Error, V2Secrets};

@@ -10,7 +10,7 @@ use crate::net_address::{AddressNetwork, Host, NetAddress};
 use crate::target::Reachable;
 
 /// Own addresses at most. A machine with many networks has tens of them.
-pub const MAX_OWN_ADDRESSES: usize = 256;
+const MAX_OWN_ADDRESSES: usize = 256;
 
 /// How an own address was learnt, from the least to the most reliable source; the number is its first score
 /// (Core `LOCAL_IF` to `LOCAL_MANUAL`).

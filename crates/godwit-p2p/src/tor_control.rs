@@ -21,12 +21,11 @@ use data_encoding::HEXLOWER;
 use godwit_secret::{Declassified, LockError, SecretBytes, SecretSlice, SecretString};
 
 use crate::net_address::Host;
-use reply::{Answer, Reply};
+use reply::{Answer, MAX_TOR_LINE, Reply};
 
 pub use backoff::TorBackoff;
 pub use error::TorError;
 pub use onion_key::{BadOnionKey, MAX_ONION_KEY, OnionKey};
-pub use reply::MAX_TOR_LINE;
 pub use safe_cookie::TOR_COOKIE_SIZE;
 
 /// Tor's answers to a command (Core `TOR_REPLY_OK`, `TOR_REPLY_SYNTAX_ERROR`).

@@ -21,7 +21,7 @@ use godwit_primitives::{Amount, BlockHash, BlockView, OutPoint, TxView, Txid, Wt
 use crate::time::Now;
 
 /// Transactions in the outbox at most.
-pub const MAX_OUTBOX: usize = 1_000;
+pub(crate) const MAX_OUTBOX: usize = 1_000;
 
 /// Memory of the outbox at most, in bytes.
 pub const MAX_OUTBOX_BYTES: usize = 4 << 20;

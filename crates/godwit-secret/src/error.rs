@@ -16,7 +16,7 @@ pub fn allow_unlocked_secrets() {
 }
 
 /// Whether [`allow_unlocked_secrets`] was called.
-pub fn unlocked_secrets_allowed() -> bool {
+pub(crate) fn unlocked_secrets_allowed() -> bool {
     UNLOCKED_ALLOWED.load(Ordering::Relaxed)
 }
 

@@ -42,7 +42,7 @@ pub use array::SecretArray;
 pub use boxed::SecretBox;
 pub use bytes::{ReadError, SecretBytes};
 pub use cleanse::cleanse;
-pub use error::{LockError, allow_unlocked_secrets, unlocked_secrets_allowed};
+pub use error::{LockError, allow_unlocked_secrets};
 pub use hardening::{Hardened, HardeningError, harden_process, leave_signals_to_other_threads};
 pub use random::RandomError;
 pub use releasable::{Declassified, Releasable, Unprotected};

@@ -11,7 +11,7 @@ use super::{OK, TorError};
 use crate::net_address::Host;
 
 /// Most bytes of a line (Core `MAX_LINE_LENGTH`).
-pub const MAX_TOR_LINE: usize = 100_000;
+pub(super) const MAX_TOR_LINE: usize = 100_000;
 /// Most lines of a reply (Core `MAX_LINE_COUNT`).
 pub(super) const MAX_TOR_LINES: usize = 1_000;
 /// Codes from here on are of news for which nobody asked.

@@ -98,8 +98,8 @@ impl fmt::Display for ChainError {
             Self::ChangedCoin(OutPoint { txid, vout }) => write!(
                 f,
                 "the coin {txid}:{vout} is not the one that its block created: the memory of this machine cannot \
-                 be trusted. What is stored may be right: start again, and if that ends so too, `godwit verify \
-                 -audit` tells"
+                 be trusted. The stored data may be right: start again, and if that ends in the same way, check \
+                 it with `godwit verify -audit`"
             ),
             Self::Contradiction(hash, reject) => write!(
                 f,
@@ -132,15 +132,11 @@ impl fmt::Display for ChainError {
             ),
             Self::SnapshotDoubted { assumed, refutation } => {
                 fmt_against(f, assumed, refutation)?;
-                f.write_str(". Start again: the blocks below it are then validated once more from genesis, and if that \
-                             ends so too, it is believed")
+                f.write_str(VALIDATE_AGAIN)
             }
             Self::SnapshotRefuted { assumed, refutation } => {
                 fmt_against(f, assumed, refutation)?;
-                f.write_str(
-                    ", which was found twice. Nothing of this data directory's coins can be believed; start with \
-                     -reindex, which validates all blocks from genesis, or into an empty data directory",
-                )
+                f.write_str(DISTRUST_COINS)
             }
             Self::DamagedIndex(hash) => {
                 write!(f, "the block index refers to block {hash} but does not hold it")
@@ -148,6 +144,15 @@ impl fmt::Display for ChainError {
         }
     }
 }
+
+/// After the first refutation of a snapshot, which a bit that flipped in memory can cause.
+const VALIDATE_AGAIN: &str = ". Start again: the blocks below it are then validated from genesis once more, \
+                              and if they refute it again, it is rejected for good";
+
+/// After the second one.
+const DISTRUST_COINS: &str = ", which was found twice. Nothing of this data directory's coins can be trusted; \
+                              start with -reindex, which validates all blocks from genesis, or into an empty \
+                              data directory";
 
 fn fmt_against(
     f: &mut fmt::Formatter<'_>,

@@ -508,7 +508,7 @@ impl fmt::Display for StoreError {
             ),
             StoreError::NewerSchema { path, found, supported } => write!(
                 f,
-                "{} has schema version {found}, this program reads up to {supported}",
+                "{} has schema version {found}, this program reads up to {supported}; use the newer one that wrote it",
                 path.display()
             ),
             StoreError::CoreDirectory { path } => write!(
@@ -537,7 +537,7 @@ impl fmt::Display for StoreError {
                  downloads the whole chain again",
                 dir.display()
             ),
-            StoreError::Stopped => f.write_str("stopped; the next start goes on"),
+            StoreError::Stopped => f.write_str("stopped; the next start resumes it"),
             StoreError::NoBlockFiles { path } => {
                 write!(f, "{} contains no blk*.dat file", path.display())
             }

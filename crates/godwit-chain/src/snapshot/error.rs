@@ -129,7 +129,9 @@ impl fmt::Display for SnapshotError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Chain(error) => error.fmt(f),
-            Self::Exists(path) => write!(f, "{} exists already", path.display()),
+            Self::Exists(path) => {
+                write!(f, "{} exists already; delete it or name another file", path.display())
+            }
             Self::NotASnapshot(path) => write!(f, "{} is not a UTXO snapshot", path.display()),
             Self::Version(path, version) => {
                 write!(f, "{} is a snapshot of unknown version {version}", path.display())
@@ -167,7 +169,7 @@ impl fmt::Display for SnapshotError {
                 write!(f, "{} is damaged or cut off at offset {offset}", path.display())
             }
             Self::TrailingBytes { path, offset, .. } => {
-                write!(f, "{} goes on after its last coin, at offset {offset}", path.display())
+                write!(f, "{} has bytes after its last coin, at offset {offset}", path.display())
             }
             Self::WrongHash { path, found, expected } => write!(
                 f,

@@ -204,9 +204,9 @@ impl OptionsError {
             Problem::OtherProgram { word, program, this } => {
                 write!(f, "'{word}' is a command of {program}; run that instead of {this}")
             }
-            Problem::NoCommand => f.write_str("no command; -help lists what there is"),
+            Problem::NoCommand => f.write_str("no command given; see -help"),
             Problem::NoSubcommand { word, commands } => {
-                write!(f, "'{word}' is no whole command; there are {}", commands.join(", "))
+                write!(f, "'{word}' is incomplete; say one of {}", commands.join(", "))
             }
             Problem::NotOfCommand { option, command } => {
                 write!(f, "{dash}{option} is not an option of {command}; -help lists them")
@@ -231,15 +231,15 @@ impl OptionsError {
             Problem::WrongNetwork { option, networks, chosen } => {
                 write!(f, "{dash}{option} is for {networks}, but the network is {chosen}")
             }
-            Problem::NoDatadir => f.write_str("no home directory; say -datadir=DIR"),
+            Problem::NoDatadir => f.write_str("no home directory; give -datadir=DIR"),
             Problem::ConfigUnreadable { path, error } => {
                 write!(f, "configuration file {}: {error}", path.display())
             }
             Problem::LeadingDash => f.write_str("options in the file have no leading dash"),
             Problem::NoEqualsSign => f.write_str("expected name=value or [section]"),
-            Problem::HashInPassword => {
-                f.write_str("a # in the line of rpcpassword is ambiguous, and to be avoided")
-            }
+            Problem::HashInPassword => f.write_str(
+                "a # in the line of rpcpassword is ambiguous; choose a password without one",
+            ),
             Problem::NotUtf8 => f.write_str("not UTF-8"),
             Problem::NotInFile { option } => write!(f, "{option} is for the command line only"),
             Problem::OfNoNetwork { option } => write!(f, "{option} is in no network's section"),
@@ -311,6 +311,6 @@ fn write_ignored(
 fn did_you_mean(suggestion: &Option<String>, dash: &str) -> String {
     match suggestion {
         Some(other) => format!("; did you mean {dash}{other}?"),
-        None => "; -help lists what there is".to_owned(),
+        None => "; see -help".to_owned(),
     }
 }

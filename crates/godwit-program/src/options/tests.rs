@@ -157,20 +157,20 @@ fn commands_have_as_many_operands_as_they_take() {
     );
     assert_eq!(error("", &["land", "a"]), "usage: bird land [options] (operands given: 1)");
     assert_eq!(error("", &["land", "-quiet"]), "-quiet is not an option of land; -help lists them");
-    assert_eq!(error("", &[]), "no command; -help lists what there is");
+    assert_eq!(error("", &[]), "no command given; see -help");
 }
 
 #[test]
 fn unknown_commands() {
     for (arguments, message) in [
         (&["lnd"][..], "unknown command 'lnd'; did you mean land?"),
-        (&["sing"], "'sing' is no whole command; there are sing loudly"),
+        (&["sing"], "'sing' is incomplete; say one of sing loudly"),
         (&["sing", "loudy"], "unknown command 'sing loudy'; did you mean sing loudly?"),
         (&["sing", "land"], "unknown command 'sing land'; did you mean land?"),
-        (&["dig", "land"], "unknown command 'dig'; -help lists what there is"),
+        (&["dig", "land"], "unknown command 'dig'; see -help"),
         (&["swim"], "'swim' is a command of fish; run that instead of bird"),
         (&["swim", "-depth=3"], "'swim' is a command of fish; run that instead of bird"),
-        (&["fly", "-depth=3"], "unknown option -depth; -help lists what there is"),
+        (&["fly", "-depth=3"], "unknown option -depth; see -help"),
         (&["fly", "swim", "a"], ""),
     ] {
         match message {
@@ -469,11 +469,11 @@ fn an_error_is_one_short_line_whatever_was_written() {
     for (word, message) in [
         (format!("-height={long}"), format!("-height={cut}: expected a number of metres")),
         (format!("-nonest={long}"), format!("-nonest={cut}: expected 1, or -nest with a value")),
-        (format!("-{long}"), format!("unknown option -{cut}; -help lists what there is")),
+        (format!("-{long}"), format!("unknown option -{cut}; see -help")),
     ] {
         assert_eq!(error("", &["land", &word]), message);
     }
-    let unknown = format!("unknown command '{cut}'; -help lists what there is");
+    let unknown = format!("unknown command '{cut}'; see -help");
     assert_eq!(error("", &[&long]), unknown);
     let refused = Problem::Refused { option: "nest", value: long.clone(), reason: long.clone() };
     assert_eq!(refused.on_command_line().to_string(), format!("-nest={cut}: {cut}"));

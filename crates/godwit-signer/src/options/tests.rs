@@ -245,7 +245,7 @@ fn commands_of_the_node_are_told_where_to_go() {
             format!("'{}' is a command of godwit; run that instead of godwit-signer", arguments[0]);
         assert_eq!(error(arguments), expected);
     }
-    assert_eq!(error(&[]), "no command; -help lists what there is");
+    assert_eq!(error(&[]), "no command given; see -help");
 }
 
 /// Who set it to get encrypted connections has not said that his coins' keys may be swapped out.

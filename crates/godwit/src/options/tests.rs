@@ -384,19 +384,16 @@ fn mistakes_on_the_command_line() {
         (&["-maxconections=1"], "unknown option -maxconections; did you mean -maxconnections?"),
         (&["imprt", "a"], "unknown command 'imprt'; did you mean import?"),
         (&["utxo", "stat"], "unknown command 'utxo stat'; did you mean utxo stats?"),
-        (&["utxo"], "'utxo' is no whole command; there are utxo stats, utxo dump, utxo load"),
-        (&["mine", "a"], "unknown command 'mine'; -help lists what there is"),
+        (&["utxo"], "'utxo' is incomplete; say one of utxo stats, utxo dump, utxo load"),
+        (&["mine", "a"], "unknown command 'mine'; see -help"),
         (&["import"], "usage: godwit import [options] PATH... (operands given: 0)"),
         (&["utxo", "stats", "a"], "usage: godwit utxo stats [options] (operands given: 1)"),
         (&["utxo", "dump"], "usage: godwit utxo dump [options] FILE (operands given: 0)"),
         (&["utxo", "load", "a", "b"], "usage: godwit utxo load [options] FILE (operands given: 2)"),
         (&["import", "-dbcahce=1"], "unknown option -dbcahce; did you mean -dbcache?"),
         (&["import", "--notesnet"], "unknown option -notesnet; did you mean -notestnet?"),
-        (
-            &["import", "-cjdnsreachable=1"],
-            "unknown option -cjdnsreachable; -help lists what there is",
-        ),
-        (&["import", "-test.dbcache=1"], "unknown option -test.dbcache; -help lists what there is"),
+        (&["import", "-cjdnsreachable=1"], "unknown option -cjdnsreachable; see -help"),
+        (&["import", "-test.dbcache=1"], "unknown option -test.dbcache; see -help"),
         (&["utxo", "stats", "-par=1"], "-par is not an option of utxo stats; -help lists them"),
         (
             &["utxo", "dump", "f", "-utxohash=0"],
@@ -430,7 +427,7 @@ fn mistakes_on_the_command_line() {
     }
     let homeless = Environment { home: None, cores: NonZeroUsize::MIN };
     let no_datadir = parse(["utxo".into(), "stats".into()], &homeless).expect_err("no home");
-    assert_eq!(no_datadir.to_string(), "no home directory; say -datadir=DIR");
+    assert_eq!(no_datadir.to_string(), "no home directory; give -datadir=DIR");
 }
 
 #[test]
@@ -490,7 +487,7 @@ fn options_of_bitcoin_core_alone_are_passed_over_in_the_file_and_said() {
     });
     assert_eq!(config.passed_over, said);
     // On the command line nobody inherits them.
-    assert_eq!(home.error(&["-daemon"]), "unknown option -daemon; -help lists what there is");
+    assert_eq!(home.error(&["-daemon"]), "unknown option -daemon; see -help");
 }
 
 /// The table of what ends a start, in the documentation, names them all.
@@ -539,8 +536,11 @@ fn mistakes_in_the_file() {
         ("[test]\ndbcache=-1\n", "2: dbcache=-1: expected a number of MiB, up to 16777216"),
         ("dbcache\n", "1: expected name=value or [section]"),
         ("-dbcache=1\n", "1: options in the file have no leading dash"),
-        ("rpcpassword=a#b\n", "1: a # in the line of rpcpassword is ambiguous, and to be avoided"),
-        ("[test]\nmain.dbcache=1\n", "2: unknown option main.dbcache; -help lists what there is"),
+        (
+            "rpcpassword=a#b\n",
+            "1: a # in the line of rpcpassword is ambiguous; choose a password without one",
+        ),
+        ("[test]\nmain.dbcache=1\n", "2: unknown option main.dbcache; see -help"),
         ("[test]\nchain=test\n", "2: chain has to stand before the network sections"),
         ("verdicts=f\n", "1: verdicts is for the command line only"),
         ("dbcache=5\n#\ndbcache=5\n", "3: dbcache is given twice, first in line 1"),

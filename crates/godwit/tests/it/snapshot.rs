@@ -176,7 +176,7 @@ fn a_refused_snapshot_changes_nothing() {
     refuses(&good, Some(&other_hash), &format!("hash to {hash}, not to {other_hash}"));
     refuses(&good[..good.len() - 1], Some(&hash), "cut off at offset");
     refuses(&good[..50], Some(&hash), "is not a UTXO snapshot");
-    refuses(&[&good[..], &[0]].concat(), Some(&hash), "goes on after its last coin");
+    refuses(&[&good[..], &[0]].concat(), Some(&hash), "has bytes after its last coin");
     refuses(&changed(0, b'x'), Some(&hash), "is not a UTXO snapshot");
     refuses(&changed(5, 3), Some(&hash), "unknown version 3");
     refuses(&changed(7, 0), Some(&hash), "is of another network");
@@ -216,7 +216,7 @@ fn verify_says_that_a_snapshot_is_assumed_and_that_it_is_refuted() {
     node.run(&words).expect(Exit::Damaged);
     let ended = node.run(&[&"verify"]).expect(Exit::Damaged);
     let refuted = "\nRefuted: the loaded snapshot of block ";
-    let remedy = "Nothing of this data directory's coins can be believed; start with -reindex, which validates \
+    let remedy = "Nothing of this data directory's coins can be trusted; start with -reindex, which validates \
                   all blocks from genesis, or into an empty data directory.\n";
     let is_there = [" Damage: none.\n", refuted, remedy].map(|part| ended.stdout.contains(part));
     assert_eq!(is_there, [true; 3], "{ended:?}");

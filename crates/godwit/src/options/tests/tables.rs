@@ -79,10 +79,7 @@ fn commands_of_the_signer_are_told_where_to_go() {
     }
     let home = Home::with_config("keys=/k\n[regtest]\nkeys=/r\n");
     assert_eq!(home.config(&["utxo", "stats"]).command, Command::UtxoStats);
-    assert_eq!(
-        error(&["utxo", "stats", "-keys=x"]),
-        "unknown option -keys; -help lists what there is"
-    );
+    assert_eq!(error(&["utxo", "stats", "-keys=x"]), "unknown option -keys; see -help");
 }
 
 /// With `GODWIT_WRITE_CONTRIB` it writes them: `cargo xtask contrib`.

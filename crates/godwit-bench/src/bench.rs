@@ -1,4 +1,4 @@
-//! What one run of `godwit-bench` found: the content of `bench.json`.
+//! The result of one run of `godwit-bench`: the content of `bench.json`.
 
 use std::collections::BTreeMap;
 

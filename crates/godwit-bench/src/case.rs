@@ -1,5 +1,5 @@
-//! What is compared: blocks from a file or from peers, scripts run or assumed valid, with a cache that
-//! holds everything or one that does not.
+//! The cases of a comparison: blocks from a file or from peers, scripts run or assumed valid, with a cache
+//! that holds all coins or one that does not.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What the generator said about the chain.
+//! The summary of a chain, which its generator wrote beside it.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! What blocks cost whose coins are not in memory: godwit and bitcoind import the same blocks, which spend
-//! old coins at random, onto the same set of coins, with a tenth of the memory that it takes.
+//! The cost of blocks whose coins are not in memory: godwit and bitcoind import the same blocks, which spend
+//! old coins at random, onto the same set of coins, with a tenth of the memory that the set takes.
 //!
 //! The set is made once, by godwit; bitcoind's directory is the one that `godwit hand-over` makes of it. Each
 //! run begins with a copy, an empty page cache, and a control group that counts page cache too. The

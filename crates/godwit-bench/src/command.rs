@@ -1,4 +1,4 @@
-//! What `godwit-bench` does with its command line.
+//! The command line of `godwit-bench`.
 
 use std::fmt;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Who runs beside godwit in each benchmark: the C++ control, other programs, and references.
+//! The contenders beside godwit in each benchmark: the C++ control, other programs, and references.
 
 use std::hint::black_box;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A program that runs beside what is measured, and does not outlive a failure or the end of this one.
+//! A program that runs beside the measured one. It is stopped at the latest when this program fails or ends.
 
 use std::path::PathBuf;
 use std::process::{Child, Command};

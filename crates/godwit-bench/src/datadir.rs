@@ -1,4 +1,4 @@
-//! Data directories: fresh ones, and how large they have become.
+//! Makes fresh data directories, and measures their size.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,4 @@
-//! How long a run took, beside how long it may take.
+//! The duration of a run, and its limit.
 
 /// A sentence for a report's page. `minutes` is what a run with its default options has.
 pub(crate) fn duration(seconds: Option<f64>, minutes: f64) -> String {

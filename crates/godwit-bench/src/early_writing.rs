@@ -1,8 +1,8 @@
-//! What writing coins early costs: imports with `-flushinterval` and without, in turns.
+//! The cost of writing coins early: imports with `-flushinterval` and without, in turns.
 //!
-//! A node writes coins while it syncs, so that a power cut has little applied again. How often it does so
-//! follows from measured rates; with `-flushinterval` the time between two writes is given, so that their
-//! cost can be told.
+//! A node writes coins while it syncs, so that little has to be applied again after a power cut. How often it
+//! does so follows from measured rates; `-flushinterval` fixes the interval, so that the cost of a write can
+//! be measured.
 
 use std::ffi::OsString;
 use std::fmt::{self, Write};

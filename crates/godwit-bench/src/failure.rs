@@ -1,4 +1,4 @@
-//! Why a benchmark ends without a result.
+//! Reasons for which a benchmark ends without a result.
 
 use std::fmt;
 use std::io;

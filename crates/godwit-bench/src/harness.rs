@@ -1,9 +1,9 @@
-//! How a figure comes about: epochs of many iterations, hardware counters around them, rounds in which
-//! each subject has one epoch.
+//! Measures: epochs of many iterations with hardware counters around them, and rounds in which each subject
+//! has one epoch.
 //!
-//! A subject runs in this process or in a worker process; [`Runner`] is what both look like. Since the
-//! subjects of one group alternate epoch by epoch, what disturbs the machine for a while disturbs all
-//! of them, and a ratio is taken between epochs of the same round.
+//! A subject runs in this process or in a worker process; [`Runner`] is the interface to both. The subjects
+//! of one group alternate epoch by epoch, so that a disturbance of the machine affects all of them, and
+//! ratios are taken between epochs of the same round.
 
 pub mod callgrind;
 pub mod counters;

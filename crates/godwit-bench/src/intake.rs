@@ -1,5 +1,5 @@
-//! The two ways by which a chain comes into a node, each a benchmark of its own: what they are called,
-//! and what their reports say about themselves.
+//! The two ways in which a chain reaches a node, each with a benchmark of its own: their names, and the texts
+//! of their reports.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What clients of the RPC cost a sync with every script, and how long they wait.
+//! The cost of RPC clients to a sync with every script, and how long the clients wait.
 //!
 //! A godwit downloads the chain from another one, in turns without clients, with clients that ask once a
 //! second, and with as many that ask without a pause. They run on the same processors: what a sync loses to

@@ -1,9 +1,9 @@
 //! One process, timed and watched from outside.
 //!
-//! A process that has ended stays in `/proc` until its parent collects it, with its final processor
-//! time and its final count of bytes written; so both are exact. Peak memory goes with its address
-//! space before that. It is therefore sampled, and since the kernel keeps the high-water mark
-//! itself, a sample misses only what is new since the last one.
+//! A process that has ended stays in `/proc` until its parent collects it, with its final processor time and
+//! its final count of bytes written, so both are exact. Peak memory disappears earlier, with the address
+//! space. It is therefore sampled; since the kernel itself keeps the high-water mark, a sample misses only
+//! what is new since the one before.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -1,5 +1,5 @@
-//! What the programs' logs say about an import. Both write `debug.log`, and the lines on scripts and
-//! on new tips have the same form.
+//! Reads facts about an import from the programs' logs. Both write `debug.log`, and their lines about scripts
+//! and new tips have the same form.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! Whether the machine did nothing else: a busy one slows all programs, but not by the same factor.
+//! Tells whether the machine was otherwise idle: a busy one slows all programs, but not by the same factor.
 
 use crate::spread::Spread;
 

@@ -1,4 +1,4 @@
-//! Real blocks of the shared data beside the generator's: what a synthetic chain is to be judged by.
+//! Real blocks of the shared data, with which the generator's synthetic blocks are compared.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};

@@ -1,4 +1,4 @@
-//! What is written: everything as JSON, and a page to read.
+//! Writes the report: all results as JSON, and a page to read.
 
 use std::fmt::{self, Write};
 use std::path::Path;

@@ -1,9 +1,8 @@
-//! Orders in which what is compared runs.
+//! Orders in which the compared programs run.
 //!
-//! What runs first leaves something behind for the next, in the processor, in memory or on the disk. In an
-//! order that only rotates, each one comes behind the same neighbour every time, and what that neighbour
-//! leaves is taken for its own doing. In a square of Williams (1949) everybody has each place, and comes
-//! directly behind each other one, equally often.
+//! Each run leaves traces for the next one in the processor, in memory or on the disk. In an order that only
+//! rotates, each program always follows the same neighbour, whose traces are then taken for its own. In a
+//! square of Williams (1949) each program has each place, and directly follows each other one, equally often.
 
 /// The orders of `count` participants, by number: a round for each. As many as participants where their
 /// number is even, else twice as many.

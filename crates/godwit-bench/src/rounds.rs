@@ -1,4 +1,4 @@
-//! Rounds of a comparison: one run by each program, and the ratio of what they took.
+//! Rounds of a comparison: one run of each program, and the ratio of their times.
 
 use serde::Serialize;
 

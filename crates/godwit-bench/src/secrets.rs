@@ -1,5 +1,5 @@
-//! What secrecy costs: locked memory beside plain, signatures by a key in the arena beside a key in
-//! plain memory, and messages over an encrypted connection beside the plain protocol.
+//! The cost of secrecy: locked memory compared with plain memory, signatures by a key in the arena with a key
+//! in plain memory, and messages over an encrypted connection with the plain protocol.
 //!
 //! The first line of each group is the plain one, by which the others are divided. These lines run in
 //! the benchmark's own process, with the plain policy.

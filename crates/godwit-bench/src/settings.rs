@@ -1,4 +1,4 @@
-//! Which options make bitcoind fastest on this machine: a rival is to run with its best ones.
+//! Finds the options that make bitcoind fastest on this machine: a rival is to run with its best ones.
 
 use std::fmt::{self, Write};
 use std::path::Path;

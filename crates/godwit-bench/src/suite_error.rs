@@ -1,4 +1,4 @@
-//! Why a run of the suite has no result.
+//! Reasons for which a run of the suite has no result.
 
 use std::fmt;
 use std::io;

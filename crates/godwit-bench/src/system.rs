@@ -1,4 +1,4 @@
-//! The machine in one line, and what on it makes figures noisy. Nothing here changes the machine.
+//! The machine in one line, and what makes figures on it noisy. Nothing here changes the machine.
 
 use std::fmt;
 use std::fs;

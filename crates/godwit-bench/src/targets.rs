@@ -1,4 +1,4 @@
-//! The targets of the benchmarks, held against what was measured.
+//! Compares the measurements with the targets of the benchmarks.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! What follows from the figures of the stream benchmarks, in words.
+//! The conclusions from the stream benchmarks, in words.
 //!
 //! Bitcoin Core's streams differ from `std::vector<std::byte>` in three things: the block is
 //! overwritten before it is freed, the compiler has to believe that it is read, and the allocator is

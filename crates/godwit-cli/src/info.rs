@@ -1,4 +1,4 @@
-//! `-getinfo`: how the node is, at a glance.
+//! `-getinfo`: the state of the node at a glance.
 
 use std::io::{self, IsTerminal};
 

@@ -1,4 +1,4 @@
-//! `godwit-cli`: asks a running node, as `bitcoin-cli` does, and prints what it says.
+//! `godwit-cli`: asks a running node, as `bitcoin-cli` does, and prints its answer.
 
 mod arguments;
 mod batch;

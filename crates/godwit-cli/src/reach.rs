@@ -1,4 +1,4 @@
-//! Where the server is and how to log in, by the options.
+//! The server's address and the login, taken from the options.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One request of JSON-RPC over HTTP: what the programs that ask a node have in common.
+//! Makes one JSON-RPC request over HTTP, for the programs that ask a node.
 
 use std::fmt;
 use std::fs;

@@ -1,4 +1,4 @@
-//! From what the transaction index names to a transaction.
+//! Finds a transaction among the candidates that the transaction index names.
 
 use godwit_chain::{Chain, NodeId};
 use godwit_primitives::{HEADER_SIZE, TxView};

@@ -1,8 +1,8 @@
-//! Branches that the chain came to and left between two questions of an index. The index goes there, too:
-//! Core's indexes are told of each block that is connected, and find later what is in it.
+//! Branches that the chain joined and left between two questions of an index. The index visits them too,
+//! because Core's indexes are told of each connected block and can still find its entry later.
 //!
-//! Nothing waits for that, and nothing depends on it. An index begins with it when it has come to the tip,
-//! forgets with its process what it has not been at, and leaves out what it cannot read.
+//! Nothing waits for these visits or depends on them. An index makes them once it has reached the tip, skips
+//! blocks that it cannot read, and after a restart no longer knows of branches that it has not visited.
 
 use godwit_chain::{Chain, NodeId, StoredData, is_unvalidated, left_blocks, lowest_for_indexes};
 use godwit_store::ChainPoint;

@@ -1,4 +1,4 @@
-//! The way of an index along the active chain, with what the chain has left on the way.
+//! How an index follows the active chain, including branches that the chain left meanwhile.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! What `godwit verify` reads of the optional indexes: all of them, from end to end. A start reads little,
-//! and nobody may ask for a damaged place in years. Nothing is changed, unless it is to repair: then the
-//! files of an index that is damaged go, if all blocks are there, and the next start builds it again.
+//! `godwit verify` for the optional indexes: reads all of them from end to end, because a start reads little,
+//! and a damaged place may go unnoticed for years. Without a repair nothing is changed; a repair removes the
+//! files of a damaged index if all blocks are stored, and the next start builds it again.
 
 use std::path::{Path, PathBuf};
 

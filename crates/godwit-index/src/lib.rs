@@ -1,11 +1,11 @@
 //! Optional indexes of the active chain.
 //!
-//! An index follows the chain from beside, at its own pace: its thread asks the chain where it has to go
-//! from its last block ([`next`]), which is arithmetic in memory, reads the blocks that are stored there,
-//! and takes them in ([`Follower`]). The chain knows nothing of it and waits for nothing; an index that
-//! fails stops, and the node goes on. What it has on disk and how far that goes is one commit, so a kill
-//! costs no more than reading some blocks again. It may be ahead of what the chain has made durable: it
-//! remembers its last blocks, and goes back to the one that the chain has ([`Position`]).
+//! An index follows the chain at its own pace: its thread asks the chain for the next step from its last
+//! block ([`next`]), which is arithmetic in memory, reads the stored blocks of that step, and takes them in
+//! ([`Follower`]). The chain does not know its indexes and never waits for them; an index that fails stops,
+//! and the node goes on. The files of an index and its position are one commit, so a kill costs no more than
+//! reading some blocks again. An index may be ahead of what the chain has made durable: it remembers its last
+//! blocks, and goes back to the last one that the chain still has ([`Position`]).
 //!
 //! Building the indexes in the connector's pipeline would save a second read of each block in the first
 //! sync, and would make the tip's commit, and with it the sync and its faults, depend on them.
@@ -56,11 +56,11 @@ pub struct Indexes {
 }
 
 impl Indexes {
-    /// Whether there is one.
+    /// Whether the node keeps any index.
     pub fn any(&self) -> bool {
         self.transactions.is_some() || self.filters.is_some() || self.coin_stats.is_some()
     }
 }
 
-/// The directory in the network's part of a data directory in which each index has one.
+/// The subdirectory of the network's directory that holds a directory for each index.
 pub const INDEXES_DIR: &str = "indexes";

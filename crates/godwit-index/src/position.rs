@@ -1,5 +1,5 @@
-//! How far an index is: its last block, and those before it, so that it finds back to the active chain even
-//! where a crash has taken its last block from the chain.
+//! The position of an index: its last block and those before it, by which it finds its way back to the active
+//! chain even if a crash removed its last block from the chain.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What an inspection of an index has read and found, and who follows it.
+//! The progress and the findings of an index's inspection, and the trait of their receiver.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! What the thread of an index shares with its readers: its state, how far it is, and whether one of them has
-//! read damage.
+//! The part of an index that its thread shares with readers: its state, its position, and whether any of them
+//! has read damage.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,16 +12,16 @@ use crate::error::IndexError;
 use crate::records::Records;
 use crate::status::Status;
 
-/// The state of an index, which its thread alone changes.
+/// The state of an index, which only its thread changes.
 pub(crate) struct Shared<S> {
     state: RwLock<S>,
     status: Status,
-    /// Damage was read: it is to be built again, if all blocks are there.
+    /// Damage was read: the index is to be built again, if all blocks are stored.
     damaged: AtomicBool,
 }
 
 impl<S> Shared<S> {
-    /// Of an index that is at this block.
+    /// The shared part of an index whose last block is `best`.
     pub(crate) fn new(state: S, best: Option<ChainPoint>) -> Self {
         let status = Status::default();
         status.set_best(best);
@@ -40,8 +40,8 @@ impl<S> Shared<S> {
         &self.status
     }
 
-    /// Remembers it if what was read is damaged, and logs the first such place: where the index cannot be
-    /// built again, it may be asked for ever.
+    /// Passes a result on. If it reports damage, this is remembered, and the first such place is logged: an
+    /// index that cannot be built again may be asked for it for ever.
     pub(crate) fn noted<T>(&self, read: Result<T, IndexError>) -> Result<T, IndexError> {
         if let Err(error) = &read
             && error.is_damage()
@@ -58,14 +58,14 @@ impl<S> Shared<S> {
         self.damaged.load(Ordering::Relaxed)
     }
 
-    /// It is built again: what was read before says nothing.
+    /// Forgets earlier damage, because the index is being built again.
     pub(crate) fn note_cleared(&self) {
         self.damaged.store(false, Ordering::Relaxed);
     }
 }
 
-/// Loads an index that is made of records, or begins it anew where it is damaged: not if `lowest` says that
-/// it cannot be built again.
+/// Loads an index made of records. A damaged index is begun anew, unless `lowest` is above 0, which means
+/// that blocks are missing to build it again.
 pub(crate) fn load_or_begin<S>(
     name: &str,
     disk: &StoreDisk,

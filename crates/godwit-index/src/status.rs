@@ -1,4 +1,4 @@
-//! How far an index is, for readers that ask or wait.
+//! The progress of an index, for readers that ask or wait for it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a key is used for when nothing more is said: the descriptors of a new wallet of Bitcoin Core.
+//! The default descriptors of a key: those of a new wallet of Bitcoin Core.
 
 use bitcoin::NetworkKind;
 use bitcoin::bip32::{ChildNumber, KeySource};

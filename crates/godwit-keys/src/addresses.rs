@@ -1,4 +1,4 @@
-//! What public descriptors are paid to.
+//! The addresses of public descriptors.
 
 use std::ops::RangeInclusive;
 

@@ -1,5 +1,5 @@
-//! What a key file holds: entries of keys that belong together, with the public descriptors of what
-//! they can spend.
+//! The entries of a key file: keys that belong together, with the public descriptors of the coins that they
+//! can spend.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! What Core says of the transactions of a block that is to be mined (`validation.cpp`,
-//! `TestBlockValidity`): the rules over each by itself, its lock time and the coins that it spends.
+//! Core's checks of the transactions in a block that is to be mined (`validation.cpp`, `TestBlockValidity`):
+//! the rules for each by itself, its lock time and the coins that it spends.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Whether a transaction may be in the next block, and whether Bitcoin Core's nodes would relay it.
+//! Decides whether a transaction may be in the next block, and whether Bitcoin Core's nodes would relay it.
 //!
 //! The rules are those of Core's mempool with its default options, in its order (`validation.cpp`,
 //! `MemPoolAccept`), so that a transaction that breaks several is refused for the same reason. Those over

@@ -1,4 +1,4 @@
-//! Why a transaction is refused, in Core's words.
+//! Reasons for which a transaction is refused, in Core's words.
 
 use std::fmt;
 

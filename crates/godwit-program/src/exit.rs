@@ -1,4 +1,4 @@
-//! How the process ends.
+//! Exit codes of the programs.
 
 use std::io;
 use std::process::ExitCode;

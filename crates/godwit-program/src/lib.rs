@@ -1,5 +1,5 @@
-//! What every program of godwit begins and ends with: reading the command line and `godwit.conf`,
-//! signals, results on standard output, exit codes.
+//! The start and end that all programs of godwit share: reading the command line and `godwit.conf`, signals,
+//! results on standard output, exit codes.
 //!
 //! Each [`options::Program`] brings its own tables of commands and options; this crate reads them.
 

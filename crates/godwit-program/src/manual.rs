@@ -1,5 +1,5 @@
-//! What goes with a program that is installed: its page of the manual, completions for shells, an example
-//! of the configuration file. All of it is made of the program's tables.
+//! The files that are installed with a program: its manual page, completions for shells, an example of the
+//! configuration file. All of them are made from the program's tables.
 
 use std::fmt::Write;
 

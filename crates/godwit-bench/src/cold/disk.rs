@@ -1,4 +1,4 @@
-//! The disk below the coins: what it can do, and what it does.
+//! The disk that holds the coins: its limits, and its use by a run.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

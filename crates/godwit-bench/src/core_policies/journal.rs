@@ -1,7 +1,7 @@
-//! What was measured, a line of JSON for each run, written as soon as it is done.
+//! The journal of a measurement: a line of JSON for each run, written as soon as the run is done.
 //!
-//! The first line says what was measured and where; a measurement that finds a journal with another
-//! first line refuses to go on with it. A last line that was cut off is dropped.
+//! The first line says what is measured and on which machine; a measurement refuses to continue a journal
+//! with another first line. A last line that was cut off is dropped.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! Writes what the memory policies cost in Bitcoin Core as `core-policies.md`.
+//! Writes the cost of the memory policies in Bitcoin Core as `core-policies.md`.
 
 use std::fmt::{self, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the memory of Core's streams is, and how the programs are named.
+//! The memory policies of Core's streams, and the names of the programs built with them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

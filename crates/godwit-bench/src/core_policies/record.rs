@@ -1,4 +1,4 @@
-//! What journals say of the programs that they are about, and of a sync.
+//! The records of a journal: the programs that were measured, and each sync.
 
 use std::collections::BTreeMap;
 use std::fs;

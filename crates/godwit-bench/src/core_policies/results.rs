@@ -1,4 +1,4 @@
-//! What the syncs give: each policy against what Core ships, in the same round.
+//! Results of the syncs: each policy compared with the one that Core ships, in the same round.
 
 use std::collections::BTreeMap;
 use std::fmt;

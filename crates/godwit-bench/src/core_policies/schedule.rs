@@ -1,4 +1,4 @@
-//! Which program runs when.
+//! The order in which programs run.
 //!
 //! In a round each policy runs once, all linked in the same order. The rounds go through the link
 //! orders and, beside them, through a square of Williams, in which each policy has each place and each

@@ -1,4 +1,4 @@
-//! What the pull request's benchmarks give.
+//! Results of the pull request's benchmarks.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Instructions counted by valgrind, where the processor's own counters are out of reach.
 //!
 //! A program that runs a subject `n` times is run twice, with `n` and with `2 n` iterations, and valgrind
-//! counts inside [`repeat`] alone. What the first iterations do besides falls out of the difference.
+//! counts only inside [`repeat`]. The difference of the two excludes what the first iterations do besides.
 //!
 //! Valgrind's processor is not the machine's: it knows AVX2 and neither AVX-512 nor the SHA
 //! extensions, so programs that choose at run time take other paths there.

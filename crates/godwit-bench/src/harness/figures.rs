@@ -1,4 +1,4 @@
-//! What the epochs of one subject say.
+//! Summarises the epochs of one subject.
 
 use crate::spread::Spread;
 

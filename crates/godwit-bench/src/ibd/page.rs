@@ -1,4 +1,4 @@
-//! Writes what the memory policies cost in whole syncs as `bench-ibd.md`.
+//! Writes the cost of the memory policies in whole syncs as `bench-ibd.md`.
 
 use std::fmt::{self, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What was measured, what follows from it, and the file of both.
+//! The measurements, the comparisons made from them, and the file that holds both.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Who runs when: balanced orders of everybody in the rounds with `bitcoind`, and of the policies in those
-//! without it, which takes as long as all policies together several times over.
+//! The order of the runs: balanced orders of all subjects in the rounds with `bitcoind`, and of the policies
+//! alone in the other rounds, because bitcoind takes several times as long as all policies together.
 
 use crate::ibd::subject::Subject;
 use crate::rotation::williams;

@@ -1,4 +1,5 @@
-//! In what the policies are compared. No script runs: there memory has the largest part in the time.
+//! The scenarios in which the policies are compared. No script runs, because memory then has the largest
+//! share in the time.
 
 use crate::case::{Cache, Source};
 

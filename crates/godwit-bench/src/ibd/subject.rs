@@ -1,4 +1,4 @@
-//! Who runs: one program under three memory policies, and the rival that wipes.
+//! The subjects: one program under three memory policies, and the rival that wipes.
 
 use std::fmt;
 

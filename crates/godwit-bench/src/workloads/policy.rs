@@ -1,4 +1,4 @@
-//! Which memory policy this program was built with.
+//! The memory policy with which this program was built.
 
 use std::fs;
 use std::io;

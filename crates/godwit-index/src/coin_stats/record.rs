@@ -1,4 +1,4 @@
-//! What the index has of a block.
+//! The record of one block.
 
 use godwit_primitives::muhash::Quotient;
 use godwit_primitives::{Amount, BlockHash};

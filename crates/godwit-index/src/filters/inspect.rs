@@ -1,4 +1,4 @@
-//! Reads all filters, and compares them with what the records say.
+//! Reads all filters, and compares them with their records.
 
 use std::collections::BTreeSet;
 use std::path::Path;

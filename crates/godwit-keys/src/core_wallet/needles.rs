@@ -1,4 +1,4 @@
-//! What a search of memory looks for after the import of a wallet of Bitcoin Core.
+//! The byte strings that a search of memory looks for after the import of a wallet of Bitcoin Core.
 
 use std::path::Path;
 

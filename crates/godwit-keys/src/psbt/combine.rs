@@ -1,4 +1,4 @@
-//! The combiner: what several signers added to copies of one PSBT, in one (BIP174, BIP370).
+//! The combiner: joins what several signers added to copies of one PSBT (BIP174, BIP370).
 //!
 //! Copies are joined pair by pair, so that fields which nobody here knows are joined too. (`bitcoin`'s
 //! combiner drops the previous transaction and the sighash type in some cases, and subtracts lengths

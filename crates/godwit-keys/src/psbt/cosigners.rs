@@ -1,4 +1,4 @@
-//! Which keys of a public descriptor are ours.
+//! Tells which keys of a public descriptor are ours.
 
 use bitcoin::NetworkKind;
 use bitcoin::bip32::{DerivationPath, KeySource};

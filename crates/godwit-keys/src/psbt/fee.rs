@@ -1,4 +1,4 @@
-//! The fee of a PSBT, and whether it is one to sign.
+//! The fee of a PSBT, and whether it is acceptable.
 
 use std::error::Error;
 use std::fmt;

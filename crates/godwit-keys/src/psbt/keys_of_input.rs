@@ -1,4 +1,4 @@
-//! Which of the keys that a PSBT names take part in an input's script.
+//! Finds the keys of a PSBT that take part in an input's script.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a PSBT may hold. A larger one describes no transaction that a block has room for.
+//! Limits of a PSBT. A larger one describes no transaction for which a block has room.
 
 use bitcoin::{Amount, FeeRate};
 

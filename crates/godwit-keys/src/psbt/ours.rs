@@ -1,4 +1,4 @@
-//! What a PSBT moves for us: what is spent, what comes back, and where to.
+//! The amounts that a PSBT moves for us: what it spends, what comes back, and to which addresses.
 
 use std::collections::{HashMap, HashSet};
 

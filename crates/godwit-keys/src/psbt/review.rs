@@ -1,5 +1,4 @@
-//! What a user wants to see before signing: amounts, scripts, fee, keys, signatures, and what is wrong
-//! or missing.
+//! The review before signing: amounts, scripts, fee, keys, signatures, and anything wrong or missing.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a signature commits to: its type, and the hash that is signed.
+//! The content that a signature commits to: its sighash type, and the hash that is signed.
 
 use std::collections::BTreeMap;
 use std::fmt;

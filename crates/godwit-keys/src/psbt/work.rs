@@ -1,4 +1,4 @@
-//! Counts what takes long, so that tests can tell how often it is done.
+//! Counts expensive operations, so that tests can check how often they run.
 
 use std::cell::Cell;
 

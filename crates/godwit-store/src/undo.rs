@@ -270,7 +270,7 @@ impl UndoFiles {
 
     /// Opens a file to write to it from `end` on, and cuts off what follows. One that is missing, or has
     /// lost its end, has lost records: a reader of one of them finds that it has rotted, which is no reason
-    /// to write no others.
+    /// to write no others. A file of another directory is left alone: its records are there only.
     fn open_at(&self, file: u32, end: u64) -> Result<StoreFile, StoreError> {
         let handle = self.open_to_write(file)?;
         let len = handle.file_len()?;
@@ -279,6 +279,14 @@ impl UndoFiles {
             handle.set_len(end)?;
         }
         if len > end {
+            if has_record_across(&handle, end, len)? {
+                let text = format!(
+                    "a record reaches across byte {end}, where the last one of this directory ended, so the file is \
+                     of another one. Put back the file that belongs here, or move this one away and run `godwit \
+                     verify -repair`"
+                );
+                return Err(refused(handle.path(), text));
+            }
             let path = handle.path().display();
             log::info!("{path}: cutting off {} bytes that no commit names", len - end);
             handle.set_len(end)?;
@@ -516,6 +524,19 @@ fn frame_at(
     let (found, data_len) = start.split_at(magic.len());
     let data_len = u32::from_le_bytes(data_len.try_into().expect("the other four bytes"));
     Ok((found == magic && data_len > 0).then_some(data_len))
+}
+
+/// Whether the records of a file, one behind the other from its beginning on and of whatever network, have one
+/// that begins before `end` and ends behind it. What a crash leaves begins at `end`.
+fn has_record_across(handle: &StoreFile, end: u64, len: u64) -> Result<bool, StoreError> {
+    let (mut magic, mut at) = ([0; 4], 0);
+    read_readable(handle, 0, &mut magic)?;
+    while at < end {
+        let Some(data_len) = frame_at(handle, magic, at, len)? else { return Ok(false) };
+        at += OVERHEAD + u64::from(data_len);
+    }
+    // A length that has rotted leads nowhere.
+    Ok(at == len || at > end && frame_at(handle, magic, at, len)?.is_some())
 }
 
 /// Whether there is a record anywhere in a file: its frame leads to another one, or to the end.

@@ -251,6 +251,45 @@ fn what_no_commit_has_named_is_cut_off_when_the_file_is_written_to() {
     assert_eq!(fault.contents(&path(0)).unwrap(), expected);
 }
 
+/// One of another directory, or of another network, that has taken the name of one that is written to.
+#[test]
+fn a_file_of_another_directory_is_refused_and_stays() {
+    let (fault, disk) = fresh();
+    let own = files(&disk, &[]);
+    append(&own, 0, &record_of(7)).unwrap();
+    let ends = own.sync(own.take_appended()).unwrap();
+    let end = ends[0].1 as usize;
+    let intact = fault.contents(&path(0)).unwrap();
+    let written = |bytes: Vec<u8>| {
+        fault.overwrite(&path(0), bytes);
+        append(&files(&StoreDisk::new(Arc::new(fault.clone())), &ends), 0, &record_of(3))
+    };
+    let foreign: Vec<Vec<u8>> = [8, 1, 2].map(|n| naive(&[vec![coin(n); 2]])).into();
+    assert!(foreign.iter().all(|record| record.len() != end));
+    let foreign = foreign.concat();
+    let mut other_network = foreign.clone();
+    for place in (0..=foreign.len() - 4).filter(|place| foreign[*place..].starts_with(&MAGIC)) {
+        other_network[place..place + 4].fill(0xf9);
+    }
+    for bytes in [foreign.clone(), other_network, naive(&[vec![coin(8); 2]])] {
+        let error = written(bytes.clone()).unwrap_err();
+        assert_eq!(error.unusable_path(), Some(&*path(0)), "{error}");
+        assert!(error.to_string().contains(&format!("across byte {end},")), "{error}");
+        assert_eq!(fault.contents(&path(0)), Some(bytes));
+    }
+    // As a crash leaves it, whatever has rotted before.
+    let mut rotten = intact.clone();
+    rotten[5] ^= 1;
+    let zeros = vec![0; end];
+    for begin in [intact, rotten, zeros] {
+        for left in [&foreign[..], &foreign[..foreign.len() - 1], &foreign[..5]] {
+            written([&begin[..], left].concat()).unwrap();
+            let kept = [&begin[..], &naive(&[vec![coin(3)]])].concat();
+            assert_eq!(fault.contents(&path(0)), Some(kept));
+        }
+    }
+}
+
 #[test]
 fn c5_a_file_that_is_missing_or_too_short_is_written_to_from_its_committed_end_on() {
     for left in [None, Some(0), Some(1), Some(60)] {

@@ -24,6 +24,8 @@ struct State {
     path: PathBuf,
     /// The last write failed.
     is_behind: bool,
+    /// The file could not be read, and is kept aside when it is replaced.
+    is_unread: bool,
 }
 
 /// Held from before a change of the bans until it is in the file.
@@ -44,6 +46,27 @@ fn ban_of(entry: &Json) -> Option<(HostRange, Ban)> {
     let range = entry.get("address")?.as_text().ok()?.parse().ok()?;
     (number("version")? == VERSION).then_some(())?;
     Some((range, Ban { created: number("ban_created")?, until: number("banned_until")? }))
+}
+
+/// The content; `None` where there is no file. A reading that fails is repeated once: a device that fails for a
+/// moment has lost nothing of it.
+fn read_twice(
+    mut read: impl FnMut() -> io::Result<Option<Vec<u8>>>,
+) -> io::Result<Option<Vec<u8>>> {
+    read().or_else(|_| read())
+}
+
+fn read_once(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::metadata(path) {
+        Ok(found) if found.len() > MAX_BYTES => Err(io::ErrorKind::FileTooLarge.into()),
+        // A pipe would have to be waited for.
+        Ok(found) if !found.is_file() => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"))
+        }
+        Ok(_) => fs::read(path).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
@@ -74,33 +97,30 @@ fn put_aside(path: &Path, stays: bool) {
 impl BanFile {
     /// That of a network's directory.
     pub fn new(dir: &Path) -> Self {
-        Self(Mutex::new(State { path: dir.join(NAME), is_behind: false }))
+        Self(Mutex::new(State { path: dir.join(NAME), is_behind: false, is_unread: false }))
     }
 
     pub(crate) fn begin(&self) -> Writing<'_> {
         Writing(self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The bans that it has; none where there is no file. What cannot be read, or is too much, is left out
-    /// and said, and the file is kept aside. Blocks the calling thread: for the start.
+    /// The bans that it has; none where there is no file. What is damaged, or is too much, is left out and
+    /// said, and the file is kept aside. One that the system does not read stays where it is, for the next
+    /// start, and is kept aside when the bans are changed before. Blocks the calling thread: for the start.
     pub fn read(&self) -> Vec<(HostRange, Ban)> {
         let path = self.begin().0.path.clone();
-        let text = match fs::metadata(&path) {
-            Ok(found) if found.len() > MAX_BYTES => Err(io::ErrorKind::FileTooLarge.into()),
-            // A pipe would have to be waited for.
-            Ok(found) if !found.is_file() => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"))
-            }
-            Ok(_) => fs::read(&path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
-            Err(error) => Err(error),
-        };
         let name = path.display();
-        let text = match text {
-            Ok(text) => text,
+        let text = match read_twice(|| read_once(&path)) {
+            Ok(Some(text)) => text,
+            Ok(None) => return Vec::new(),
             Err(error) => {
                 log::warn!("{name} cannot be read, so nobody is banned: {error}");
-                put_aside(&path, false);
+                match error.kind() {
+                    io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput => {
+                        put_aside(&path, false);
+                    }
+                    _ => self.begin().0.is_unread = true,
+                }
                 return Vec::new();
             }
         };
@@ -134,6 +154,9 @@ impl Writing<'_> {
     pub(crate) fn write(mut self, bans: &Bans) {
         let entries = bans.iter().map(entry).collect();
         let json = Json::object([("banned_nets", Json::List(entries))]);
+        if std::mem::take(&mut self.0.is_unread) {
+            put_aside(&self.0.path, false);
+        }
         let written = replace(&self.0.path, &json.write_indented(4));
         if let Err(error) = &written {
             log::warn!("{} cannot be written: {error}", self.0.path.display());
@@ -187,6 +210,41 @@ mod tests {
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).expect("a pipe");
         assert!(BanFile::new(dir.path()).read().is_empty());
         assert!(!path.exists() && path.with_extension("json.bak").exists());
+    }
+
+    /// What the system does not read at this start may have all bans, and be read at the next one.
+    #[test]
+    fn a_file_that_cannot_be_read_stays_until_the_bans_are_changed() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join(NAME);
+        // The first page of a process is not there: that is an I/O error.
+        std::os::unix::fs::symlink("/proc/self/mem", &path).expect("a link");
+        let file = BanFile::new(dir.path());
+        assert!(file.read().is_empty());
+        file.end(&Bans::default());
+        assert!(path.is_symlink(), "it stays");
+        let mut bans = Bans::default();
+        let ban = Ban { created: 0, until: 1_900_000_000 };
+        assert!(bans.add("9.9.9.9".parse().expect("a host"), ban));
+        file.begin().write(&bans);
+        assert!(path.with_extension("json.bak").is_symlink(), "it is kept");
+        assert_eq!(BanFile::new(dir.path()).read(), bans.iter().collect::<Vec<_>>());
+        let aside = path.with_extension("json.bak");
+        fs::remove_file(&aside).expect("it is ours");
+        file.begin().write(&bans);
+        assert!(!aside.is_symlink() && !aside.exists(), "once");
+    }
+
+    #[test]
+    fn one_failed_read_costs_no_bans() {
+        for fails in 0..3 {
+            let mut reads = 0..;
+            let read = read_twice(|| match reads.next() {
+                Some(read) if read < fails => Err(io::ErrorKind::Other.into()),
+                _ => Ok(Some(vec![7])),
+            });
+            assert_eq!(read.ok(), (fails < 2).then_some(Some(vec![7])), "{fails}");
+        }
     }
 
     #[test]

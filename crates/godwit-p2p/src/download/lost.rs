@@ -176,8 +176,14 @@ pub(crate) fn ask_for(
     now: Now,
 ) -> bool {
     let now = downloads.clock.advance(now);
-    if !downloads.peers.contains_key(&peer) || downloads.is_requested(peer, &hash) {
-        return false;
+    let Some(state) = downloads.peers.get_mut(&peer) else { return false };
+    if let Some(position) = state.position(&hash) {
+        if state.queue[position].purpose != Purpose::Favour {
+            return false;
+        }
+        // Of a block that it does not have Core says nothing, and by now the peer may have it.
+        state.forget(&hash, now, downloads.link.delivered);
+        downloads.update(hash, |block| block.copies.retain(|copy| *copy != peer));
     }
     downloads.ask(peer, id, hash, index.get(id).height, Purpose::Favour, now);
     true

@@ -286,6 +286,27 @@ fn what_the_operator_wants_is_taken_as_long_as_it_arrives() {
     assert_eq!(downloads.in_flight(A), 0);
 }
 
+/// It may not have had it the first time, of which Core says nothing.
+#[test]
+fn what_the_operator_wants_again_is_asked_for_again() {
+    let (mut tree, mut downloads) = tree_and_downloads();
+    tree.nodes[7..9].iter_mut().for_each(|node| node.stored = false);
+    let want = |downloads: &mut Downloads, id: u32, time| {
+        ask_for(downloads, A, HeaderId(id), block(id), &tree, at(time))
+    };
+    assert!(want(&mut downloads, 7, 0));
+    assert!(want(&mut downloads, 7, 60_000));
+    assert_eq!(downloads.in_flight(A), 1);
+    // What counts is the second time.
+    downloads.schedule(at(170_000), &tree, ROOM);
+    assert_eq!(downloads.in_flight(A), 1);
+    assert_eq!(downloads.received(A, block(7), 1_000, at(171_000)), Receipt::Requested);
+    downloads.judged(block(7), true);
+    // What the node itself waits for is not.
+    assert_eq!(lost_blocks(&[8]).schedule(&mut downloads, at(172_000), &tree), [(A, block(8))]);
+    assert!(!want(&mut downloads, 8, 173_000));
+}
+
 /// As where the block files are gone, and the index was made again.
 #[test]
 fn c5_a_turn_costs_no_more_for_very_many_lost_blocks_and_one_line_is_said_of_them() {

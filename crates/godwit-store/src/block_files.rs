@@ -414,7 +414,7 @@ impl BlockFiles {
         for (file, grown) in &appended.files {
             match &grown.handle {
                 Some(handle) => handle.sync()?,
-                None => self.disk.open(&self.path(*file), OpenMode::Read)?.sync()?,
+                None => self.sync_unopened(*file)?,
             }
         }
         if appended.names {
@@ -423,6 +423,22 @@ impl BlockFiles {
         // Of a file whose only record was torn nothing is left, and nothing to be told.
         let ends = appended.files.into_iter().map(|(file, grown)| (file, grown.end));
         Ok(ends.filter(|(_, end)| *end > 0).collect())
+    }
+
+    /// Syncs a file that this process has not written to. One that was removed meanwhile has lost its blocks:
+    /// a reader of one of them finds that, as after an open without it, which is no reason to commit nothing.
+    fn sync_unopened(&self, file: u32) -> Result<(), StoreError> {
+        let path = self.path(file);
+        match self.disk.open(&path, OpenMode::Read) {
+            Err(error) if error.is_not_found() => {
+                // Its disk may come back.
+                self.disk.check_link(&path)?;
+                let missing = StoreError::damaged(&path, 0, Damage::MissingFile);
+                log::error!("{missing}. {FETCHED_AGAIN}");
+                Ok(())
+            }
+            file => file?.sync(),
+        }
     }
 }
 

@@ -409,6 +409,30 @@ fn a_commit_of_many_branches_costs_the_same_in_whatever_order_they_came() {
 }
 
 #[test]
+fn c5_a_commit_goes_on_without_a_block_file_that_was_removed_since_the_start() {
+    let fault = FaultDisk::new();
+    let mut progress = Progress::default();
+    work(&open(&fault).unwrap().0, 0, &mut progress).unwrap();
+    let (store, _) = open(&fault).unwrap();
+    let (path, record) = (store.block_file(store.first_open_file()), record(1000, 1000));
+    let fill = fault.contents(&path).unwrap().len();
+    fault.remove(&path).unwrap();
+    let blocks = vec![(record.header.block_hash(), record)];
+    store.commit(Commit { appended: store.take_appended(), blocks, ..Commit::default() }).unwrap();
+    drop(store);
+    // As a start without it.
+    let (store, recovered) = open(&fault).unwrap();
+    assert_eq!((recovered, fault.contents(&path).unwrap().len()), (vec![], fill));
+    let mut last = 0;
+    let visit = |_, record: BlockRecord| {
+        last = record.height;
+        Ok(())
+    };
+    store.for_each_block(visit).unwrap();
+    assert_eq!(last, 1000);
+}
+
+#[test]
 fn an_empty_commit_is_a_commit() {
     let fault = FaultDisk::new();
     let (store, _) = open(&fault).unwrap();

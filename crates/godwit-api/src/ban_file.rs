@@ -48,8 +48,8 @@ fn ban_of(entry: &Json) -> Option<(HostRange, Ban)> {
     Some((range, Ban { created: number("ban_created")?, until: number("banned_until")? }))
 }
 
-/// The content; `None` where there is no file. A reading that fails is repeated once: a device that fails for a
-/// moment has lost nothing of it.
+/// The content; `None` where there is no file. A reading that fails is repeated once: a device that fails for
+/// a moment has lost nothing of it.
 fn read_twice(
     mut read: impl FnMut() -> io::Result<Option<Vec<u8>>>,
 ) -> io::Result<Option<Vec<u8>>> {

@@ -526,8 +526,8 @@ fn frame_at(
     Ok((found == magic && data_len > 0).then_some(data_len))
 }
 
-/// Whether the records of a file, one behind the other from its beginning on and of whatever network, have one
-/// that begins before `end` and ends behind it. What a crash leaves begins at `end`.
+/// Whether the records of a file, one behind the other from its beginning on and of whatever network, have
+/// one that begins before `end` and ends behind it. What a crash leaves begins at `end`.
 fn has_record_across(handle: &StoreFile, end: u64, len: u64) -> Result<bool, StoreError> {
     let (mut magic, mut at) = ([0; 4], 0);
     read_readable(handle, 0, &mut magic)?;

@@ -59,9 +59,9 @@ const SLOW_FACTOR: f64 = 3.0;
 /// See [`SLOW_FACTOR`].
 const SLOW_SECONDS: f64 = 2.0;
 
-/// A block of which the chain has refused so many forgeries is asked last of peers that have delivered nothing:
-/// hosts that are let go for a forgery come back as such. Two that came back within each turn of a slow node
-/// got a block each time, for twelve hours, that three honest peers had.
+/// A block of which the chain has refused so many forgeries is asked last of peers that have delivered
+/// nothing: hosts that are let go for a forgery come back as such. Two that came back within each turn of a
+/// slow node got a block each time, for twelve hours, that three honest peers had.
 pub(super) const MANY_REFUSALS: u32 = 3;
 
 /// Length of the window for blocks of `size` bytes.

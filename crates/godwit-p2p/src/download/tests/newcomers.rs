@@ -19,8 +19,8 @@ fn at(seconds: u64) -> Now {
     Now { monotonic: Duration::from_secs(seconds), unix: 0 }
 }
 
-/// Two peers have delivered what they were asked for first: one within a turn of a busy node, the other within
-/// two. And how many seconds have passed.
+/// Two peers have delivered what they were asked for first: one within a turn of a busy node, the other
+/// within two. And how many seconds have passed.
 fn two_are_proven(blocks: u32) -> (Tree, Downloads, u64) {
     const TURN: u64 = 9;
     let mut tree = Tree::new();
@@ -59,8 +59,8 @@ fn who_comes_back_again_and_again_does_not_get_the_block_that_all_wait_for() {
     assert_eq!(asked, Some(PROVEN), "{requests:?}");
 }
 
-/// The only proven peer that has the last block is slower than most. Hosts that send a forgery of it are let go
-/// and come back as new peers, of which as much is expected as of most.
+/// The only proven peer that has the last block is slower than most. Hosts that send a forgery of it are let
+/// go and come back as new peers, of which as much is expected as of most.
 #[test]
 fn hosts_that_come_back_with_forgeries_get_the_last_block_a_few_times_at_most() {
     let (mut tree, mut downloads, mut now) = two_are_proven(4);

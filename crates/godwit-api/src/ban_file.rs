@@ -110,7 +110,9 @@ impl BanFile {
     pub fn read(&self) -> Vec<(HostRange, Ban)> {
         let path = self.begin().0.path.clone();
         let name = path.display();
-        let text = match read_twice(|| read_once(&path)) {
+        let found = read_twice(|| read_once(&path));
+        self.begin().0.is_unread = false;
+        let text = match found {
             Ok(Some(text)) => text,
             Ok(None) => return Vec::new(),
             Err(error) => {

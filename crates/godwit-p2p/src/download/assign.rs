@@ -59,9 +59,10 @@ const SLOW_FACTOR: f64 = 3.0;
 /// See [`SLOW_FACTOR`].
 const SLOW_SECONDS: f64 = 2.0;
 
-/// A block of which the chain has refused so many forgeries is asked last of peers that have delivered
-/// nothing: hosts that are let go for a forgery come back as such. Two that came back within each turn of a
-/// slow node got a block each time, for twelve hours, that three honest peers had.
+/// A block of which the chain has refused so many forgeries is asked last of peers that have answered no
+/// request: hosts that are let go for a forgery come back as such. Two that came back within each turn of a
+/// slow node got a block each time, for twelve hours, that three honest peers had. Further copies of it are
+/// asked of anybody: proven peers may withhold it.
 pub(super) const MANY_REFUSALS: u32 = 3;
 
 /// Length of the window for blocks of `size` bytes.
@@ -388,8 +389,7 @@ impl Downloads {
         let hash = self.branches[branch].slot(position).hash;
         let height = self.branches[branch].height(position);
         let block = self.blocks.get(&hash);
-        let contested = block.is_some_and(Block::is_contested);
-        let mut best: Option<(bool, f64, PeerId)> = None;
+        let mut best: Option<(PeerId, f64)> = None;
         for (id, peer) in &self.peers {
             let useful = !peer.reported
                 && !peer.is_resting(plan.now)
@@ -404,12 +404,11 @@ impl Downloads {
                 let held_up = peer.held_up(plan.now, self.size, plan.usual, &self.link);
                 seconds = seconds.max(held_up).max(peer.silence(plan.now));
             }
-            let unproven = contested && !peer.rate.has_answered();
-            if best.is_none_or(|(last, least, _)| (unproven, seconds) < (last, least)) {
-                best = Some((unproven, seconds, *id));
+            if best.is_none_or(|(_, least)| seconds < least) {
+                best = Some((*id, seconds));
             }
         }
-        best.map(|(_, seconds, id)| (id, seconds))
+        best
     }
 
     /// An idle peer to ask for a block as well, of which too little comes while no peer has answered anything

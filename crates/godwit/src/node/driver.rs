@@ -11,7 +11,9 @@ use godwit_api::{BanFile, LOADING, NodeState, Server, SnapshotLoad, Zmq};
 use godwit_chain::{
     Chain, ChainError, CoinAtTip, Poll, SnapshotError, StartOptions, StoredData, wait_with_both,
 };
-use godwit_p2p::{AddressNetwork, Anchors, NetGroups, NodeCommand, Now, OwnAddressSource, Peers};
+use godwit_p2p::{
+    AddressNetwork, Anchors, Ban, HostRange, NetGroups, NodeCommand, Now, OwnAddressSource, Peers,
+};
 use godwit_primitives::{BlockHash, OutPoint};
 use godwit_store::Rebuild;
 use godwit_store::disk::RealDisk;
@@ -266,11 +268,9 @@ fn start_tor(
     wanted.map(start).transpose()
 }
 
-/// Bans whom the operator had banned before the start.
-fn ban_again(core: &mut NodeCore, dir: &Path) {
-    for (range, ban) in BanFile::new(dir).read() {
-        core.command(NodeCommand::Ban(range, ban));
-    }
+/// Whom the operator had banned before the start, as the file says to which the server writes.
+fn banned(server: Option<&Server>, dir: &Path) -> Vec<(HostRange, Ban)> {
+    server.map_or_else(|| BanFile::new(dir).read(), |server| server.bans().read())
 }
 
 /// The file of the outbox, whose content the engine gets.
@@ -293,11 +293,19 @@ fn open_outbox(chain: &Chain, peers: &mut Peers, dir: &Path) -> Result<OutboxFil
     Ok(file)
 }
 
-/// Chain and engine, as the options want them.
-fn core_of(chain: Chain, peers: Peers, now: Now, options: &NodeOptions, dir: &Path) -> NodeCore {
+/// Chain and engine, as the options want them, and with these bans.
+fn core_of(
+    chain: Chain,
+    peers: Peers,
+    now: Now,
+    options: &NodeOptions,
+    bans: Vec<(HostRange, Ban)>,
+) -> NodeCore {
     let mut core = NodeCore::new(chain, peers);
     core.set_network_active(now, options.network_active);
-    ban_again(&mut core, dir);
+    for (range, ban) in bans {
+        core.command(NodeCommand::Ban(range, ban));
+    }
     if let Some(rate) = options.traffic.download_rate {
         core.set_max_download_rate(rate);
     }
@@ -348,7 +356,7 @@ impl<'a> Node<'a> {
         peers.call_first(&anchors);
         let outbox_file = open_outbox(&chain, &mut peers, &dir)?;
         own_addresses::tell(&mut peers, now, &ChainIndex::new(&chain), &options.listening);
-        let mut core = core_of(chain, peers, now, options, &dir);
+        let mut core = core_of(chain, peers, now, options, banned(server.as_ref(), &dir));
         if let Some(before) = before {
             before.again(now, &mut core);
         }

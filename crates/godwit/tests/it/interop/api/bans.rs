@@ -108,3 +108,18 @@ fn hosts_are_banned_as_bitcoind_bans_them_and_stay_so() {
         file.is_ok_and(|file| !file.contains("banned_until"))
     });
 }
+
+/// Bans that cannot be read at a start stay in a file, also if others are made meanwhile.
+#[test]
+fn a_list_that_cannot_be_read_is_kept_when_it_is_replaced() {
+    let node = Node::new("regtest");
+    std::fs::create_dir_all(node.network_dir()).expect("a directory");
+    // The first page of a process is not there: that is an I/O error.
+    let list = node.network_dir().join("banlist.json");
+    std::os::unix::fs::symlink("/proc/self/mem", &list).expect("a link");
+    let godwit = Answering::start(&node, &[]);
+    assert!(list.is_symlink(), "it stays");
+    assert_eq!(godwit.call("setban", &json!(["10.1.2.3", "add"])), Value::Null);
+    assert!(list.with_extension("json.bak").is_symlink(), "it is kept");
+    assert!(std::fs::read_to_string(&list).expect("a new one").contains("10.1.2.3"));
+}

@@ -8,18 +8,18 @@ use godwit_engine::release_free_memory;
 use godwit_rpc::{RpcError, code};
 use hyper::body::Bytes;
 
-/// Bytes of answers at once at most, of all requests together, however much memory there is. One that alone
-/// is larger than what there is goes when no other does.
+/// Bytes of all requests' answers together, at most, however much memory there is. A single answer that is
+/// larger proceeds only while there is no other.
 pub const ANSWER_BYTES: usize = 64 << 20;
 
-/// Bytes of one call at most, beside its request: what is told of the largest block takes 192 MB
-/// (`methods/cost.rs`). Only a block that spends scripts of more than two megabytes takes more.
+/// Bytes of one call's answer, at most: JSON about the largest block takes 192 MB (`methods/cost.rs`). Only a
+/// block that spends scripts of more than two megabytes takes more.
 pub(crate) const CALL_BYTES: usize = 192 << 20;
 
-/// Bytes that are given back before the allocator has to give what is free to the system.
+/// Bytes that are given back before the allocator is told to return free memory to the system.
 const FREED_BYTES: usize = 16 << 20;
 
-/// Bytes that a request has for its own, so that small calls wait for nobody.
+/// Bytes that every request has without asking, so that small calls never wait.
 const OWN_BYTES: usize = 64 << 10;
 
 /// How long a request waits for memory, all in all, before its caller is told to come again.
@@ -38,7 +38,7 @@ struct Budget {
 #[derive(Default)]
 struct State {
     used: usize,
-    /// Given back since the allocator gave what is free to the system.
+    /// Bytes given back since the allocator last returned free memory to the system.
     freed: usize,
     /// Those that wait and hold nothing, by their numbers: the first is served first.
     waiting: BTreeSet<u64>,
@@ -60,9 +60,9 @@ impl Budget {
         self.changed.notify_all();
     }
 
-    /// Gives the system what was given back, if that is much: freed memory stays with the thread that had it,
-    /// and the next thread would take as much anew. For threads that may wait, which the one that sends
-    /// answers may not; nobody waits for the budget meanwhile.
+    /// Returns freed memory to the system, if there is much of it: it stays with the thread that freed it,
+    /// and the next thread would take as much anew. Only for threads that may wait, unlike the one that sends
+    /// answers. The budget is not locked meanwhile.
     fn release_freed(&self) {
         let freed = {
             let mut state = self.lock();
@@ -94,7 +94,7 @@ fn counted(bytes: usize) -> usize {
 }
 
 impl Answers {
-    /// Of at most so many bytes.
+    /// A budget of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self(Arc::new(Budget { limit, state: Mutex::default(), changed: Condvar::new() }))
     }
@@ -110,12 +110,12 @@ impl Answers {
         }
     }
 
-    /// Bytes in use, but for what each request has for its own.
+    /// Bytes in use, excluding those that every request has without asking.
     pub(crate) fn used(&self) -> usize {
         self.0.lock().used
     }
 
-    /// Nobody waits any more.
+    /// Ends all waiting.
     pub(crate) fn end(&self) {
         self.0.lock().ended = true;
         self.0.changed.notify_all();
@@ -193,7 +193,7 @@ impl Room {
         Ok(())
     }
 
-    /// Makes sure of so much beside what is held.
+    /// Reserves this many bytes in addition to those that are held.
     ///
     /// # Errors
     ///
@@ -207,12 +207,12 @@ impl Room {
         self.budget.limit
     }
 
-    /// What it has.
+    /// Bytes that are reserved.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Keeps what it has beside what comes.
+    /// Holds what is reserved now, in addition to later reservations.
     pub(crate) fn hold(&mut self) {
         self.held = self.bytes;
     }
@@ -236,7 +236,7 @@ impl Room {
         Bytes::from_owner(Sent { bytes, _room: self })
     }
 
-    /// Gives back what is more than so much.
+    /// Gives back the bytes above this many.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         if bytes >= self.bytes {
             return;

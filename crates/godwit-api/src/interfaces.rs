@@ -5,16 +5,16 @@ use std::net::SocketAddr;
 use crate::deprecated::Deprecated;
 use crate::zmq::Notifier;
 
-/// What there is beside the JSON-RPC of today.
+/// The interfaces besides current JSON-RPC.
 #[derive(Clone, Debug, Default)]
 pub struct Interfaces {
     /// Whether REST is answered, to all that may ask, without a login.
     pub rest: bool,
-    /// What answers of JSON-RPC and REST have for older programs.
+    /// Fields of JSON-RPC and REST answers for older programs.
     pub deprecated: Deprecated,
-    /// What is published, for programs that ask for it.
+    /// The published notifications, for programs that ask about them.
     pub notifiers: Vec<Notifier>,
-    /// What people and Prometheus look at.
+    /// The status page and the metrics.
     pub pages: PageOptions,
 }
 

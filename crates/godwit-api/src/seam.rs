@@ -26,7 +26,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Between two looks of a waiting method whether its client still waits.
 const CALLER_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the node's thread lends to a question.
+/// The node as a question sees it, on the node's thread.
 pub trait NodeState {
     fn chain(&self) -> &Chain;
     fn peers(&self) -> &Peers;
@@ -67,7 +67,7 @@ pub trait NodeState {
     fn send_transactions(&mut self, judged: JudgedTxs) -> Result<(), SendRefusal>;
     /// Has a transaction of the outbox announced again.
     fn announce_again(&mut self, txid: &Txid);
-    /// Has the coins of the tip sent once they are on disk; nothing, once nobody holds the sender.
+    /// Sends the coins of the tip once they are on disk, unless the sender has been dropped by then.
     fn view_coins(&mut self, to: Weak<Sender<CoinsView>>);
     /// Has the node end its run, load a snapshot and start again.
     ///
@@ -75,12 +75,12 @@ pub trait NodeState {
     ///
     /// Another one is to be loaded.
     fn load_snapshot(&mut self, load: SnapshotLoad) -> Result<(), LoadPending>;
-    /// Hands in a block, which is stored also where it was pruned; what becomes of it is sent to `outcome`.
-    /// An answer that nobody takes is dropped.
+    /// Hands in a block, which is stored even if it was pruned. Its outcome is sent to `outcome`; nobody has
+    /// to receive it.
     fn submit_block(&mut self, bytes: PooledStream, outcome: Sender<BlockOutcome>);
 }
 
-/// What the operator does with the verdict on a block.
+/// How the operator changes the verdict on a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overrule {
     /// It is taken for invalid.
@@ -99,7 +99,7 @@ pub struct JudgedTxs {
     pub outbox: u64,
     /// Parents before children.
     pub txs: Vec<OutboxTx>,
-    /// What leaves the outbox for them.
+    /// The transactions of the outbox that they replace.
     pub replaced: Vec<Txid>,
 }
 
@@ -136,7 +136,7 @@ pub struct Proxies {
     pub onion: Option<SocketAddr>,
 }
 
-/// What becomes of a block that was handed in.
+/// The outcome of a block that was handed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockOutcome {
     /// It became the tip.
@@ -158,7 +158,7 @@ pub type Question = Box<dyn FnOnce(&mut dyn NodeState) + Send>;
 pub struct Questions(Receiver<Question>);
 
 impl Questions {
-    /// The next one, if there is one.
+    /// The next question, if any.
     pub fn take(&self) -> Option<Question> {
         self.0.try_recv().ok()
     }
@@ -194,11 +194,11 @@ pub struct Snapshot {
     /// While the history below a loaded snapshot is validated.
     pub history: Option<HistoryFacts>,
     pub network_active: bool,
-    /// What Bitcoin Core would warn of, in its words and order.
+    /// The warnings of Bitcoin Core that apply, in its words and order.
     pub warnings: Vec<String>,
-    /// What the operator ought to know of coins that come from a snapshot.
+    /// A note for the operator about coins that come from a snapshot.
     pub unvalidated: Option<String>,
-    /// What people are told of the sync; a second old at most.
+    /// The sync report; at most a second old.
     pub sync: Arc<SyncReport>,
 }
 
@@ -208,7 +208,7 @@ impl Snapshot {
         self.warnings.iter().chain(&self.unvalidated)
     }
 
-    /// What Core tells who takes one warning alone; godwit's own only where there is no other.
+    /// The one warning that Core gives to callers that take only one; godwit's own only if there is no other.
     pub(crate) fn last_warning(&self) -> Option<&str> {
         self.warnings.last().or(self.unvalidated.as_ref()).map(String::as_str)
     }
@@ -237,7 +237,7 @@ pub struct HistoryFacts {
     pub coins: u64,
 }
 
-/// Of a node that deletes blocks, or has deleted some.
+/// The pruning of a node that deletes blocks, or has deleted some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pruning {
     /// The lowest height from which on all blocks are there.
@@ -297,7 +297,7 @@ pub struct Seam {
     questions: Sender<Question>,
     published: Arc<Published>,
     params: Arc<Params>,
-    /// Another one when Tor tells of its proxy.
+    /// Changes when Tor reports its proxy.
     proxies: Arc<Mutex<Proxies>>,
     indexes: Indexes,
 }
@@ -391,7 +391,7 @@ impl Seam {
         self.wait_for(&answer, &|| false)
     }
 
-    /// Asks for what comes by another way, and does not wait.
+    /// Asks a question whose answer comes by another way, and does not wait.
     ///
     /// # Errors
     ///
@@ -418,9 +418,9 @@ impl Seam {
         Ok(answer)
     }
 
-    /// Waits for what the node's thread sends, while a client waits for that. A question that the thread does
-    /// not take any more stays in the queue, and its answer's channel open: hence the looks whether the node
-    /// ends.
+    /// Waits for a message of the node's thread as long as a client waits for it. A question that the thread
+    /// no longer takes stays in the queue and keeps its answer's channel open, so this also checks now and
+    /// then whether the node ends.
     pub(crate) fn wait_for<T>(
         &self,
         answer: &Receiver<T>,
@@ -444,8 +444,8 @@ impl Seam {
         self.wait_until(Some(deadline), &|| false, has_moved);
     }
 
-    /// Waits until the snapshot is as wanted, the time is over, nobody waits any more or the node ends, and
-    /// returns the latest.
+    /// Waits until the snapshot is as wanted, the time is over, no client waits any more, or the node ends.
+    /// Returns the latest snapshot.
     pub(crate) fn wait_until(
         &self,
         deadline: Option<Instant>,

@@ -55,7 +55,7 @@ pub struct ServerOptions {
     /// Addresses that may ask, besides this machine's own.
     pub allowed: Vec<Subnet>,
     pub credentials: Credentials,
-    /// A file for a password that is made now, if there is to be one.
+    /// The file for a newly made password, if one is wanted.
     pub cookie: Option<CookieFile>,
     pub whitelist: Whitelist,
     /// Threads that run methods.
@@ -81,13 +81,13 @@ pub struct ServerOptions {
 /// Memory of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerMemory {
-    /// Of answers that are made or sent.
+    /// Memory of answers that are being made or sent.
     pub answers: usize,
-    /// Of requests that are received or wait.
+    /// Memory of requests that are being received or wait.
     pub requests: usize,
 }
 
-/// Why there is no server.
+/// Reasons for which the server does not start.
 #[derive(Debug)]
 pub enum ServerError {
     /// No address could be listened on.
@@ -131,7 +131,7 @@ pub struct Server {
     _cookie: Option<Cookie>,
 }
 
-/// What all listening sockets share.
+/// The state that all listening sockets share.
 struct Shared {
     service: Arc<Service>,
     allowed: Vec<Subnet>,
@@ -200,7 +200,7 @@ impl Server {
         Ok(Self { stage, answers, stop, thread, workers, api, bans, _cookie: cookie })
     }
 
-    /// To say what the start is doing: the text of error −28.
+    /// A handle to say what the start is doing: the text of error −28.
     pub fn starting(&self) -> Starting {
         Starting(self.stage.clone())
     }
@@ -210,7 +210,7 @@ impl Server {
         &self.bans
     }
 
-    /// Bytes of answers that are made or sent, but for what each small one has for its own.
+    /// Bytes of answers that are being made or sent, except what every small one has without asking.
     pub fn answer_memory(&self) -> u64 {
         self.answers.used() as u64
     }

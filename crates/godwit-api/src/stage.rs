@@ -7,7 +7,7 @@ use godwit_rpc::{RpcError, code};
 
 use crate::seam::Seam;
 
-/// What the start is doing, and then the node.
+/// The stage of the start, and later the node.
 #[derive(Clone)]
 pub(crate) struct Stage(Arc<Shared>);
 
@@ -39,7 +39,8 @@ impl Stage {
         }
     }
 
-    /// The node is not there for a while: what it does meanwhile. At its end nothing begins again.
+    /// Says that the node is unavailable for a while, and what it does meanwhile. Does nothing once the node
+    /// has ended.
     pub(crate) fn pause(&self, text: &str) {
         let mut at = self.lock();
         if !matches!(*at, At::Ended) {
@@ -51,7 +52,7 @@ impl Stage {
         *self.lock() = At::Ready(seam);
     }
 
-    /// Lets go of the node: nobody keeps its thread's queue open.
+    /// Drops the node, so that nothing keeps its thread's queue open.
     pub(crate) fn ended(&self) {
         *self.lock() = At::Ended;
         self.0.ended.notify_all();

@@ -44,7 +44,7 @@ pub(crate) fn log_disconnected(chain: &Chain, left: &ChainPoint) {
     );
 }
 
-/// What a run cost, for its report.
+/// The cost of a run, for its report.
 pub(crate) fn cost_lines(status: &ChainStatus, closing: Duration) -> Vec<String> {
     let ChainStatus { times, scripts, .. } = status;
     let mut lines = vec![

@@ -142,7 +142,7 @@ fn warn_of_pruning(blocks: &Path) {
     }
 }
 
-/// What was given to be imported. No bitcoind starts on these directories meanwhile.
+/// The sources of an import. No bitcoind can start on these directories meanwhile.
 pub(crate) struct CoreSources {
     paths: Vec<PathBuf>,
     chainstates: Vec<(PathBuf, Chainstate)>,
@@ -174,7 +174,8 @@ impl CoreSources {
         &self.paths
     }
 
-    /// What godwit has to be compared with: its own coins, if they are of the same block.
+    /// The comparisons to make: each of Core's coin databases with godwit's own coins, if both are of the
+    /// same block.
     pub(crate) fn own_coins(self, chain: &mut Chain) -> Result<Vec<Comparison>, Failure> {
         let (tip, mut own) = (chain.tip_point(), None);
         let mut comparisons = Vec::new();
@@ -267,7 +268,7 @@ impl Comparison {
     }
 }
 
-/// What came of a comparison. `Display` is one line for the user.
+/// The result of a comparison. `Display` is one line for the user.
 pub(crate) struct Compared {
     dir: PathBuf,
     tip: ChainPoint,

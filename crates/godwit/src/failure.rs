@@ -18,12 +18,12 @@ use crate::process::EntropyError;
 pub(crate) trait Fatal: fmt::Debug + fmt::Display {
     fn exit(&self) -> Exit;
 
-    /// What of the data directory is damaged, if that is what it says.
+    /// The damaged part of the data directory, if this failure reports damage.
     fn damaged(&self) -> Option<DamagedPart> {
         None
     }
 
-    /// What may not be used, or is no file or directory where one belongs, if that is what it says.
+    /// The path that may not be used, or is of the wrong kind, if this failure reports one.
     fn unusable(&self) -> Option<&Path> {
         None
     }
@@ -38,9 +38,9 @@ impl Failure {
         self.0.exit()
     }
 
-    /// What it means for `dir`, a network's directory: with the command that repairs what is damaged there,
-    /// if one does; and with an exit code of its own where this process may not use what is in it. Of files
-    /// elsewhere, which a command reads or writes, that says nothing.
+    /// Adds what the failure means for `dir`, a network's directory: the command that repairs the damage, if
+    /// there is one, and an exit code of its own if this process may not use a file in it. Failures of files
+    /// elsewhere, which a command reads or writes, stay as they are.
     pub(crate) fn of_directory(self, dir: &Path) -> Self {
         if let Some(part) = self.0.damaged() {
             let disk = StoreDisk::new(Arc::new(RealDisk));

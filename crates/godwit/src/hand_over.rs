@@ -248,7 +248,8 @@ fn name(step: Step) -> &'static str {
     }
 }
 
-/// What was made, how Core is started on it, what it takes for granted there, and how that is checked.
+/// The summary for the user: what was made, how to start Core on it, what Core takes for granted there, and
+/// how to check that.
 fn summary(config: &Config, to: &Path, plan: &Plan, handed_over: &HandedOver) -> String {
     let ChainPoint { hash, height } = plan.tip();
     let HandedOver { coins, muhash } = *handed_over;

@@ -187,7 +187,7 @@ impl Log for Logger {
     }
 }
 
-/// What a line says; a debugging one with its category before it, as Core does.
+/// The text of a line; a debugging line has its category in front, as in Core.
 fn message(record: &Record<'_>) -> String {
     let category = match record.level() {
         Level::Debug => CATEGORIES.of_line(record.target()),
@@ -203,7 +203,7 @@ fn lines_are_missing(lost: usize) -> String {
     format!("{lost} lines were not logged here: they came faster than they could be written.")
 }
 
-/// What the thread of the log owns.
+/// The state that the log's thread owns.
 struct Writer<W> {
     file: W,
     console: Console,

@@ -52,7 +52,7 @@ const BUSY: u64 = 3;
 /// Connections at once that only try an address.
 const FEELERS: usize = 1;
 
-/// What each part of the process may take, in bytes.
+/// The limit of each part of the process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryPlan {
     pub(crate) total: u64,
@@ -84,7 +84,7 @@ impl MemoryPlan {
         }
     }
 
-    /// What the other parts leave for headers and coins.
+    /// The memory that the other parts leave for headers and coins.
     fn rest(total: u64, outbound: Option<usize>) -> u64 {
         let share = (total / 32).min(64 * MIB);
         // What a node alone has: peers, and programs that ask.

@@ -35,7 +35,7 @@ pub(crate) fn says(server: Option<&Server>, status: &StartStatus) -> Says {
     })
 }
 
-/// What a start is to do that can take long, and ends when the user says so.
+/// Options of a start that can take long and can be interrupted by the user.
 pub(crate) fn start_options(
     config: &Config,
     bars: &MultiProgress,
@@ -82,7 +82,7 @@ pub(crate) fn holds_chain(dir: &Path) -> bool {
     ["blocks", "utxo", "godwit.redb"].iter().any(is_there)
 }
 
-/// What a chain is opened for.
+/// The purpose for which a chain is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     /// To run a node, which has time to look at what is at rest.
@@ -155,7 +155,7 @@ fn open_for(
     Ok(chain)
 }
 
-/// What the coins of a snapshot are until its history is validated.
+/// Tells what the coins of a snapshot are until its history is validated.
 pub(crate) fn tell_assumed(assumed: &AssumedSnapshot) -> String {
     let height = assumed.base.height;
     format!(

@@ -28,7 +28,7 @@ use godwit_store::Rebuild;
 pub use rpc::{AskOptions, Cookie, PlainPassword, RpcOptions};
 pub use values::{HostPort, UtxoHash};
 
-/// What a run of the program is to do.
+/// The configuration of a run of the program.
 #[derive(Debug)]
 pub enum Invocation {
     /// Print this text and stop: `-help` and `-version`.
@@ -74,7 +74,7 @@ pub struct Config {
     pub command: Command,
 }
 
-/// What was said about memory.
+/// The memory options as given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryOptions {
     /// `-memory` in bytes; `None`: by what the machine has.
@@ -145,7 +145,7 @@ pub enum Command {
     Status(AskOptions),
 }
 
-/// What `verify` does besides reading.
+/// The options of `verify`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerifyOptions {
     /// `-repair`

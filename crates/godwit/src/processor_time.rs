@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Units of `/proc/self/stat`: hundredths of a second, on every architecture.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What the process has used so far.
+/// Processor time that the process has used so far.
 pub(crate) struct ProcessorTime {
     /// By all threads, those included that have ended.
     all: Duration,
@@ -61,7 +61,7 @@ impl ProcessorTime {
     }
 }
 
-/// What all threads have used; zero where the system does not tell.
+/// Processor time of all threads together; zero if the system does not tell.
 pub(crate) fn of_process() -> Duration {
     fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(ticks_of).unwrap_or_default()
 }

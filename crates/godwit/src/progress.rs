@@ -23,7 +23,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 const BYTES_PER_MB: f64 = 1e6;
 
-/// What a power cut would cost now.
+/// The cost of a power cut at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AtRisk {
     /// Blocks and undo records that are not durable, in bytes: to be fetched and verified again.
@@ -46,7 +46,7 @@ impl fmt::Display for AtRisk {
     }
 }
 
-/// What a job is at.
+/// The stage of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Connecting blocks; the height of the best one.

@@ -27,7 +27,7 @@ impl Socket {
     }
 }
 
-/// What the node is at while it does not answer yet. systemd expects no sign of life before it does.
+/// The stage of a start, while the node does not answer yet. systemd expects no sign of life before it does.
 #[derive(Clone)]
 pub(crate) struct StartStatus {
     socket: Option<Arc<Socket>>,
@@ -61,7 +61,7 @@ pub(crate) struct Service {
     said: String,
 }
 
-/// What the environment says.
+/// The environment variables that systemd sets.
 #[derive(Default)]
 pub(crate) struct Surroundings {
     /// `NOTIFY_SOCKET`.

@@ -2,14 +2,14 @@
 
 use super::estimate::{Sample, Work};
 
-/// What is known of blocks before they come.
+/// What is known about blocks before they arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
     /// The main network's history.
     Main,
     /// Nothing: the next blocks are taken to be like those that came last.
     LikeTheLast,
-    /// All bytes: those of files, together.
+    /// The bytes of all blocks: known for files.
     Bytes(u64),
 }
 
@@ -51,7 +51,7 @@ const MAIN: [(u32, f64); 18] = [
 const COINS_A_BYTE: f64 = 8.9e-3;
 const INPUTS_A_BYTE: f64 = 4.3e-3;
 
-/// So many bytes of main's blocks say as much of the next ones as the table.
+/// Bytes of main's received blocks that count as much as the table in predicting the next ones.
 const AS_TELLING: f64 = 20e9;
 
 /// Bytes of main's blocks from genesis up to a height.
@@ -62,7 +62,7 @@ fn main_bytes(height: u32) -> f64 {
     (low + (high - low) * share) * 1e6
 }
 
-/// What the blocks that came say of the next ones.
+/// Averages of received blocks, from which the next ones are predicted.
 struct Measured {
     /// Of the last half of the blocks, or of those of the last half of the time if these are larger: a few
     /// large ones behind many small ones are most of the work.
@@ -116,7 +116,7 @@ impl Schedule {
         }
     }
 
-    /// Work of so many bytes, whose scripts run or do not, none of which came yet.
+    /// The work of this many bytes, none of which has arrived, with or without scripts.
     fn work(self, history: &[Sample], bytes: f64, runs: bool) -> Work {
         let coins = match Measured::of(history) {
             Some(measured) if measured.coins_a_byte > 0.0 => measured.coins_a_byte,
@@ -127,8 +127,8 @@ impl Schedule {
         Work { fetched: bytes, bytes, coins: bytes * coins, scripts }
     }
 
-    /// What is ahead, without scripts and with them. What is stored until its turn need not be fetched: it is
-    /// taken for the next blocks.
+    /// The work ahead, without scripts and with them. Blocks that are stored until their turn need not be
+    /// fetched: they are assumed to be the next ones.
     pub fn ahead(self, at: &Stretch, history: &[Sample]) -> [Work; 2] {
         let from = at.scripts_from.saturating_sub(1).clamp(at.tip, at.best.max(at.tip));
         let mut stored = history.last().map_or(0.0, |last| last.work.stored_ahead());
@@ -140,7 +140,8 @@ impl Schedule {
         })
     }
 
-    /// What is done, earlier runs included; these ran as many scripts for each byte as this one.
+    /// The work done, including that of earlier runs, which are assumed to have run as many scripts for each
+    /// byte as this one.
     pub fn done(self, at: &Stretch, history: &[Sample]) -> Work {
         let of_run = history.last().map_or_else(Work::default, |last| last.work);
         if self == Self::LikeTheLast && Measured::of(history).is_none() {

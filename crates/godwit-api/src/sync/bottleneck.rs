@@ -2,14 +2,14 @@
 
 use super::estimate::{Machine, Sample};
 
-/// What takes the time now.
+/// The current bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bottleneck {
     /// Nothing is to be done.
     #[default]
     Nothing,
     NoPeers,
-    /// No block is known that is not connected: what is waited for are headers, over the network.
+    /// All known blocks are connected: the node waits for headers from the network.
     Headers,
     /// Blocks arrive more slowly than they are checked.
     Network,
@@ -19,19 +19,19 @@ pub enum Bottleneck {
     Processor,
     /// The one thread that orders all blocks computes; more processors would not help.
     Connector,
-    /// Jobs wait for reads and writes, or for processors that other programs have: what is left when it is
-    /// none of the others.
+    /// Jobs wait for reads and writes, or for processors that other programs use: what remains if it is none
+    /// of the others.
     Disk,
 }
 
-/// The share of a time in which blocks were missing, from which on they are what is waited for.
+/// The share of the time without blocks from which on they count as the bottleneck.
 const STARVED: f64 = 0.5;
 /// The share of all processors' time, and that of the connector's.
 const COMPUTING: f64 = 0.8;
 const CONNECTING: f64 = 0.8;
 
-/// From what was measured in the last seconds; `late` is the peer of which the next block has been asked
-/// for too long.
+/// The bottleneck according to the last seconds; `late` is the peer that has owed the next block for too
+/// long.
 pub(super) fn bottleneck(
     past: &Sample,
     machine: &Machine,
@@ -96,7 +96,7 @@ impl Bottleneck {
         }
     }
 
-    /// The same with a reason. The page has it behind "Held up by".
+    /// The bottleneck with a reason, which the page shows after "Held up by".
     pub fn sentence(self) -> String {
         match self {
             Self::Nothing => "nothing is waited for".to_owned(),

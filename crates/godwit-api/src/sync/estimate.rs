@@ -27,7 +27,7 @@ impl Work {
     }
 }
 
-/// What was done and what it took since the start of the run, in seconds. Each number never falls.
+/// The work done since the start of the run, and the seconds that it took. No number ever falls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
     pub at: f64,
@@ -38,7 +38,7 @@ pub struct Sample {
     pub starved: f64,
     /// All threads together.
     pub processor: f64,
-    /// Of these, scripts.
+    /// Processor seconds of scripts, included in `processor`.
     pub scripts: f64,
     pub stages: Stages,
 }
@@ -60,7 +60,7 @@ impl Stages {
     }
 }
 
-/// What the estimate has to know of the machine.
+/// Properties of the machine that the estimate needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
     pub processors: f64,
@@ -100,7 +100,7 @@ const NINE_IN_TEN: f64 = 1.645;
 /// Seconds by which no end is known better: of a last block, a last flush.
 const EDGE: f64 = 1.0;
 
-/// Fewer scripts tell nothing of what one costs.
+/// With fewer scripts than this, the cost of one is unknown.
 const ENOUGH_SCRIPTS: f64 = 2_000.0;
 
 /// The share of a time in which blocks were missing from which on the line decides how long it takes.
@@ -127,7 +127,7 @@ fn ratio(part: f64, whole: f64) -> f64 {
 }
 
 impl Sample {
-    /// What lies between two samples.
+    /// The difference between two samples.
     pub fn since(&self, before: &Self) -> Self {
         let work = Work {
             fetched: self.work.fetched - before.work.fetched,
@@ -175,7 +175,7 @@ impl Costs {
     }
 }
 
-/// What the work ahead takes by the rates of a time that has passed.
+/// The time that the work ahead takes at the rates of a past period.
 fn by_rates(past: &Sample, ahead: &[Work], machine: &Machine) -> Option<f64> {
     let costs = Costs::measured(past, machine);
     let at_best = costs.of(&past.work, machine);
@@ -270,7 +270,7 @@ pub(super) fn share_done(
     Some(share(seconds(done)?, left))
 }
 
-/// The share of all bytes, as long as [`share_done`] says nothing.
+/// The share of all bytes, used as long as [`share_done`] is `None`.
 pub(super) fn share_of_bytes(done: &Work, ahead: &[Work]) -> f64 {
     share(done.bytes, ahead.iter().map(|work| work.bytes).sum())
 }

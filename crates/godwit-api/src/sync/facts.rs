@@ -15,11 +15,11 @@ pub struct SyncFacts {
     pub tip: Tip,
     pub best: Tip,
     pub status: ChainStatus,
-    /// Bytes of blocks that came before earlier ones, and are stored until their turn.
+    /// Bytes of blocks that arrived out of order, and are stored until their turn.
     pub stored_ahead: u64,
     pub initial_download: bool,
     pub verification: Verification,
-    /// What Bitcoin Core would warn of.
+    /// The warnings of Bitcoin Core that apply.
     pub warnings: Vec<String>,
     /// Processor time of all threads.
     pub processor: Duration,
@@ -27,7 +27,7 @@ pub struct SyncFacts {
     pub memory: MemoryFacts,
     /// Bytes of block and undo files.
     pub bytes_on_disk: u64,
-    /// Of the chain up to the tip.
+    /// Transactions of the chain up to the tip.
     pub transactions: u64,
     /// As other methods count them.
     pub connections: Connections,
@@ -39,11 +39,11 @@ pub struct SyncFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tip {
     pub height: u32,
-    /// Of its header.
+    /// Seconds since 1970, from its header.
     pub time: u32,
 }
 
-/// What is checked and what is taken as valid.
+/// What is verified, and what is assumed to be valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
     /// Scripts run from this height on; those of blocks below are, or were in this run, taken as valid. 0:
@@ -83,13 +83,13 @@ pub struct Connections {
 /// Memory that is not the chain's, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryFacts {
-    /// What peers make the node hold.
+    /// Bytes that peers make the node hold.
     pub peers: u64,
     /// Answers to programs, made or sent.
     pub answers: u64,
     /// Locked, for keys of connections.
     pub locked: u64,
-    /// Of the whole process; `None` where the system does not tell.
+    /// Resident memory of the process in bytes; `None` if the system does not tell.
     pub resident: Option<u64>,
     /// `-memory`.
     pub budget: u64,
@@ -100,7 +100,7 @@ pub struct MemoryFacts {
 pub struct PeerFacts {
     pub id: u64,
     pub address: String,
-    /// What it calls itself. Any text.
+    /// The name by which the peer calls itself. It can be any text.
     pub agent: String,
     pub inbound: bool,
     pub received: u64,

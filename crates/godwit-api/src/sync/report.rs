@@ -7,10 +7,10 @@ use super::bottleneck::Bottleneck;
 use super::estimate::{Estimate, Sample, Stages};
 use super::facts::{Connections, MemoryFacts, PeerFacts, Tip, UnvalidatedHistory, Verification};
 
-/// What the node is at.
+/// The stage of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncStage {
-    /// Nobody to ask yet.
+    /// There is no peer yet.
     #[default]
     Connecting,
     Headers,
@@ -36,7 +36,7 @@ pub struct SyncReport {
     pub stage: SyncStage,
     pub tip: Tip,
     pub best: Tip,
-    /// Of all work, from 0 to 1; 1 only at the end. `None` as long as nobody has told what there is to do.
+    /// The share of all work that is done, from 0 to 1; 1 only at the end. `None` while the total is unknown.
     pub share: Option<f64>,
     pub estimate: Option<Estimate>,
     pub bottleneck: Bottleneck,
@@ -49,12 +49,12 @@ pub struct SyncReport {
     pub memory: Vec<(&'static str, u64)>,
     pub other_memory: MemoryFacts,
     pub verification: Verification,
-    /// What Bitcoin Core would warn of.
+    /// The warnings of Bitcoin Core that apply.
     pub warnings: Vec<String>,
     pub scripts: ScriptTotals,
     /// Bytes of block and undo files.
     pub bytes_on_disk: u64,
-    /// Of the chain up to the tip.
+    /// Transactions of the chain up to the tip.
     pub transactions: u64,
     pub connections: Connections,
     pub peers: Vec<PeerLine>,
@@ -66,7 +66,7 @@ pub struct SyncReport {
     pub unix: i64,
 }
 
-/// What a power cut would cost.
+/// The cost of a power cut at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Risk {
     /// Blocks to be fetched and verified again.
@@ -80,12 +80,12 @@ pub struct Risk {
     pub replay: f64,
 }
 
-/// What was repaired since the start.
+/// Repairs since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repairs {
     /// Blocks of runs, from parity.
     pub coins: u64,
-    /// By the scrub, from what is stored.
+    /// Repairs by the scrub, from stored data.
     pub scrub: u64,
     /// Blocks that were fetched and written again.
     pub blocks: u64,
@@ -93,7 +93,7 @@ pub struct Repairs {
     pub left: u64,
 }
 
-/// A peer, and what it delivers.
+/// A peer, and the speed at which it delivers blocks.
 #[derive(Clone, Debug)]
 pub struct PeerLine {
     pub peer: PeerFacts,
@@ -133,7 +133,7 @@ impl Point {
     }
 }
 
-/// With so many digits behind the point: nobody reads more, and a browser loads the text every second.
+/// Rounds to `digits` decimals: nobody reads more, and a browser loads the text every second.
 fn short(value: f64, digits: i32) -> Json {
     let tens = 10f64.powi(digits);
     Json::real((value * tens).round() / tens)
@@ -201,7 +201,7 @@ fn verification_json(verification: &Verification, scripts: &ScriptTotals) -> Jso
     json
 }
 
-/// What was measured since the start of the run, in seconds.
+/// The measurements since the start of the run, in seconds.
 fn times_json(now: &Sample) -> Json {
     let Stages { accept, apply, flush, wait } = now.stages;
     let waited = (wait - now.starved).max(0.0);

@@ -26,7 +26,7 @@ const IN_STEP: u32 = 3;
 /// For so long; then they are not.
 const ON_THEIR_WAY: Duration = Duration::from_secs(60);
 
-/// What a second's bytes count in a peer's speed.
+/// The weight of the last second's bytes in a peer's speed.
 const NEW_SPEED: f64 = 0.2;
 
 /// Shown until the end: rounding must not say that all is done.
@@ -45,7 +45,7 @@ pub struct SyncWatch {
     /// It is by what work costs, no longer by bytes.
     is_by_costs: bool,
     best: u32,
-    /// Of each peer the bytes that it had sent, and its speed.
+    /// For each peer, the bytes that it had sent and its speed.
     speeds: HashMap<u64, (u64, f64)>,
     /// The peer that the lowest block is asked of, its height, and since when.
     next_block: Option<(u64, u32, Duration)>,
@@ -55,7 +55,7 @@ pub struct SyncWatch {
 }
 
 impl SyncWatch {
-    /// Of a run that begins at this height.
+    /// The watch of a run that begins at height `first`.
     pub fn new(schedule: Schedule, machine: Machine, first: u32) -> Self {
         Self {
             schedule,
@@ -84,7 +84,7 @@ impl SyncWatch {
         self.idle += time;
     }
 
-    /// Takes what is now, and tells it.
+    /// Takes the facts of this moment, and returns the report.
     pub fn take(&mut self, facts: SyncFacts) -> SyncReport {
         let now = sample(&facts, self.starved, self.idle);
         self.history.push(now);

@@ -44,7 +44,7 @@ const RATED_SECONDS: u64 = 5;
 /// Time between two log lines about headers.
 const HEADER_LINES: Duration = Duration::from_secs(5);
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// The node was told to stop: nothing was begun any more.
@@ -80,7 +80,7 @@ pub struct NodeCore {
     warnings: Warnings,
 }
 
-/// What the driver does for the engine; taken after each turn.
+/// The engine's requests to the driver, which takes them after each turn.
 #[derive(Default)]
 struct DriverWork {
     /// For the sockets.
@@ -171,7 +171,7 @@ impl NodeCore {
         self.chain
     }
 
-    /// Has others told of blocks from now on.
+    /// Has `announcer` told of blocks from now on.
     pub(super) fn tell_of_blocks(&mut self, announcer: Announcer) {
         self.announcer = announcer;
     }
@@ -261,12 +261,12 @@ impl NodeCore {
         question(self);
     }
 
-    /// What Bitcoin Core would warn of.
+    /// The warnings of Bitcoin Core that apply.
     pub(super) fn warnings(&self) -> Vec<String> {
         self.warnings.texts(self.chain.tree(), self.chain.tip(), self.peers.clock_offset())
     }
 
-    /// What is published of the node. `prune_target` is `-prune`.
+    /// The snapshot of the node that is published. `prune_target` is `-prune`.
     pub fn snapshot(&self, now: Now, prune_target: Option<u64>, sync: Arc<SyncReport>) -> Snapshot {
         let (chain, tree) = (&self.chain, self.chain.tree());
         let prune_height = chain.prune_height();

@@ -92,7 +92,7 @@ impl Fatal for BindError {
     }
 }
 
-/// What all runs of the process have in common.
+/// The values that all runs of the process share.
 #[derive(Clone, Copy)]
 struct Setting<'a> {
     config: &'a Config,
@@ -587,7 +587,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// What is left of a run.
+/// The report of a finished run, and the server that outlives it.
 struct Finished {
     /// What it did.
     summary: String,

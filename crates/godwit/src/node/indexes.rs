@@ -35,7 +35,7 @@ pub(super) struct Opened {
     coin_stats: Option<CoinStatsIndexWriter>,
 }
 
-/// What becomes of an index that is there.
+/// What to do with an existing index.
 #[derive(Clone, Copy)]
 enum Contents {
     Kept,

@@ -125,7 +125,7 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Mapper {
     port: u16,
     patience: Patience,
@@ -134,7 +134,7 @@ struct Mapper {
     ends: Receiver<()>,
 }
 
-/// What came of asking all routers.
+/// The result of asking all routers.
 #[derive(Debug, Default)]
 struct Round {
     /// The shortest lifetime of a mapping, in seconds; `None`: there is none.

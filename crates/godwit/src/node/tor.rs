@@ -45,7 +45,7 @@ const READ_AT_ONCE: usize = 4_096;
 /// News that wait for the node; a connection has three at most.
 const MAX_NEWS: usize = 16;
 
-/// What the node hears.
+/// News for the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TorNews {
     /// Onion addresses are reached through this proxy.
@@ -192,7 +192,7 @@ impl From<ReadError> for Fault {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Service {
     control: SocketAddr,
     request: OnionRequest,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_channel::{Receiver, TryRecvError};
 use godwit_p2p::NetCommand;
 
-/// What the thread is told.
+/// A command to the sockets' thread.
 pub(super) enum Order {
     /// By the engine.
     Net(NetCommand),

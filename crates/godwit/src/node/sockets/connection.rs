@@ -80,7 +80,7 @@ pub(super) struct Connection {
     last_block: LastBlock,
 }
 
-/// What the node was told of a connection.
+/// What was last reported to the node about a connection.
 #[derive(Default)]
 pub(super) struct Reported {
     /// That it is connected.
@@ -425,7 +425,7 @@ fn is_of_block(command: Command) -> bool {
     command == Command::BLOCK || command == Command::BLOCKTXN
 }
 
-/// What a failure to connect straight says of the other side.
+/// What a failed direct connection tells about the other side.
 pub(super) fn failure(error: &io::Error) -> ConnectFailure {
     use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
     use io::ErrorKind::{HostUnreachable, TimedOut};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::never;
-use godwit_api::{BanFile, LOADING, NodeState, Server, SnapshotLoad, Zmq};
+use godwit_api::{LOADING, NodeState, Server, SnapshotLoad, Zmq};
 use godwit_chain::{
     Chain, ChainError, CoinAtTip, Poll, SnapshotError, StartOptions, StoredData, wait_with_both,
 };
@@ -268,11 +268,6 @@ fn start_tor(
     wanted.map(start).transpose()
 }
 
-/// Whom the operator had banned before the start, as the file says to which the server writes.
-fn banned(server: Option<&Server>, dir: &Path) -> Vec<(HostRange, Ban)> {
-    server.map_or_else(|| BanFile::new(dir).read(), |server| server.bans().read())
-}
-
 /// The file of the outbox, whose content the engine gets.
 fn open_outbox(chain: &Chain, peers: &mut Peers, dir: &Path) -> Result<OutboxFile, Failure> {
     let magic = chain.params().magic;
@@ -356,7 +351,7 @@ impl<'a> Node<'a> {
         peers.call_first(&anchors);
         let outbox_file = open_outbox(&chain, &mut peers, &dir)?;
         own_addresses::tell(&mut peers, now, &ChainIndex::new(&chain), &options.listening);
-        let mut core = core_of(chain, peers, now, options, banned(server.as_ref(), &dir));
+        let mut core = core_of(chain, peers, now, options, rpc::banned(server.as_ref(), &dir));
         if let Some(before) = before {
             before.again(now, &mut core);
         }

@@ -1,6 +1,7 @@
 //! The RPC server beside the node's loop: questions in, snapshots out.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use godwit_api::{
 };
 use godwit_chain::{ChainError, left_blocks};
 use godwit_index::{COIN_STATS_INDEX_FILES, FILTER_INDEX_FILES, Indexes, TX_INDEX_FILES};
-use godwit_p2p::Now;
+use godwit_p2p::{Ban, HostRange, Now};
 use godwit_store::StoreError;
 
 use super::core::NodeCore;
@@ -155,6 +156,12 @@ pub(super) fn start(
         stop: stop.shared().clone(),
     })?;
     Ok(Some(server))
+}
+
+/// The hosts that the operator had banned before the start, read through the file that the server writes: it
+/// keeps a copy of what could not be read before it replaces it.
+pub(super) fn banned(server: Option<&Server>, dir: &Path) -> Vec<(HostRange, Ban)> {
+    server.map_or_else(|| BanFile::new(dir).read(), |server| server.bans().read())
 }
 
 /// The node's side of the server.

@@ -198,9 +198,10 @@ impl Report {
     fn markdown(&self) -> Result<String, fmt::Error> {
         let mut out = String::from("# What writing coins early costs\n\n");
         let Self { machine, version, interval, .. } = self;
+        let plan = &self.chain.plan;
         writeln!(
             out,
-            "{machine}.\n{version}.\n\nImport of the benchmark's chain with `-flushinterval={interval}` and \
+            "{machine}.\n{version}.\n\nImport of the chain of the plan `{plan}` with `-flushinterval={interval}` and \
              without an interval, alternately. Seconds from start to exit, medians with their range; time as a \
              multiple of the time without an interval in the same round, estimate and 95 % interval. A target is \
              one of {TARGET_INTERVAL} s. It is met or not met if all of that lies on its side, and met only if each \

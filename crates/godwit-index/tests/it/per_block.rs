@@ -25,7 +25,14 @@ pub(crate) trait PerBlock: Sized {
     /// Files of an index that was closed.
     const FILES: usize;
 
-    fn writer(disk: &FaultDisk, chain: &Chain) -> Result<Self::Writer, IndexError>;
+    fn open(disk: &StoreDisk, dir: &Path, chain: &Chain) -> Result<Self::Writer, IndexError>;
+
+    /// The index of a data directory on this disk.
+    fn writer(disk: &FaultDisk, chain: &Chain) -> Result<Self::Writer, IndexError> {
+        let store = StoreDisk::new(Arc::new(disk.clone()));
+        Self::open(&store, &Path::new(DIR).join(INDEXES_DIR), chain)
+    }
+
     fn of(writer: &Self::Writer) -> Arc<Self>;
     fn state(&self) -> &Status;
     /// `None` for a block that the index has not seen.
@@ -37,10 +44,8 @@ impl PerBlock for FilterIndex {
     type Entry = BlockFilter;
     const FILES: usize = 3;
 
-    fn writer(disk: &FaultDisk, chain: &Chain) -> Result<FilterIndexWriter, IndexError> {
-        let store = StoreDisk::new(Arc::new(disk.clone()));
-        let (dir, genesis) = (Path::new(DIR).join(INDEXES_DIR), chain.params().genesis_hash);
-        FilterIndexWriter::open(&store, &dir, genesis, lowest_for_indexes(chain))
+    fn open(disk: &StoreDisk, dir: &Path, chain: &Chain) -> Result<FilterIndexWriter, IndexError> {
+        FilterIndexWriter::open(disk, dir, chain.params().genesis_hash, lowest_for_indexes(chain))
     }
 
     fn of(writer: &FilterIndexWriter) -> Arc<Self> {
@@ -61,10 +66,12 @@ impl PerBlock for CoinStatsIndex {
     type Entry = CoinStats;
     const FILES: usize = 2;
 
-    fn writer(disk: &FaultDisk, chain: &Chain) -> Result<CoinStatsIndexWriter, IndexError> {
-        let store = StoreDisk::new(Arc::new(disk.clone()));
-        let (dir, lowest) = (Path::new(DIR).join(INDEXES_DIR), lowest_for_indexes(chain));
-        CoinStatsIndexWriter::open(&store, &dir, chain.params(), lowest)
+    fn open(
+        disk: &StoreDisk,
+        dir: &Path,
+        chain: &Chain,
+    ) -> Result<CoinStatsIndexWriter, IndexError> {
+        CoinStatsIndexWriter::open(disk, dir, chain.params(), lowest_for_indexes(chain))
     }
 
     fn of(writer: &CoinStatsIndexWriter) -> Arc<Self> {

@@ -179,6 +179,7 @@ enum Of {
 
 fn base_words(fault: BaseFault, base: &BlockHash) -> Of {
     match fault {
+        BaseFault::AlreadyLoaded(_) => Of::Header(MORE_THAN_ONCE.to_owned()),
         BaseFault::Unknown => Of::Header(format!(
             "The base block header ({base}) must appear in the headers chain. Make sure all headers are \
              syncing, and call loadtxoutset again"

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use godwit_primitives::{BlockHash, ReversedHex};
-use godwit_store::{ChainPoint, StoreError};
+use godwit_store::{AssumedSnapshot, ChainPoint, StoreError};
 
 use super::header::{BaseFault, HeaderFault};
 use crate::error::ChainError;
@@ -21,6 +21,9 @@ pub enum SnapshotError {
     Version(PathBuf, u16),
     /// It belongs to another network.
     OtherNetwork(PathBuf),
+    /// A snapshot of its block is loaded already. A load that was cut off may have taken effect before it
+    /// could say so.
+    AlreadyLoaded(PathBuf, AssumedSnapshot),
     /// The header of its block is not in the datadir.
     UnknownBase(PathBuf, BlockHash),
     /// Its block or an ancestor is invalid.
@@ -93,6 +96,7 @@ impl SnapshotError {
 
     pub(super) fn of_base(path: PathBuf, base: BlockHash, fault: BaseFault) -> Self {
         match fault {
+            BaseFault::AlreadyLoaded(assumed) => Self::AlreadyLoaded(path, assumed),
             BaseFault::Unknown => Self::UnknownBase(path, base),
             BaseFault::Invalid => Self::InvalidBase(path, base),
             BaseFault::NotInBestChain(best) => Self::NotInBestChain(path, best),
@@ -137,6 +141,13 @@ impl fmt::Display for SnapshotError {
                 write!(f, "{} is a snapshot of unknown version {version}", path.display())
             }
             Self::OtherNetwork(path) => write!(f, "{} is of another network", path.display()),
+            Self::AlreadyLoaded(path, AssumedSnapshot { base, utxo_hash }) => write!(
+                f,
+                "{}: the snapshot of its block at height {} is loaded already, with coins that hash to {}",
+                path.display(),
+                base.height,
+                ReversedHex(utxo_hash)
+            ),
             Self::UnknownBase(path, hash) => write!(
                 f,
                 "{}: the header of its block {hash} is not known; run the node until it has downloaded the headers",

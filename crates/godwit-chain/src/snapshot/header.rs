@@ -1,7 +1,7 @@
 //! How a snapshot begins, and whether the coins of its block can be loaded.
 
 use godwit_primitives::BlockHash;
-use godwit_store::ChainPoint;
+use godwit_store::{AssumedSnapshot, ChainPoint};
 use godwit_stream::{DecodeError, SpanReader};
 
 use crate::chain::Chain;
@@ -67,6 +67,8 @@ impl SnapshotHeader {
 /// Why the coins of a block cannot be loaded; found in this order (Core `ActivateSnapshot`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseFault {
+    /// Its coins were loaded before, and the history below is not validated yet.
+    AlreadyLoaded(AssumedSnapshot),
     /// Its header is not known.
     Unknown,
     /// It or an ancestor is invalid.
@@ -82,13 +84,16 @@ pub enum BaseFault {
 ///
 /// # Errors
 ///
-/// They cannot: the chain would not be ahead, or would be left at once.
+/// They cannot: they are loaded already, or the chain would not be ahead, or would be left at once.
 pub fn check_snapshot_base(chain: &Chain, base: &BlockHash) -> Result<(), BaseFault> {
     find_base(chain, base).map(drop)
 }
 
 pub(super) fn find_base(chain: &Chain, hash: &BlockHash) -> Result<NodeId, BaseFault> {
     let (index, tree) = (&chain.index, chain.index.tree());
+    if let Some(assumed) = index.assumed().filter(|assumed| assumed.base.hash == *hash) {
+        return Err(BaseFault::AlreadyLoaded(*assumed));
+    }
     let base = tree.find(hash).ok_or(BaseFault::Unknown)?;
     if index.node(base).failed {
         return Err(BaseFault::Invalid);

@@ -113,7 +113,8 @@ impl fmt::Display for KeysFailure {
             Self::Store(error) => error.fmt(f),
             Self::NoKeyFile(path) => write!(
                 f,
-                "there is no key file {}; keys create or keys import makes it",
+                "there is no key file {}; keys create, keys import, keys import-core-wallet or keys \
+                 watch makes it",
                 path.display()
             ),
             Self::Hardening(error) => error.fmt(f),

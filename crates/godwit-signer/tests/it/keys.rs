@@ -477,6 +477,8 @@ fn key_files_that_cannot_be_opened_are_told_apart() {
     let place = signer("regtest");
     let missing = keys(&place, &["list"], &["pass"]).expect(Exit::Failure);
     assert!(missing.stderr.contains("there is no key file"), "{missing:?}");
+    let makers = "keys create, keys import, keys import-core-wallet or keys watch makes it";
+    assert!(missing.stderr.contains(makers), "{missing:?}");
     let empty = keys(&place, &["create"], &[""]).expect(Exit::Failure);
     assert!(empty.stderr.contains("the passphrase is empty"), "{empty:?}");
     assert!(!key_file(&place).exists());

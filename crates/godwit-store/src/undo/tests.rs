@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use godwit_fault_disk::{FaultDisk, Survival};
+use godwit_fault_disk::{Counted, FaultDisk, Survival};
 use proptest::prelude::*;
 
 use super::*;
-use crate::disk::Disk;
+use crate::disk::{Disk, MAX_CACHED_FILES};
 use crate::fixtures::{MAGIC, coin, undo_record};
 
 const DIR: &str = "/blocks";
@@ -405,11 +405,40 @@ fn records_that_are_in_another_file_are_recognised() {
     refused(&placed[..3]).unwrap();
     fault.overwrite(&path(1), first);
     // A scrub may have come to the records of one file alone.
-    for wrong in [&placed[..], &placed[..3]] {
+    for (wrong, found, own) in [(&placed[..], 0, 1), (&placed[..3], 1, 0), (&placed[3..], 0, 1)] {
         let error = refused(wrong).unwrap_err();
-        assert_eq!(error.unusable_path(), Some(&*path(1)), "{error}");
-        assert!(error.to_string().contains("rev00000.dat"), "{error}");
+        assert_eq!(error.unusable_path(), Some(&*path(found)), "{error}");
+        assert!(error.to_string().contains(&format!("rev{own:05}.dat")), "{error}");
     }
+}
+
+/// All of them are looked for in one go through the files, of which few may stay open, and what has another
+/// length is not read.
+#[test]
+fn many_records_are_looked_for_in_many_files_at_once() {
+    let (fault, disk) = fresh();
+    let undo = files(&disk, &[]);
+    let count = MAX_CACHED_FILES as u32 + 2;
+    // In every second file the records are as long as the wrong ones.
+    let record = |file, n| encode(&[vec![coin(n); 1 + file as usize % 2]]);
+    let append = |file, n| append(&undo, file, &record(file, n)).unwrap();
+    let (mut wrong, mut of_length) = (Vec::new(), 0);
+    for n in 0..20 {
+        wrong.push((append(0, n), PREV));
+        let others: Vec<_> = (1..count).map(|file| append(file, 1000 + n)).collect();
+        of_length += others.iter().filter(|at| at.len == wrong[0].0.len).count() as u64;
+    }
+    drop(undo);
+    fault.overwrite(&path(0), vec![0; fault.contents(&path(0)).unwrap().len()]);
+    let counts = || [Counted::Opens, Counted::Reads].map(|counted| fault.count(counted));
+    let before = counts();
+    let disk = StoreDisk::new(Arc::new(fault.clone()));
+    let placed = files(&disk, &[]).refuse_misplaced(&wrong);
+    placed.unwrap();
+    let [opens, reads] = counts();
+    assert_eq!(opens - before[0], count.into());
+    let lengths = wrong.len() as u64 * u64::from(count - 1);
+    assert_eq!(reads - before[1], lengths + of_length);
 }
 
 #[test]

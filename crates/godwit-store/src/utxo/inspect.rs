@@ -14,7 +14,7 @@ use super::manifest::{Manifest, ManifestRun};
 use super::run::file::RunFile;
 use super::run::file::repair::Repairs;
 use super::run::format::{BLOCK, BlockKind, Footer, open_block, view_block};
-use super::run::parity::{GROUP, STRIPES, parity_of, xor_into};
+use super::run::parity::{GROUP, STRIPES, parity_damage, parity_of, xor_into};
 use super::run::segment::Segment;
 use super::runs::open_run;
 use super::sealed::Sealed;
@@ -315,6 +315,12 @@ impl<'a> Reading<'a> {
         if open_block(block, self.run.id, number).is_some() {
             return Ok(BlockState::Intact);
         }
+        // A read may fail or go wrong once.
+        let start = u64::from(number) * BLOCK as u64;
+        self.file.release_cache(start..start + BLOCK as u64);
+        if self.run.read_valid(self.file, number, block)? {
+            return Ok(BlockState::Intact);
+        }
         let known = match self.repair {
             true => match self.run.repair(number, block) {
                 Ok(()) => true,
@@ -431,20 +437,16 @@ impl<'a> ParityCheck<'a> {
     /// Compares the parity of the group that is open.
     fn end_group(&mut self) -> Result<(), StoreError> {
         let ParityFile::There(file) = &self.file else { return Ok(()) };
-        let mut stored = Box::new([0; BLOCK]);
         for (offset, block, known) in self.group.parity() {
-            let damage = match file.read_exact_at(offset, &mut *stored) {
-                Err(error) if error.is_unreadable() => Damage::Short,
-                Err(error) => return Err(error),
-                Ok(()) if known && *stored == *block => continue,
-                Ok(()) => Damage::Disagreement("it is not the parity of the run"),
-            };
-            self.doubtful.insert((offset / BLOCK as u64) as u32);
-            if !known && damage != Damage::Short {
-                continue;
+            let number = (offset / BLOCK as u64) as u32;
+            let damage = parity_damage(file, number, known.then_some(block))?;
+            if !known || damage.is_some() {
+                self.doubtful.insert(number);
             }
-            let (path, bytes, remedy) = (self.run.parity_path(), BLOCK as u64, Remedy::Repair);
-            self.wrong.push(Found { path, offset, bytes, damage, remedy });
+            if let Some(damage) = damage {
+                let (path, bytes, remedy) = (self.run.parity_path(), BLOCK as u64, Remedy::Repair);
+                self.wrong.push(Found { path, offset, bytes, damage, remedy });
+            }
         }
         Ok(())
     }

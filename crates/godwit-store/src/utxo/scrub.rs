@@ -12,7 +12,7 @@ use super::inspect::segments::{Filters, SegmentChecks};
 use super::layers::Layers;
 use super::run::file::{Blocks, RunFile};
 use super::run::format::{BLOCK, BlockRef, RunId};
-use super::run::parity::{GROUP, STRIPES, parity_of, xor_into};
+use super::run::parity::{GROUP, STRIPES, parity_damage, parity_of, xor_into};
 use crate::disk::{OpenMode, StoreFile};
 use crate::error::{Damage, Remedy, StoreError};
 use crate::inspect::found::Found;
@@ -185,26 +185,18 @@ impl RunScrub {
             out.tell(found(&path, 0..0, Damage::MissingFile, Remedy::Done));
             self.created = true;
         }
-        let (mut wrong, mut block) = (Vec::new(), Box::new([0; BLOCK]));
+        let mut wrong = Vec::new();
         for (stripe, computed) in (0..).zip(group.parity.as_chunks::<BLOCK>().0) {
             let at = parity_of(group.numbers.start + stripe);
-            let read = match &stored {
-                Some(stored) => {
-                    stored.read_exact_at(u64::from(at) * BLOCK as u64, &mut *block).map(|()| true)
-                }
-                None => Ok(false),
-            };
-            let damage = match read {
-                Err(error) if error.is_unreadable() => Damage::Short,
-                Err(error) => return Err(error),
-                Ok(true) if !group.known[stripe as usize] || *block == *computed => continue,
-                Ok(_) => Damage::Disagreement("it is not the parity of the run"),
-            };
             let is_known = group.known[stripe as usize];
-            if is_known {
+            let damage = match &stored {
+                Some(stored) => parity_damage(stored, at, is_known.then_some(computed))?,
+                None => None,
+            };
+            if is_known && (is_missing || damage.is_some()) {
                 wrong.push((at, computed));
             }
-            if !self.created {
+            if let Some(damage) = damage.filter(|_| !self.created) {
                 let remedy = if is_known { Remedy::Done } else { beyond_parity };
                 out.tell(found(&path, bytes_of(at, at + 1), damage, remedy));
             }

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use super::format::{BLOCK, RunId};
 use crate::disk::{OpenMode, StoreDisk, StoreFile};
-use crate::error::StoreError;
+use crate::error::{Damage, StoreError};
 
 /// Stripes of a group: so many neighbouring blocks may be damaged.
 pub(crate) const STRIPES: u32 = 64;
@@ -57,6 +57,27 @@ pub(crate) fn xor_into(parity: &mut [u8; BLOCK], block: &[u8; BLOCK]) {
     for (word, other) in words {
         *word = (u64::from_ne_bytes(*word) ^ u64::from_ne_bytes(*other)).to_ne_bytes();
     }
+}
+
+/// What is wrong with a block of parity; `computed` is what its stripe gives, where all of that is known. A
+/// read may fail or go wrong once: then the block is read again, from the disk.
+pub(crate) fn parity_damage(
+    file: &StoreFile,
+    number: u32,
+    computed: Option<&[u8; BLOCK]>,
+) -> Result<Option<Damage>, StoreError> {
+    let (start, mut stored) = (u64::from(number) * BLOCK as u64, Box::new([0; BLOCK]));
+    let mut look = || match file.read_exact_at(start, &mut *stored) {
+        Err(error) if error.is_unreadable() => Ok(Some(Damage::Short)),
+        Err(error) => Err(error),
+        Ok(()) if computed.is_none_or(|computed| *stored == *computed) => Ok(None),
+        Ok(()) => Ok(Some(Damage::Disagreement("it is not the parity of the run"))),
+    };
+    if look()?.is_none() {
+        return Ok(None);
+    }
+    file.release_cache(start..start + BLOCK as u64);
+    look()
 }
 
 /// Writes the parity of a run while the run is written.

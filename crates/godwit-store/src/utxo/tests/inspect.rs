@@ -1,9 +1,12 @@
 //! Inspection of runs: damage of every block, and blocks that are whole and say what is not so.
 
-use godwit_fault_disk::Survival;
+use godwit_fault_disk::{
+    Anomaly, Counted, DiskError, Fault, Lasting, PlannedAnomaly, Seen, Survival,
+};
 
 use super::super::fixtures::{coin, hasher, long_coin, outpoint};
 use super::super::run::format::{BLOCK, BLOCK_HEADER, BlockKind, RunId, open_block, seal_block};
+use super::super::run::parity::STRIPES;
 use super::damage::run_paths;
 use super::*;
 use crate::disk::Disk;
@@ -252,4 +255,34 @@ fn parts_of_a_run_that_do_not_agree_are_told() {
         assert!(notes.0.iter().any(|found| found.path != run), "{kind:?}: {:?}", notes.0);
     }
     assert!(seen.len() >= 5, "{seen:?}");
+}
+
+/// Each read in turn fails once, or gives another bit.
+#[test]
+fn what_is_misread_once_is_no_damage() {
+    let (good, manifest) = one_run();
+    let counted = Counted::Reads;
+    let state = |disk: &FaultDisk| -> Vec<_> {
+        disk.paths().into_iter().map(|path| (disk.contents(&path), path)).collect()
+    };
+    let before = state(&good);
+    let mut disturbed = 0;
+    for (nth, repair) in (1..1000).flat_map(|nth| [(nth, false), (nth, true)]) {
+        let (fails, flips) = (good.copy(), good.copy());
+        let (error, lasting) = (DiskError::Device, Lasting::Once);
+        fails.plan(Fault { counted, nth, error, lasting, forgets: false });
+        let (anomaly, seen, seed) = (Anomaly::FlippedBit, Seen::AtOnce, nth);
+        flips.plan_anomaly(PlannedAnomaly { counted, nth, anomaly, seen, seed });
+        for disk in [&fails, &flips] {
+            let found = inspect(disk, &manifest, repair);
+            assert_eq!(found, (true, Vec::new()), "read {nth}, repair: {repair}");
+            assert!(state(disk) == before, "read {nth}, repair: {repair}");
+        }
+        if !fails.has_failed() && flips.awaits_anomaly() {
+            break;
+        }
+        disturbed = nth;
+    }
+    // All parity among them.
+    assert!((STRIPES as u64..999).contains(&disturbed), "{disturbed} reads");
 }

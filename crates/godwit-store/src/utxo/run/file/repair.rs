@@ -66,7 +66,7 @@ impl RunFile {
     }
 
     /// Reads a block and tells whether it is what was written.
-    fn read_valid(
+    pub(crate) fn read_valid(
         &self,
         file: &StoreFile,
         number: u32,

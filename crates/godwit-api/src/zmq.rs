@@ -268,6 +268,15 @@ pub struct Zmq {
 }
 
 impl Zmq {
+    /// Whether all addresses can be listened on now. Nothing listens there afterwards.
+    ///
+    /// # Errors
+    ///
+    /// One of them cannot.
+    pub fn check(notifiers: &[Notifier]) -> Result<(), ZmqError> {
+        notifiers.iter().try_for_each(|notifier| sockets::bind(&notifier.address).map(drop))
+    }
+
     /// Listens, and publishes what it is told; `waiting_bytes` is the memory of messages that wait.
     ///
     /// # Errors

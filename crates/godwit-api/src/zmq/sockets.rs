@@ -51,6 +51,13 @@ pub(super) fn place(notifiers: &[Notifier], of: &Notifier) -> usize {
     firsts.take_while(|(_, first)| first.address != of.address).count()
 }
 
+/// Listens at an address.
+pub(super) fn bind(address: &ZmqAddress) -> Result<std::net::TcpListener, ZmqError> {
+    std::net::TcpListener::bind(address.at)
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+        .map_err(|error| ZmqError::Bind(address.clone(), error))
+}
+
 /// Listens at each address once, in the order in which they are named.
 pub(super) fn listen(notifiers: &[Notifier]) -> Result<Vec<Listening>, ZmqError> {
     let mut all: Vec<Listening> = Vec::new();
@@ -58,9 +65,7 @@ pub(super) fn listen(notifiers: &[Notifier]) -> Result<Vec<Listening>, ZmqError>
         if all.iter().any(|listening| listening.address == *address) {
             continue;
         }
-        let bound = std::net::TcpListener::bind(address.at)
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-        let listener = bound.map_err(|error| ZmqError::Bind(address.clone(), error))?;
+        let listener = bind(address)?;
         log::info!("Publishing notifications at {address}");
         if !address.at.ip().is_loopback() {
             log::warn!("{address} is open to whoever reaches it: notifications have no password");

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use godwit_api::Zmq;
 use godwit_p2p::{
     MAX_ADD_NODE_CONNECTIONS, MAX_OUTBOUND_BLOCK_RELAY, MAX_OUTBOUND_FULL, MAX_TRIED_CONNECTIONS,
     NetAddress, PeersConfig, Services, Target, dns_seeds, fixed_seeds,
@@ -137,8 +138,8 @@ pub(crate) fn listeners(options: &NodeOptions) -> Result<Vec<Bound>, BindError> 
 pub(super) fn check_before_rebuild(config: &Config, options: &NodeOptions) -> Result<(), Failure> {
     check_outbox(&RealDisk, &config.network_dir())?;
     // Closed again: nobody who connects during a rebuild would be answered.
-    listeners(options)?;
-    Ok(())
+    let _peers = listeners(options)?;
+    Ok(Zmq::check(&config.zmq)?)
 }
 
 /// Decides whether there are keys of connections or of an onion service, and if so hardens the process: it

@@ -430,13 +430,16 @@ fn a_rebuild_does_not_begin_where_the_node_could_not_start_behind_it() {
     let before = blocks_and_coins(&node);
     let outbox = node.network_dir().join("outbox.dat");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let bind = format!("-bind={}", taken.local_addr().expect("it is bound"));
+    let taken = taken.local_addr().expect("it is bound");
+    let (bind, publish) = (format!("-bind={taken}"), format!("-zmqpubhashblock=tcp://{taken}"));
     for rebuild in ["-reindex", "-reindex-chainstate"] {
         fs::create_dir(&outbox).expect("a directory");
         let ended = node.run(&[&"-noconnect", &"-listen=0", &rebuild]);
         refuses(ended, Exit::DatadirUnusable, &["outbox.dat: a directory is where a file belongs"]);
         fs::remove_dir(&outbox).expect("a directory");
         let ended = node.run(&[&"-noconnect", &"-listen=1", &bind, &rebuild]);
+        refuses(ended, Exit::CannotListen, &["127.0.0.1"]);
+        let ended = node.run(&[&"-noconnect", &"-listen=0", &publish, &rebuild]);
         refuses(ended, Exit::CannotListen, &["127.0.0.1"]);
         assert!(blocks_and_coins(&node) == before, "{rebuild}");
     }

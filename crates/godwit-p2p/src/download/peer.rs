@@ -152,6 +152,14 @@ struct Wait {
     delivered: u64,
 }
 
+/// For how long it is asked for nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    /// How often it has rested since it delivered a good block.
+    count: u32,
+    until: Duration,
+}
+
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) traits: PeerTraits,
@@ -177,8 +185,7 @@ pub(super) struct Peer {
     tolerated: u32,
     /// Bytes of the message that is arriving.
     partial: u64,
-    rests: u32,
-    resting_until: Duration,
+    rest: Rest,
     pub(super) reported: bool,
 }
 
@@ -198,8 +205,7 @@ impl Peer {
             last_block: now,
             tolerated: MAX_UNREQUESTED,
             partial: 0,
-            rests: 0,
-            resting_until: Duration::ZERO,
+            rest: Rest::default(),
             reported: false,
         }
     }
@@ -298,18 +304,18 @@ impl Peer {
 
     /// Asks the peer for nothing for a while: it is doubtful that it has what it claims.
     pub(super) fn rest(&mut self, now: Duration, delivered: u64) {
-        self.resting_until = now + FIRST_REST * 2u32.pow(self.rests);
-        self.rests = (self.rests + 1).min(MAX_RESTS);
+        self.rest.until = now + FIRST_REST * 2u32.pow(self.rest.count);
+        self.rest.count = (self.rest.count + 1).min(MAX_RESTS);
         self.last_bytes = now;
         self.end(now, delivered);
     }
 
     pub(super) fn stop_resting(&mut self) {
-        self.rests = 0;
+        self.rest.count = 0;
     }
 
     pub(super) fn is_resting(&self, now: Duration) -> bool {
-        self.resting_until > now
+        self.rest.until > now
     }
 
     pub(super) fn position(&self, hash: &BlockHash) -> Option<usize> {

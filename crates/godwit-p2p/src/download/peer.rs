@@ -81,6 +81,10 @@ pub(super) struct Flight {
     pub(super) hash: BlockHash,
     pub(super) purpose: Purpose,
     pub(super) asked: Duration,
+    /// Headers that the peer was asked for before have not all come.
+    behind_headers: bool,
+    /// When bytes of those headers last arrived; zero for never.
+    headers_came: Duration,
     /// A block that was requested later arrived before it.
     pub(super) skipped: bool,
     /// When another peer delivered it.
@@ -93,6 +97,12 @@ impl Flight {
     /// Whether the peer is blamed for withholding it.
     pub(super) fn is_owed(&self) -> bool {
         self.wanted && self.purpose != Purpose::Favour
+    }
+
+    /// Up to when the peer could not send it, because headers came that it was asked for before: all known
+    /// software answers in order. That is no excuse later than so many seconds after it was asked for.
+    pub(super) fn excused_until(&self, most: f64) -> Duration {
+        self.headers_came.min(self.asked.saturating_add(Duration::from_secs_f64(most)))
     }
 }
 
@@ -178,6 +188,8 @@ pub(super) struct Peer {
     /// When bytes last arrived, or when a request was sent with none in flight.
     pub(super) last_bytes: Duration,
     wait: Wait,
+    /// When it was asked for the headers that have not come, by another clock.
+    headers_asked: Option<Duration>,
     /// When a request was last answered with its block.
     last_block: Duration,
     /// Unrequested blocks that it may still send. A request that was given up adds one: its answer
@@ -202,6 +214,7 @@ impl Peer {
             probe: None,
             last_bytes: now,
             wait: Wait { since: now, delivered: 0 },
+            headers_asked: None,
             last_block: now,
             tolerated: MAX_UNREQUESTED,
             partial: 0,
@@ -230,8 +243,35 @@ impl Peer {
             self.last_bytes = now;
             self.end(now, delivered);
         }
-        let (skipped, overtaken, wanted) = (false, None, true);
-        self.queue.push_back(Flight { hash, purpose, asked: now, skipped, overtaken, wanted });
+        self.queue.push_back(Flight {
+            hash,
+            purpose,
+            asked: now,
+            behind_headers: self.headers_asked.is_some(),
+            headers_came: Duration::ZERO,
+            skipped: false,
+            overtaken: None,
+            wanted: true,
+        });
+    }
+
+    /// When it was asked for the headers that have not come, if there are any.
+    pub(super) fn set_headers_asked(&mut self, asked: Option<Duration>) {
+        if self.headers_asked == asked {
+            return;
+        }
+        self.headers_asked = asked;
+        // What it is asked for from now on comes after the blocks.
+        for flight in &mut self.queue {
+            flight.behind_headers = false;
+        }
+    }
+
+    /// Bytes of headers arrived.
+    pub(super) fn headers_arrive(&mut self, now: Duration) {
+        for flight in self.queue.iter_mut().filter(|flight| flight.behind_headers) {
+            flight.headers_came = now;
+        }
     }
 
     /// A request has ended, or the first one was sent: the wait for the next answer begins.
@@ -335,7 +375,7 @@ impl Peer {
         answers.then_some(self.last_bytes)
     }
 
-    /// Seconds since bytes of a requested block arrived.
+    /// Seconds since bytes of a requested block arrived, or one was requested with none in flight.
     pub(super) fn silence(&self, now: Duration) -> f64 {
         now.saturating_sub(self.last_bytes).as_secs_f64()
     }

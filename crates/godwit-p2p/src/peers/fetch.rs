@@ -89,6 +89,11 @@ impl BlockFetch {
         self.downloads.bytes_received(id, cx.judged(), bytes as u64);
     }
 
+    /// Bytes of headers arrived.
+    pub(super) fn on_header_bytes(&mut self, cx: &Context<'_>, id: PeerId) {
+        self.downloads.headers_received(id, cx.judged());
+    }
+
     /// The index has another tip. Its sender is asked to announce the next one by a compact block.
     pub(super) fn on_tip(&mut self, cx: &mut Context<'_>) {
         let tip = cx.index.get(cx.index.tip());
@@ -124,6 +129,9 @@ impl BlockFetch {
 
     /// Sends the scheduler's requests, and disconnects peers that hold up the download.
     pub(super) fn download(&mut self, cx: &mut Context<'_>, room: u64) {
+        for peer in cx.table.iter() {
+            self.downloads.set_headers_asked(peer.id, peer.headers.asked());
+        }
         for overdue in self.downloads.overdue(cx.judged()) {
             let why = match overdue.why {
                 OverdueReason::Stalled => DisconnectReason::BlockStalled,

@@ -43,6 +43,11 @@ impl HeaderState {
         self.arriving = 0;
     }
 
+    /// When the `getheaders` was sent that has no answer yet.
+    pub(in crate::peers) fn asked(&self) -> Option<Duration> {
+        self.getheaders_sent
+    }
+
     pub(in crate::peers) fn last_announcement(&self) -> Duration {
         self.last_announcement
     }

@@ -5,8 +5,8 @@ use godwit_consensus::RejectReason;
 use super::harness::{Harness, START, block_entry, chain, config};
 use super::index::TestBlock;
 use crate::{
-    Command, ConnectionKind, Discard, DiscardReason, DisconnectReason, Message, Misbehaviour,
-    NetEvent, PeerId,
+    Command, ConnectionKind, Discard, DiscardReason, DisconnectReason, MAX_HEADERS, Message,
+    Misbehaviour, NetEvent, PeerId,
 };
 
 fn misbehaved(what: Misbehaviour) -> Option<DisconnectReason> {
@@ -305,4 +305,29 @@ fn nothing_is_asked_for_while_the_chain_has_no_room() {
     node.room = 1;
     node.advance(Duration::from_secs(1));
     assert_eq!(node.requested(ids[0])[..1], [blocks[0].hash], "the first one always fits");
+}
+
+/// On a slow line a full message of headers takes a minute. The peer has told half of its chain, and was asked
+/// for the rest before it was asked for the first blocks.
+#[test]
+fn b5_a_peer_is_not_let_go_while_headers_come_that_are_ahead_of_its_blocks() {
+    let blocks = chain(MAX_HEADERS as u32 + 10, 10_000_000);
+    for arrive in [false, true] {
+        let mut node = Harness::new(config());
+        let (slow, other) = (node.full_peer(), node.full_peer());
+        node.headers(slow, &blocks[..MAX_HEADERS]);
+        node.tick();
+        assert!(node.requested(slow).contains(&blocks[0].hash));
+        node.headers(other, &blocks[..MAX_HEADERS]);
+        for _ in 0..50 {
+            if arrive {
+                let command = Command::HEADERS;
+                node.tell(NetEvent::Arriving { peer: slow, command, bytes: 3_000 });
+            }
+            node.serve(&[other], &blocks[..20], 1, |_, block| Some(block.clone()));
+        }
+        assert_eq!(node.tip(), blocks[19].hash, "the other one has sent them meanwhile");
+        let let_go = (!arrive).then_some(DisconnectReason::BlockStalled);
+        assert_eq!(node.is_gone(slow), let_go, "arrive: {arrive}");
+    }
 }

@@ -202,22 +202,6 @@ impl Downloads {
         }
     }
 
-    /// When the peer was asked for the headers that it has not sent. By any clock: another time is another
-    /// request.
-    pub(crate) fn set_headers_asked(&mut self, peer: PeerId, asked: Option<Duration>) {
-        if let Some(peer) = self.peers.get_mut(&peer) {
-            peer.set_headers_asked(asked);
-        }
-    }
-
-    /// Bytes of headers arrived from the peer. They prove no rate, but may come before blocks.
-    pub(crate) fn headers_received(&mut self, peer: PeerId, now: Now) {
-        let now = self.clock.advance(now);
-        if let Some(peer) = self.peers.get_mut(&peer) {
-            peer.headers_arrive(now);
-        }
-    }
-
     /// Payload bytes of a block arrived from the peer. Every byte is reported here once, whether
     /// its block is complete or not: [`Self::received`] does not count them again.
     pub(crate) fn bytes_received(&mut self, peer: PeerId, now: Now, bytes: u64) {

@@ -67,6 +67,22 @@ struct Others {
     last_bytes: Option<Duration>,
 }
 
+/// When the peer was asked for the headers that it has not sent. By any clock: another time is another
+/// request.
+pub(crate) fn set_headers_asked(downloads: &mut Downloads, peer: PeerId, asked: Option<Duration>) {
+    if let Some(peer) = downloads.peers.get_mut(&peer) {
+        peer.set_headers_asked(asked);
+    }
+}
+
+/// Bytes of headers arrived from the peer. They prove no rate, but may come before blocks.
+pub(crate) fn headers_received(downloads: &mut Downloads, peer: PeerId, now: Now) {
+    let now = downloads.clock.advance(now);
+    if let Some(peer) = downloads.peers.get_mut(&peer) {
+        peer.headers_arrive(now);
+    }
+}
+
 impl Downloads {
     /// Peers to be disconnected now. Each is reported once and asked for nothing more.
     pub(crate) fn overdue(&mut self, now: Now) -> Vec<Overdue> {

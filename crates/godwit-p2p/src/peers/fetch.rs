@@ -26,7 +26,7 @@ use super::table::PeerTable;
 use crate::compact::{CompactError, PartialBlock};
 use crate::connection_kind::ConnectionKind;
 use crate::download::lost::{LostBlocks, ask_for};
-use crate::download::overdue::OverdueReason;
+use crate::download::overdue::{OverdueReason, headers_received, set_headers_asked};
 use crate::download::{Downloads, PeerTraits, Receipt};
 use crate::inventory::{Inventory, InventoryKind};
 use crate::message::{BlockTransactions, CompactBlock, Message, RawTransactions, block_header_of};
@@ -91,7 +91,7 @@ impl BlockFetch {
 
     /// Bytes of headers arrived.
     pub(super) fn on_header_bytes(&mut self, cx: &Context<'_>, id: PeerId) {
-        self.downloads.headers_received(id, cx.judged());
+        headers_received(&mut self.downloads, id, cx.judged());
     }
 
     /// The index has another tip. Its sender is asked to announce the next one by a compact block.
@@ -130,7 +130,7 @@ impl BlockFetch {
     /// Sends the scheduler's requests, and disconnects peers that hold up the download.
     pub(super) fn download(&mut self, cx: &mut Context<'_>, room: u64) {
         for peer in cx.table.iter() {
-            self.downloads.set_headers_asked(peer.id, peer.headers.asked());
+            set_headers_asked(&mut self.downloads, peer.id, peer.headers.asked());
         }
         for overdue in self.downloads.overdue(cx.judged()) {
             let why = match overdue.why {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use godwit_primitives::network::{Network, Params};
 use godwit_primitives::{BlockHash, Work};
 
-use super::super::overdue::OverdueReason;
+use super::super::overdue::{OverdueReason, headers_received, set_headers_asked};
 use super::super::{Downloads, PeerTraits, Receipt};
 use super::simulation::HONEST;
 use super::tree::{Counting, GENESIS, Tree, hash_of};
@@ -402,15 +402,15 @@ fn b5_that_another_one_is_asked_ends_no_peers_time() {
 fn let_go_with_headers(asked_before: bool, mut sends: impl FnMut(u64) -> bool) -> Option<u64> {
     let (mut tree, mut downloads) = tree_and_downloads(2, &[A]);
     if asked_before {
-        downloads.set_headers_asked(A, Some(at(0).monotonic));
+        set_headers_asked(&mut downloads, A, Some(at(0).monotonic));
     }
     assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1), (A, 2)]);
-    downloads.set_headers_asked(A, Some(at(0).monotonic));
+    set_headers_asked(&mut downloads, A, Some(at(0).monotonic));
     tree.nodes[1].stored = true;
     downloads.judged(block(1), true);
     (1..=400).find(|second| {
         if sends(*second) {
-            downloads.headers_received(A, at(second * 1_000));
+            headers_received(&mut downloads, A, at(second * 1_000));
         }
         !downloads.overdue(at(second * 1_000)).is_empty()
     })
@@ -435,14 +435,14 @@ fn b4_headers_excuse_no_block_that_was_asked_for_before_or_long_ago() {
 #[test]
 fn b4_headers_that_are_asked_for_next_excuse_nothing() {
     let (mut tree, mut downloads) = tree_and_downloads(1, &[A]);
-    downloads.set_headers_asked(A, Some(at(0).monotonic));
+    set_headers_asked(&mut downloads, A, Some(at(0).monotonic));
     assert_eq!(asked(&mut downloads, &tree, 0), [(A, 1)]);
     tree.nodes[1].stored = true;
     downloads.judged(block(1), true);
     let when = (1..=400).find(|second| {
-        downloads.headers_received(A, at(second * 1_000));
+        headers_received(&mut downloads, A, at(second * 1_000));
         if second % 10 == 0 {
-            downloads.set_headers_asked(A, Some(at(second * 1_000).monotonic));
+            set_headers_asked(&mut downloads, A, Some(at(second * 1_000).monotonic));
         }
         !downloads.overdue(at(second * 1_000)).is_empty()
     });

@@ -307,8 +307,8 @@ fn nothing_is_asked_for_while_the_chain_has_no_room() {
     assert_eq!(node.requested(ids[0])[..1], [blocks[0].hash], "the first one always fits");
 }
 
-/// On a slow line a full message of headers takes a minute. The peer has told half of its chain, and was asked
-/// for the rest before it was asked for the first blocks.
+/// On a slow line a full message of headers takes a minute. The peer has told half of its chain, and was
+/// asked for the rest before it was asked for the first blocks.
 #[test]
 fn b5_a_peer_is_not_let_go_while_headers_come_that_are_ahead_of_its_blocks() {
     let blocks = chain(MAX_HEADERS as u32 + 10, 10_000_000);

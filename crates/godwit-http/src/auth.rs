@@ -1,6 +1,6 @@
 //! Authentication of clients: users and their passwords.
 //!
-//! Only hashes of passwords are kept. What arrives with a request is compared in constant time.
+//! Only hashes of passwords are kept. The hash of a received password is compared in constant time.
 
 use std::fmt;
 use std::io;
@@ -22,7 +22,7 @@ pub struct RpcAuth {
     hash: String,
 }
 
-/// The text is no `-rpcauth`.
+/// The text is not in the form that `-rpcauth` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RpcAuthError;
 
@@ -37,7 +37,7 @@ impl std::error::Error for RpcAuthError {}
 impl RpcAuth {
     /// # Errors
     ///
-    /// Not one colon with one dollar behind it.
+    /// The text does not consist of one colon and one dollar sign behind it.
     pub fn parse(text: &str) -> Result<Self, RpcAuthError> {
         let parts: Vec<&str> = text.split(':').collect();
         let [user, rest] = parts[..] else { return Err(RpcAuthError) };
@@ -46,7 +46,7 @@ impl RpcAuth {
         Ok(Self { user: user.to_owned(), salt: salt.to_owned(), hash: hash.to_owned() })
     }
 
-    /// Of a password that is known: only its hash is kept, with a salt of its own.
+    /// Makes a user from a known password: only its hash is kept, with a new random salt.
     ///
     /// # Errors
     ///
@@ -93,11 +93,12 @@ impl Credentials {
     }
 }
 
-/// Length of a password that nobody chose: 32 random bytes in hexadecimal.
+/// Length of a generated password: 32 random bytes in hexadecimal.
 const PASSWORD_LEN: usize = 64;
 
-/// Gives a new password to `with`. It lies in locked memory where the system has some, and is wiped in any
-/// case: its file has it in plain, so that no user has to do without a server for it.
+/// Passes a new password to `with`. It lies in locked memory if the system provides some, and is wiped in any
+/// case. Without locked memory the server still starts: the cookie file holds the password in plain text
+/// anyway.
 ///
 /// # Errors
 ///
@@ -122,7 +123,7 @@ pub fn with_random_password<R: Releasable>(with: impl Fn(&str) -> R + Sync) -> i
 
 fn fill_with_password(hex: &mut [u8; PASSWORD_LEN]) -> io::Result<()> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    // The bytes in the second half give way to their digits, from the first on.
+    // The bytes in the second half are replaced by their digits, starting from the first byte.
     let half = PASSWORD_LEN / 2;
     fill_random(&mut hex[half..])?;
     for n in 0..half {
@@ -150,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Of Core's `share/rpcauth`: user `rt`, password `cA773lm788buwYe4g4WT+05pKyNruVKjQ25x3n0DQcM=`.
+    /// From Core's `share/rpcauth`: user `rt`, password `cA773lm788buwYe4g4WT+05pKyNruVKjQ25x3n0DQcM=`.
     const RT: &str = "rt:93648e835a54c573682c2eb19f882535$7681e9c5b74bdd85e78166031d2058e1069b3ed7ed967c93fc63abba06f31144";
 
     fn header(pair: &str) -> Vec<u8> {

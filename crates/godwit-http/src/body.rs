@@ -1,4 +1,4 @@
-//! Bodies of requests: how large, how slow, and how many at once.
+//! Bodies of requests: limits on their size, their speed, and their memory in all.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,21 +14,22 @@ use crate::job::RequestBody;
 /// Bytes of a request's body (Core `MAX_BODY_SIZE`).
 pub const MAX_BODY_BYTES: u64 = 32 << 20;
 
-/// Bytes of what is sent with a request for a resource: as much as every request has for its own. Fifteen
-/// coins are named in a kilobyte.
+/// Bytes of the body of a request for a resource: as many as every request may have uncounted. A kilobyte
+/// names fifteen coins.
 pub const MAX_RESOURCE_BODY_BYTES: u64 = OWN_BODY_BYTES;
 
-/// Bytes of bodies at once at most, of all requests together: those that are being received or wait for
-/// their turn. One that alone is larger than what there is goes when no other does.
+/// Bytes of all requests' bodies together, at most: those that are being received or wait for their turn. A
+/// single larger one is received only while there is no other.
 pub const BODY_BYTES: usize = 32 << 20;
 
-/// Bytes of a body that every request has for its own, so that small ones wait for nobody.
+/// Bytes of a body that every request may have uncounted, so that small ones never wait.
 const OWN_BODY_BYTES: u64 = 64 << 10;
 
-/// Bytes of the body of a request that is refused by its head: so much is read to keep the connection.
+/// Bytes of the body of a request that is refused by its head. Up to this many are read, to keep the
+/// connection.
 pub const MAX_DISCARDED_BODY_BYTES: u64 = OWN_BODY_BYTES;
 
-/// Bytes of a body that a client sends a second at least.
+/// Bytes of a body that a client has to send per second, at least.
 const LEAST_BODY_RATE: u64 = 256 << 10;
 
 /// The memory of bodies, in KiB.
@@ -38,13 +39,13 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    /// Of so many bytes.
+    /// A budget of this many bytes.
     pub fn new(bytes: usize) -> Self {
         let all = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1);
         Self { left: Arc::new(Semaphore::new(all as usize)), all }
     }
 
-    /// What counts of a body.
+    /// The KiB that count for a body of this many bytes.
     fn counted(&self, bytes: u64) -> u32 {
         match bytes {
             0..=OWN_BODY_BYTES => 0,
@@ -52,7 +53,7 @@ impl Bodies {
         }
     }
 
-    /// Room for a body; `None` if there is none for so long.
+    /// Waits for room for a body; `None` if there is none within `limit`.
     async fn room(&self, bytes: u64, limit: Duration) -> Option<OwnedSemaphorePermit> {
         let room = Arc::clone(&self.left).acquire_many_owned(self.counted(bytes));
         timeout(limit, room).await.ok()?.ok()
@@ -71,18 +72,18 @@ impl fmt::Display for Hopeless {
 
 impl std::error::Error for Hopeless {}
 
-/// A body.
+/// How receiving a body ended.
 pub(crate) enum Received {
     Whole(RequestBody),
     TooLong,
-    /// It is cut off, or not in the chunks that it promises.
+    /// The body is cut off, or is not in the chunked form that its head promises.
     Broken,
-    /// Others have taken what memory there is, for long.
+    /// Other bodies have held all memory for too long.
     NoRoom,
 }
 
-/// Receives a body of at most so many bytes, and counts it. One whose length is not told counts as the
-/// longest until it is there.
+/// Receives a body of at most `most` bytes, and counts it. A body whose length is not given counts as the
+/// longest one until all of it has arrived.
 pub(crate) async fn receive(
     mut body: Incoming,
     most: u64,
@@ -99,7 +100,7 @@ pub(crate) async fn receive(
     let mut started = Instant::now();
     loop {
         if room.is_none() && expected > OWN_BODY_BYTES {
-            // A client that is waited for here is not read from.
+            // While this waits for room, nothing is read from the client.
             room = bodies.room(told.unwrap_or(most), limit).await;
             if room.is_none() {
                 return Ok(Received::NoRoom);
@@ -127,17 +128,17 @@ pub(crate) async fn receive(
     Ok(Received::Whole(RequestBody { bytes, permit: room }))
 }
 
-/// A body that nothing is done with.
+/// How reading a body that is not used ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Discarded {
     Whole,
     /// The rest of it is not read.
     TooLong,
-    /// It is cut off, or not in the chunks that it promises.
+    /// The body is cut off, or is not in the chunked form that its head promises.
     Broken,
 }
 
-/// Reads a body of at most so many bytes to its end, and keeps nothing of it.
+/// Reads a body of at most `most` bytes to its end, and keeps nothing of it.
 pub(crate) async fn discard(
     mut body: Incoming,
     most: u64,
@@ -146,7 +147,7 @@ pub(crate) async fn discard(
     if body.size_hint().upper().is_some_and(|length| length > most) {
         return Ok(Discarded::TooLong);
     }
-    // No more time for one that comes in pieces: it is not long.
+    // The deadline does not move as the body arrives: the body is short.
     let deadline = Instant::now() + limit;
     let mut bytes = 0;
     loop {

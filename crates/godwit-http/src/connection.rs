@@ -1,4 +1,4 @@
-//! One connection: hyper's, with Bitcoin Core's rules around it.
+//! One connection: served by hyper, with Bitcoin Core's rules around it.
 
 mod refusal;
 
@@ -28,30 +28,31 @@ use refusal::{Refusal, refuse};
 /// Bytes of a request line with its headers (Core `MAX_HEADERS_SIZE`).
 pub const MAX_HEADER_BYTES: usize = 8192;
 
-/// Lines of headers: as many as may be in these bytes (Core has no other limit).
+/// Lines of headers: as many as fit into these bytes, because Core has no other limit.
 const MAX_HEADER_LINES: usize = MAX_HEADER_BYTES / ":\r\n".len();
 
-/// A client that has not logged in by then gives its place to others.
+/// A connection on which nobody has logged in within this time is closed, to make room for others.
 pub const FIRST_LOGIN: Duration = Duration::from_secs(5);
 
-/// What stands for no limit: clocks have an end.
+/// Stands for no limit, because a deadline cannot be infinite.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How long a client that may be gone is waited for where silence has no limit: what it asked for would go on
-/// for ever (Core `DEFAULT_HTTP_SERVER_TIMEOUT`).
+/// How long the answer of a client that may be gone is still worked on if silence has no limit: otherwise its
+/// call could go on for ever (Core `DEFAULT_HTTP_SERVER_TIMEOUT`).
 const HALF_CLOSED: Duration = Duration::from_secs(30);
 
-/// What answers without a type of their own have (Core, as libevent had it).
+/// Content type of answers that have none of their own (as in Core, which kept it from libevent).
 const PLAIN: HeaderValue = HeaderValue::from_static("text/html; charset=ISO-8859-1");
 
-/// What all connections share.
+/// State that all connections share.
 pub struct Service {
     pub credentials: Credentials,
     /// How long a client may be silent, if not for ever.
     pub silence: Option<Duration>,
     /// Whether a path is that of a resource, which needs no login; `None` if there are none.
     pub is_resource: Option<fn(&str) -> bool>,
-    /// Connections that wait for a place: those that have one give it up with their next answer.
+    /// Connections that wait for a place. While there are any, every other connection is closed with its next
+    /// answer.
     pub waiting: AtomicUsize,
     pub bodies: Bodies,
     pub jobs: crossbeam_channel::Sender<Job>,
@@ -81,7 +82,7 @@ pub async fn told(stopped: &mut watch::Receiver<bool>) {
     let (Ok(_) | Err(_)) = stopped.wait_for(|stopped| *stopped).await.map(drop);
 }
 
-/// One connection, until it ends or the server, which is told to stop by `stopped`, does.
+/// Serves one connection, until it ends or `stopped` says that the server is to stop.
 pub async fn serve<S: Stream>(
     stream: Arc<S>,
     peer: SocketAddr,
@@ -104,12 +105,13 @@ pub async fn serve<S: Stream>(
         .timer(TokioTimer::new())
         .header_read_timeout(limit)
         .max_buf_size(MAX_HEADER_BYTES)
-        // The buffer may become larger than that where requests follow each other.
+        // The buffer may grow beyond `MAX_HEADER_BYTES` when one request follows another, so the header has
+        // its own limit.
         .max_header_size(MAX_HEADER_BYTES)
         .max_headers(MAX_HEADER_LINES)
-        // A client may say that it has sent all, and wait for the answer.
+        // A client may close its sending side and wait for the answer.
         .half_close(true)
-        // As Core writes them, for clients that look for them so.
+        // Header names capitalised as Core writes them, for clients that look for them in that form.
         .title_case_headers(true)
         .serve_connection(TokioIo::new(socket), answer);
     let stranger = async {
@@ -126,8 +128,8 @@ pub async fn serve<S: Stream>(
             return;
         }
         () = told(&mut stopped) => {
-            // hyper closes an idle connection without a look at the socket. A request that is there is
-            // answered, and that ends the connection: electrs 0.12 ends when one is lost.
+            // hyper closes an idle connection without looking at the socket. A request that has arrived is
+            // answered, and then the connection ends: electrs 0.12 ends if a request is lost.
             if !connection.stream.has_unread() {
                 served.as_mut().graceful_shutdown();
             }
@@ -141,7 +143,7 @@ pub async fn serve<S: Stream>(
 
 type Answer = Response<Full<Bytes>>;
 
-/// Answers a request, and frees the place if others wait for one or the server is told to stop.
+/// Answers a request, and closes the connection if others wait for a place or the server is told to stop.
 async fn answer_and_perhaps_close<S: Stream>(
     request: Request<Incoming>,
     connection: Arc<Connection<S>>,
@@ -152,7 +154,7 @@ async fn answer_and_perhaps_close<S: Stream>(
     Ok(if closes { closing(answer) } else { answer })
 }
 
-/// Answers a request. One without a login costs no memory and no worker, unless REST is answered.
+/// Answers a request. A request without a login takes no memory and no worker, unless it is one for REST.
 async fn answer<S: Stream>(
     request: Request<Incoming>,
     connection: &Connection<S>,
@@ -167,11 +169,11 @@ async fn answer<S: Stream>(
     }
 }
 
-/// What is asked for, with the bytes that its body may have.
+/// The calls or the resource that a request asks for, with the most bytes that its body may have.
 ///
 /// # Errors
 ///
-/// Its head is enough to refuse it.
+/// The request is refused by its head.
 fn asked(request: &Request<Incoming>, service: &Service) -> Result<(u64, Asked), Refusal> {
     let known = [Method::GET, Method::POST, Method::HEAD, Method::PUT];
     if !known.contains(request.method()) {
@@ -191,15 +193,15 @@ fn asked(request: &Request<Incoming>, service: &Service) -> Result<(u64, Asked),
     Ok((MAX_BODY_BYTES, Asked::Calls { user }))
 }
 
-/// Whether JSON-RPC is served there: at `/`, and where Core with a wallet serves it as well (`httprpc.cpp`,
-/// `StartHTTPRPC`). Which wallet is named does not matter to calls that need none.
+/// Whether JSON-RPC is served at a path: `/`, and those where Core with a wallet serves it as well
+/// (`httprpc.cpp`, `StartHTTPRPC`). Which wallet the path names does not matter to calls that need none.
 fn takes_calls(uri: &Uri) -> bool {
-    // As a text: for `Uri` itself `/?` is the same as `/`.
+    // Compared as text, because `Uri` itself takes `/?` for `/`.
     let is_root = uri.path_and_query().is_some_and(|target| target.as_str() == "/");
     uri.authority().is_none() && (is_root || uri.path().starts_with("/wallet/"))
 }
 
-/// The target of a request for a resource of REST, if that is answered.
+/// The target of a request for a REST resource, if REST is answered.
 fn resource(request: &Request<Incoming>, service: &Service) -> Option<String> {
     let uri = request.uri();
     let is_resource = service.is_resource.is_some_and(|is_resource| is_resource(uri.path()));
@@ -207,7 +209,7 @@ fn resource(request: &Request<Incoming>, service: &Service) -> Option<String> {
     is_answered.then(|| uri.path_and_query().map(ToString::to_string))?
 }
 
-/// Has a worker answer, once the body is there.
+/// Receives the body, and then has a worker answer.
 async fn run_job<S: Stream>(
     request: Request<Incoming>,
     most: u64,

@@ -1,45 +1,45 @@
-//! What is asked for, and what it is answered.
+//! Requests on their way to a worker, and their answers.
 
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// A request whose sender may ask.
+/// A request that may be answered: its client has logged in, or needs no login.
 pub struct Job {
     pub asked: Asked,
     pub body: RequestBody,
     pub reply: oneshot::Sender<Reply>,
 }
 
-/// What for.
+/// What the request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Calls of this user, in the body.
+    /// Calls by this user; they are in the body.
     Calls { user: String },
-    /// What a target of HTTP names.
+    /// A REST resource, named by the target of the HTTP request.
     Resource { target: String },
 }
 
-/// What was sent with it, and the memory that it counts.
+/// The body of a request, with the memory that it counts for.
 pub struct RequestBody {
     pub bytes: Vec<u8>,
-    /// Its part of the memory of bodies, until this is dropped.
+    /// The body's share of the memory for bodies, held until this is dropped.
     pub permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What it is answered.
+/// The answer to a request.
 pub struct Reply {
-    /// Of HTTP.
+    /// The HTTP status.
     pub status: u16,
     pub body: Option<AnswerBody>,
 }
 
-/// What is sent.
+/// The body of an answer.
 pub struct AnswerBody {
     pub kind: ContentKind,
     pub bytes: Bytes,
 }
 
-/// What a client takes the bytes for.
+/// The content type that the client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentKind {
     Json,

@@ -1,7 +1,7 @@
-//! Connections of HTTP: who may ask, how much and how slowly, and with which status it is answered.
+//! HTTP connections: who may ask, how much and how slowly, and which status the answer has.
 //!
-//! HTTP itself is `hyper`'s. What Bitcoin Core's server does around it is here. What is asked for goes into a
-//! queue, and what becomes of it there is not known here: so a fuzz target has the server without the node.
+//! `hyper` speaks HTTP; this crate adds what Bitcoin Core's server does around it. Requests go into a queue,
+//! and this crate does not know who answers them, so that a fuzz target can run the server without the node.
 
 mod auth;
 mod body;

@@ -1,12 +1,12 @@
-//! Lines of the log that clients can cause as often as they like.
+//! Limits log lines that clients can cause as often as they like.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two lines of one kind.
+/// Least time between two lines of one kind.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Lines of one kind.
+/// The limit of one kind of lines.
 #[derive(Default)]
 pub struct LogLimit(Mutex<Counted>);
 
@@ -17,7 +17,8 @@ struct Counted {
 }
 
 impl LogLimit {
-    /// Logs a warning, or counts it if there was one a moment ago; the next one tells how many there were.
+    /// Logs a warning, or only counts it if there was one a moment ago. The next line tells how many were not
+    /// logged.
     pub fn warn(&self, line: impl FnOnce() -> String) {
         if let Some(silent) = self.take(Instant::now()) {
             let more = if silent > 0 { format!(" ({silent} more before)") } else { String::new() };
@@ -25,7 +26,7 @@ impl LogLimit {
         }
     }
 
-    /// How many lines there were since the last one, if it is time for another.
+    /// The number of lines suppressed since the last one, if it is time for another.
     fn take(&self, now: Instant) -> Option<u64> {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counted.last.is_some_and(|last| now < last + INTERVAL) {

@@ -1,4 +1,5 @@
-//! A connection whose reader may be slow, but not for ever: what waits to be sent holds memory.
+//! A connection whose client may read slowly, but not for ever, because bytes that wait to be sent hold
+//! memory.
 
 use std::future::Future;
 use std::io;
@@ -12,38 +13,38 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::stream::Stream;
 
-/// Bytes that a client reads a second at least, while there is more for it.
+/// Bytes that a client has to read per second, at least, while there are more to send.
 const LEAST_RATE: u64 = 16_000;
 
 /// See the module's documentation.
 pub struct Patient<S> {
     stream: Arc<S>,
     limit: Duration,
-    /// What is being sent since the last time that there was nothing.
+    /// The sending in progress: everything written since nothing was left to send.
     sending: Option<Sending>,
 }
 
 struct Sending {
     since: Instant,
     bytes: u64,
-    /// Ends when too little was sent.
+    /// Ends when the client has read too little.
     stalled: Pin<Box<Sleep>>,
 }
 
 impl Sending {
-    /// When the next byte has to be taken.
+    /// The time by which the socket has to take the next byte.
     fn deadline(&self, limit: Duration) -> Instant {
         self.since + limit + Duration::from_secs(self.bytes / LEAST_RATE)
     }
 }
 
 impl<S: Stream> Patient<S> {
-    /// What is written to it has to be read within `limit`, and so much longer as `LEAST_RATE` allows.
+    /// Written bytes have to be read within `limit`, plus the time that they take at `LEAST_RATE`.
     pub fn new(stream: Arc<S>, limit: Duration) -> Self {
         Self { stream, limit, sending: None }
     }
 
-    /// Sends once the socket takes something.
+    /// Sends as soon as the socket takes bytes.
     fn send(&mut self, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let limit = self.limit;
         let sending = self.sending.get_or_insert_with(|| {
@@ -108,7 +109,7 @@ impl<S: Stream> AsyncWrite for Patient<S> {
         true
     }
 
-    /// The socket keeps nothing back, and the caller has written everything.
+    /// The socket buffers nothing here, and the caller has written everything.
     fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.sending = None;
         Poll::Ready(Ok(()))

@@ -1,4 +1,4 @@
-//! What the bytes of a connection come from: a socket, or what stands for one where there is none.
+//! The transport of a connection: a socket, or a stand-in where there is no network.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -12,31 +12,32 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// Between two looks at a client that has sent its next request already.
+/// Interval of the checks whether a client that has already sent its next request is gone.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A connection's two directions.
 pub trait Stream: Send + Sync + 'static {
-    /// Whether there may be something to read, the end included.
+    /// Whether there may be something to read, such as the end of the stream.
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Whether something may be written.
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Reads what there is; `WouldBlock` if that is nothing yet.
+    /// Reads the bytes that have arrived; `WouldBlock` if there are none yet.
     fn try_read(&self, target: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes as much as is taken now; `WouldBlock` if that is nothing.
+    /// Writes as much as the stream takes now; `WouldBlock` if that is nothing.
     fn try_write(&self, bytes: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Tells the client that nothing more comes.
+    /// Tells the client that nothing more will be sent.
     fn end(&self) -> io::Result<()>;
 
-    /// Whether the client has sent what nobody has read.
+    /// Whether bytes from the client have arrived and not been read.
     fn has_unread(&self) -> bool;
 
-    /// Notices that a client is gone while its answer is made: ends when it is. One that has said all may
-    /// only be waiting for its answer, and cannot be told from one that is gone: it gets so much time.
+    /// Completes when the client is gone, while its answer is being made. A client that has closed its
+    /// sending side may only be waiting for the answer and cannot be told from one that is gone: it is given
+    /// `limit`.
     fn hung_up(&self, limit: Duration) -> impl Future<Output = ()> + Send;
 }
 
@@ -69,7 +70,8 @@ impl Stream for TcpStream {
     async fn hung_up(&self, limit: Duration) {
         match self.peek(&mut [0]).await {
             Ok(0) => sleep(limit).await,
-            // The next request is there before the answer to this one, and the end may be behind it.
+            // The next request has arrived before the answer to this one, and the end of the stream may be
+            // behind it.
             Ok(_) => {
                 while self
                     .ready(Interest::READABLE)

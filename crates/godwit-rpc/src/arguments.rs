@@ -1,4 +1,4 @@
-//! Arguments of a call: names become positions, types are checked.
+//! Arguments of a call: puts named ones into positions, and checks their types.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use crate::json::{Json, JsonKind};
 use crate::table::help::help_of;
 use crate::table::{Kind, Method, Param};
 
-/// The name under which a client gives arguments by position beside those by name.
+/// The name under which a client passes arguments by position together with named ones.
 const POSITIONAL: &str = "args";
 
 /// The arguments in the order of the parameters (Core `transformNamedArguments`).
 ///
 /// # Errors
 ///
-/// A name that there is not, or one that is given twice.
+/// An unknown name, or one that is given twice.
 pub fn by_position(method: &Method, params: Json) -> Result<Vec<Json>, RpcError> {
     let mut given = match params {
         Json::List(items) => return Ok(items),
@@ -28,11 +28,12 @@ pub fn by_position(method: &Method, params: Json) -> Result<Vec<Json>, RpcError>
     }
     drop(names);
     let mut args = Vec::new();
-    // Positions without an argument, before the next one and before the first one.
+    // Numbers of positions without an argument: before the next argument, and before the first one.
     let (mut hole, mut initial_hole) = (0, 0);
     let mut first = None;
     for param in method.params {
-        // Of several names of a parameter the first one counts, and the others are unknown.
+        // If an argument is given under several names of its parameter, the first name is taken and the
+        // others are refused as unknown.
         let mut take = |names: &str| {
             let place = |name: &str| given.iter().position(|(given, _)| given == name);
             let found = names.split('|').find_map(place)?;
@@ -60,7 +61,7 @@ pub fn by_position(method: &Method, params: Json) -> Result<Vec<Json>, RpcError>
         args.push(value);
     }
     let positional = given.iter().position(|(name, _)| name == POSITIONAL);
-    // What is no list is ignored.
+    // Anything but a list is ignored.
     if let Some(Json::List(mut positional)) = positional.map(|at| given.remove(at).1) {
         if let Some(first) = first.filter(|_| initial_hole < positional.len()) {
             let text =
@@ -77,11 +78,11 @@ pub fn by_position(method: &Method, params: Json) -> Result<Vec<Json>, RpcError>
     }
 }
 
-/// Looks at number and types of the arguments.
+/// Checks the number and types of the arguments.
 ///
 /// # Errors
 ///
-/// They are not the method's: its help, or what is wrong with each.
+/// They do not fit the method. The text is the method's help, or says what is wrong with each.
 pub fn check(method: &Method, args: &[Json]) -> Result<(), RpcError> {
     if !(method.required()..=method.params.len()).contains(&args.len()) {
         return Err(RpcError::new(code::MISC_ERROR, help_of(method)));
@@ -100,7 +101,7 @@ pub fn check(method: &Method, args: &[Json]) -> Result<(), RpcError> {
     Err(RpcError::new(code::TYPE_ERROR, text))
 }
 
-/// What is wrong with the type of an argument, if anything is.
+/// What is wrong with the type of an argument, or `None`.
 fn mismatch(param: &Param, given: &Json) -> Option<String> {
     let expected = match param.kind {
         Kind::Text | Kind::Hex => JsonKind::Text,

@@ -1,5 +1,5 @@
-//! From the words of a command line to the parameters of a call (Core `rpc/client.cpp`): which are JSON is
-//! known from the table of methods.
+//! Turns the words of a command line into the parameters of a call (Core `rpc/client.cpp`). The table of
+//! methods says which words are JSON.
 
 mod foreign;
 
@@ -15,11 +15,11 @@ use crate::table::{Kind, METHODS, Param};
 enum Form {
     Json,
     Text,
-    /// As JSON, or as it is where it is none.
+    /// As JSON, or as text if it is not JSON.
     Either,
 }
 
-/// A word that is no JSON where JSON is needed; it is shown.
+/// A word that is not JSON where JSON is needed. The error shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoJson(pub String);
 
@@ -41,7 +41,7 @@ fn form_of(kind: Kind) -> Option<Form> {
     }
 }
 
-/// The form of the first parameter that is meant; `None` for a plain text.
+/// The form of the first parameter for which `is_meant` holds; `None` for plain text.
 fn find(method: &str, is_meant: impl Fn(usize, &str) -> bool) -> Option<Form> {
     if let Some(row) = METHODS.iter().find(|row| row.name == method && row.is_present()) {
         let mut params = row.params.iter().enumerate();
@@ -93,14 +93,14 @@ fn read(form: Option<Form>, word: &str) -> Result<Json, NoJson> {
 ///
 /// # Errors
 ///
-/// A word that is no JSON where it has to be.
+/// A word that is not JSON where JSON is needed.
 pub fn positional(method: &str, words: &[String]) -> Result<Json, NoJson> {
     let argument = |(at, word): (usize, &String)| read(by_position(method, at), word);
     words.iter().enumerate().map(argument).collect::<Result<Vec<_>, _>>().map(Json::List)
 }
 
-/// Arguments by name (`-named`): `name=value`; a word without `=`, or with one that is part of its value, is
-/// meant by position.
+/// Arguments by name (`-named`): `name=value`. A word without `=`, or with one that is part of its value, is
+/// taken by position.
 ///
 /// # Errors
 ///
@@ -131,7 +131,7 @@ pub fn named(method: &str, words: &[String]) -> Result<Json, NoJson> {
             }
         }
         let value = read(form, value)?;
-        // The last one counts: scripts append to what they were given.
+        // The last one counts: scripts append to the arguments that they were given.
         match members.iter_mut().find(|(found, _)| found == name) {
             Some(member) => member.1 = value,
             None => members.push((name.to_owned().into(), value)),
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(by_position("nothing", &["1"]), "[\"1\"]");
     }
 
-    /// Each row of Core's table of conversions is known here, and read in the same way.
+    /// Every row of Core's table of conversions is known here, and its words are read in the same way.
     #[test]
     fn words_are_converted_as_core_does() {
         let source = package_source("libbitcoinkernel-sys").expect("cargo has unpacked it");

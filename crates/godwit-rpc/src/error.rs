@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-/// Numbers of errors. Clients decide by them.
+/// Numbers of errors, by which clients decide what to do.
 pub mod code {
-    /// The request is no request.
+    /// The request is not a valid request object.
     pub const INVALID_REQUEST: i32 = -32600;
     /// There is no such method.
     pub const METHOD_NOT_FOUND: i32 = -32601;
-    /// A fault of this node.
+    /// An internal fault of this node.
     pub const INTERNAL_ERROR: i32 = -32603;
-    /// The request is no JSON.
+    /// The request is not JSON.
     pub const PARSE_ERROR: i32 = -32700;
-    /// Anything without a number of its own.
+    /// Any error without a number of its own.
     pub const MISC_ERROR: i32 = -1;
     /// A value of another type was expected.
     pub const TYPE_ERROR: i32 = -3;
@@ -20,15 +20,15 @@ pub mod code {
     pub const INVALID_ADDRESS_OR_KEY: i32 = -5;
     /// A value is out of range.
     pub const INVALID_PARAMETER: i32 = -8;
-    /// The node is ending.
+    /// The node is shutting down.
     pub const CLIENT_NOT_CONNECTED: i32 = -9;
     /// Several wallets are loaded, and none is named.
     pub const WALLET_NOT_SPECIFIED: i32 = -19;
     /// The store or the chain failed.
     pub const DATABASE_ERROR: i32 = -20;
-    /// Bytes do not decode.
+    /// Bytes cannot be decoded.
     pub const DESERIALIZATION_ERROR: i32 = -22;
-    /// The node is in the list already.
+    /// The node is already in the list.
     pub const NODE_ALREADY_ADDED: i32 = -23;
     /// The node is not in the list.
     pub const NODE_NOT_ADDED: i32 = -24;
@@ -44,7 +44,7 @@ pub mod code {
     pub const NODE_NOT_CONNECTED: i32 = -29;
     /// Not an address or a network.
     pub const INVALID_IP_OR_SUBNET: i32 = -30;
-    /// Something that is bounded is used up.
+    /// A limit is reached.
     pub const LIMIT_EXCEEDED: i32 = -37;
 }
 

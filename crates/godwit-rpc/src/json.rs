@@ -1,5 +1,5 @@
-//! JSON as Bitcoin Core's `UniValue` has it: objects keep their order, numbers keep their text, and what it
-//! does not read is not read here.
+//! JSON as Bitcoin Core's `UniValue` has it: objects keep their order and numbers keep their text. Text that
+//! `UniValue` refuses is refused here.
 
 mod read;
 mod write;
@@ -14,15 +14,15 @@ pub enum Json {
     #[default]
     Null,
     Bool(bool),
-    /// As it was or will be written.
+    /// The text of the number, as it was read or will be written.
     Number(String),
     Text(String),
     List(Vec<Json>),
-    /// In the order of writing.
+    /// Members in the order in which they are written.
     Object(Vec<(Cow<'static, str>, Json)>),
 }
 
-/// What kind of value one is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonKind {
     Null,
@@ -48,7 +48,7 @@ impl JsonKind {
 }
 
 impl Json {
-    /// Reads one value; `None` where the text is not exactly one.
+    /// Reads one value; `None` if the text is not exactly one value.
     pub fn parse(text: &[u8]) -> Option<Self> {
         read::parse(text)
     }
@@ -65,8 +65,8 @@ impl Json {
         Self::Number(format!("{sign}{}.{:08}", whole / 100_000_000, whole % 100_000_000))
     }
 
-    /// A number as Core writes it, with sixteen significant digits, but never with an exponent: shells read
-    /// `verificationprogress`.
+    /// A number as Core writes it, with sixteen significant digits, but never with an exponent, because shell
+    /// scripts read `verificationprogress`.
     pub fn real(value: f64) -> Self {
         Self::Number(write::real(value))
     }
@@ -91,7 +91,7 @@ impl Json {
         matches!(self, Self::Null)
     }
 
-    /// The first member of this name; nothing of what is no object has a name.
+    /// The first member of this name; `None` for any value but an object.
     pub fn get(&self, name: &str) -> Option<&Json> {
         let Self::Object(members) = self else { return None };
         members.iter().find(|(found, _)| found == name).map(|(_, value)| value)
@@ -101,17 +101,17 @@ impl Json {
     ///
     /// # Panics
     ///
-    /// If it is none.
+    /// If the value is not an object.
     pub fn push(&mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Json>) {
         let Self::Object(members) = self else { panic!("only objects have members") };
         members.push((name.into(), value.into()));
     }
 
-    /// Gives a member another value, where there is such a member.
+    /// Gives a member another value, if there is such a member.
     ///
     /// # Panics
     ///
-    /// Of what is no object.
+    /// If the value is not an object.
     pub fn set(&mut self, name: &str, value: impl Into<Json>) {
         let Self::Object(members) = self else { panic!("only objects have members") };
         if let Some((_, old)) = members.iter_mut().find(|(known, _)| known == name) {
@@ -152,7 +152,7 @@ impl Json {
         }
     }
 
-    /// An integer in the range of `T`, written without point and exponent.
+    /// An integer in the range of `T`, written without a decimal point or exponent.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Json {
     pub fn as_integer<T: TryFrom<i128>>(&self) -> Result<T, RpcError> {
         let Self::Number(text) = self else { return Err(self.unexpected(JsonKind::Number)) };
         let out_of_range = || RpcError::new(code::MISC_ERROR, "JSON integer out of range");
-        // Core's `from_chars` reads no sign where there are no numbers below zero.
+        // Core's `from_chars` reads no sign into unsigned types.
         if text.starts_with('-') && T::try_from(-1).is_err() {
             return Err(out_of_range());
         }
@@ -168,14 +168,14 @@ impl Json {
         T::try_from(number).map_err(|_| out_of_range())
     }
 
-    /// A number, be it an integer or not.
+    /// A number, integer or not.
     ///
     /// # Errors
     ///
     /// Another kind of value.
     pub fn as_real(&self) -> Result<f64, RpcError> {
         let Self::Number(text) = self else { return Err(self.unexpected(JsonKind::Number)) };
-        // Rust takes for infinite what is beyond the largest number.
+        // Rust parses numbers that are too large as infinite.
         let number = text.parse().ok().filter(|number: &f64| number.is_finite());
         number.ok_or_else(|| RpcError::new(code::MISC_ERROR, "JSON double out of range"))
     }
@@ -186,7 +186,7 @@ impl Json {
         RpcError::new(code::TYPE_ERROR, message)
     }
 
-    /// As one line, without spaces.
+    /// The value on one line, without spaces.
     pub fn write(&self) -> String {
         let mut out = String::new();
         write::compact(self, &mut out);
@@ -198,7 +198,7 @@ impl Json {
         write::compact_len(self)
     }
 
-    /// On several lines, as `bitcoin-cli` prints it.
+    /// The value on several lines, as `bitcoin-cli` prints it.
     pub fn write_indented(&self, indent: usize) -> String {
         let mut out = String::new();
         write::indented(self, indent, 1, &mut out);
@@ -207,7 +207,7 @@ impl Json {
 }
 
 impl RpcError {
-    /// The object that clients get.
+    /// The error object that clients receive.
     pub fn to_json(&self) -> Json {
         Json::object([
             ("code", Json::from(self.code)),

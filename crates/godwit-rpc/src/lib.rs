@@ -1,6 +1,6 @@
 //! What the RPC server and its client share: JSON as Bitcoin Core reads and writes it, requests, errors, and
-//! the one table of methods, which drives argument checks, help, the description in OpenRPC, the conversion
-//! of the client's arguments and `docs/rpc.md`.
+//! the one table of methods. The argument checks, the help, the OpenRPC description, the conversion of the
+//! client's arguments and `docs/rpc.md` all come from that table.
 
 pub mod arguments;
 pub mod convert;

@@ -1,20 +1,21 @@
-//! From a value to a request, and from a result to its answer (Core `rpc/request.cpp`).
+//! Turns a JSON value into a request, and a result into its answer (Core `rpc/request.cpp`).
 
 use std::borrow::Cow;
 
 use crate::error::{RpcError, code};
 use crate::json::Json;
 
-/// Memory of a value beside its text: itself and its name in a list that has room for as many again.
+/// Memory of a value besides its text: the value and its name, in a list that has room for as many again.
 const VALUE_BYTES: usize = 160;
 
-/// Copies of a request's text: in its values, in an answer that repeats one, in what is decoded of it.
+/// Copies of a request's text: one in its values, one in an answer that repeats it, one in data decoded from
+/// it.
 const COPIES: usize = 3;
 
-/// Bytes of an error's text at most: some repeat what the caller sent.
+/// Bytes of an error's text, at most: some errors repeat what the caller sent.
 pub const MAX_MESSAGE: usize = 16 << 10;
 
-/// A request, as far as it was read; of a batch, the next one is read over the one before.
+/// A request, as far as it was read. The requests of a batch are read into the same value, one after another.
 pub struct Request {
     pub id: Option<Json>,
     pub v2: bool,
@@ -23,18 +24,18 @@ pub struct Request {
 }
 
 impl Default for Request {
-    /// Before anything of it was read.
+    /// A request of which nothing has been read.
     fn default() -> Self {
         Self { id: Some(Json::Null), v2: false, method: String::new(), params: Json::Null }
     }
 }
 
 impl Request {
-    /// Reads a value over what was read before, which stays where the value is no object.
+    /// Reads a request over the one that was read before. Fields that are not reached keep their old values.
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The value is not a valid request.
     pub fn read(&mut self, json: Json) -> Result<(), RpcError> {
         let invalid = |text: &str| RpcError::new(code::INVALID_REQUEST, text);
         let Json::Object(mut members) = json else {
@@ -62,12 +63,12 @@ impl Request {
         Ok(())
     }
 
-    /// Whether nobody wants an answer.
+    /// Whether the client wants no answer.
     pub fn is_notification(&self) -> bool {
         self.v2 && self.id.is_none()
     }
 
-    /// The object that answers it.
+    /// The object that answers the request.
     pub fn reply(&self, result: Result<Json, RpcError>) -> Json {
         let mut reply = Json::Object(Vec::new());
         if self.v2 {
@@ -95,13 +96,13 @@ impl Request {
     }
 }
 
-/// Takes the first member of a name.
+/// Takes the first member of this name out of its place.
 fn take(members: &mut [(Cow<'static, str>, Json)], name: &str) -> Option<Json> {
     let (_, value) = members.iter_mut().find(|(found, _)| found == name)?;
     Some(std::mem::take(value))
 }
 
-/// Cuts off what is longer than an error's text may be.
+/// Cuts an error's text to `MAX_MESSAGE`.
 fn shorten(message: &mut String) {
     if message.len() > MAX_MESSAGE {
         let end = (0..=MAX_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
@@ -110,13 +111,13 @@ fn shorten(message: &mut String) {
     }
 }
 
-/// No fewer than the values of a text: each but the outermost stands behind one of these signs, or behind a
-/// name that does.
+/// An upper bound of the number of values in a text: each value but the outermost stands behind one of these
+/// characters, or behind a name that does.
 pub fn most_values(text: &[u8]) -> usize {
     1 + text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
-/// Bytes that the values of a text take at most, and what is made of its texts.
+/// Bytes that the values of a text take at most, with the data made from its texts.
 pub fn memory_of(text: &[u8]) -> usize {
     COPIES * text.len() + VALUE_BYTES * most_values(text)
 }
@@ -125,7 +126,7 @@ pub fn memory_of(text: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Bytes behind a value: room in its list, and what its texts and values have.
+    /// Bytes on the heap that a value holds: room in its list, its texts and its values.
     fn held(json: &Json) -> usize {
         match json {
             Json::Null | Json::Bool(_) => 0,
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn values_take_no_more_memory_than_is_counted() {
         let nested = |open: &str, close: &str| {
-            // Within the 512 levels that are read.
+            // Below the limit of 512 levels.
             let times = 500 / close.len();
             let tower = format!("{}0{}", open.repeat(times), close.repeat(times));
             format!("[{}]", [tower.as_str(); 20].join(","))

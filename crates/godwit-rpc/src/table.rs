@@ -1,7 +1,7 @@
 //! The table of methods.
 //!
-//! Its checklist is the `help` of bitcoind 31.99, built with ZeroMQ: each of its methods has a row, present
-//! or absent with its reason.
+//! Its checklist is the `help` of bitcoind 31.99, built with ZeroMQ: every method listed there has a row
+//! here, either present, or absent with a reason.
 
 pub(crate) mod help;
 mod methods;
@@ -28,7 +28,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// All of them, in the order of `help`.
+    /// All categories, in the order of `help`.
     pub const ALL: [Self; 9] = [
         Self::Blockchain,
         Self::Control,
@@ -61,13 +61,13 @@ impl Category {
 pub struct Method {
     pub name: &'static str,
     pub category: Category,
-    /// One line: what it does.
+    /// What the method does, on one line.
     pub summary: &'static str,
     pub params: &'static [Param],
     pub presence: Presence,
 }
 
-/// Whether a method is there.
+/// Whether godwit has a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     Present,

@@ -1,4 +1,4 @@
-//! Requests that are refused by their head.
+//! Refusal of requests by their head.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::{Answer, Connection, Service, closing, plain};
 use crate::body::{Discarded, Hopeless, MAX_DISCARDED_BODY_BYTES, discard};
 use crate::stream::Stream;
 
-/// Before a failed login is answered: a client that guesses passwords has to wait.
+/// Delay before a failed login is answered, to slow down guessing.
 const FAILED_LOGIN: Duration = Duration::from_millis(250);
 
-/// Why a request is refused, in the order in which it is looked at (Core `MaybeDispatchRequestToWorker`,
+/// Why a request is refused, in the order of the checks (Core `MaybeDispatchRequestToWorker`,
 /// `HTTPReq_JSONRPC`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -38,9 +38,9 @@ impl Refusal {
     }
 }
 
-/// Answers a request that is refused once its body was read, as Core does: where a client sends the body
-/// later than the head, the connection would otherwise be closed, and the client see a reset instead of the
-/// answer. Behind a body that is too long for that the connection is closed.
+/// Answers a refused request after reading its body, as Core does: if a client sends the body later than the
+/// head, an early close would reset the connection, and the client would not see the answer. If the body is
+/// too long to read, the connection is closed after the answer.
 pub(super) async fn refuse<S: Stream>(
     body: Incoming,
     refusal: Refusal,

@@ -1,6 +1,6 @@
-//! How arguments of methods that godwit does not have are read, for servers that have them: wallets above
-//! all; and which arguments of its own are texts whatever is in them. Each is position, form (`j` JSON, `s`
-//! text, `e` either) and name.
+//! How to read arguments of methods that godwit does not have, for servers that have them, above all for
+//! wallets; and which arguments of godwit's own methods are always text. Each entry is a position, a form
+//! (`j` JSON, `s` text, `e` either) and a name.
 
 pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("addconnection", "2jv2transport"),
@@ -25,7 +25,7 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("createwalletdescriptor", "1jinternal 1joptions"),
     ("decodepsbt", "0spsbt"),
     ("descriptorprocesspsbt", "0spsbt 1jdescriptors 2ssighashtype 3jbip32derivs 4jfinalize"),
-    // What may have a `=` in it; the rest is in the table.
+    // Only the arguments that may contain `=`; the others are in the table.
     ("dumptxoutset", "0spath 1stype"),
     ("echoipc", "0sarg"),
     ("encryptwallet", "0spassphrase"),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::Json;
 
-/// Values within values (UniValue `MAX_JSON_DEPTH`).
+/// Deepest nesting of values (UniValue `MAX_JSON_DEPTH`).
 const MAX_DEPTH: usize = 512;
 
 pub(super) fn parse(text: &[u8]) -> Option<Json> {
@@ -88,8 +88,8 @@ impl Reader<'_> {
             self.at += 1;
             return Some(Json::Object(Vec::new()));
         }
-        // It would begin with room for four: more than a request is counted with where each object has one
-        // member, which is the next object.
+        // Without a capacity, a vector would begin with room for four members. If every object has one
+        // member, which is the next object, that would be more than what is counted for a request.
         let mut members = Vec::with_capacity(1);
         loop {
             self.skip_space();
@@ -148,7 +148,7 @@ impl Reader<'_> {
             while !matches!(self.peek()?, b'"' | b'\\' | 0..0x20) {
                 self.at += 1;
             }
-            // Ends before an ASCII byte, so at the end of a character.
+            // This ends before an ASCII byte, so at the end of a character.
             out.push_str(std::str::from_utf8(&self.text[start..self.at]).ok()?);
             match self.next()? {
                 b'"' => return Some(out),

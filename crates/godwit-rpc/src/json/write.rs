@@ -7,7 +7,8 @@ use super::Json;
 /// Significant digits of a number (UniValue: `std::setprecision(16)`).
 const DIGITS: i32 = 16;
 
-/// Where text goes; a counter too, so that the room for an answer is known before it is written.
+/// Takes the written text. A counter is one too, so that the room for an answer is known before it is
+/// written.
 trait Sink {
     fn text(&mut self, text: &str);
 }
@@ -75,7 +76,7 @@ fn write_scalar(value: &Json, out: &mut impl Sink) {
     }
 }
 
-/// An empty list or object stands on two lines, as UniValue has it.
+/// Writes on several lines. An empty list or object takes two lines, as in UniValue.
 pub(super) fn indented(value: &Json, indent: usize, level: usize, out: &mut String) {
     let margin =
         |out: &mut String, level: usize| out.extend(std::iter::repeat_n(' ', indent * level));
@@ -127,12 +128,12 @@ fn quoted(text: &str, out: &mut impl Sink) {
     out.text("\"");
 }
 
-/// As C++ prints it with sixteen significant digits, but in plain decimals.
+/// A number as C++ prints it with sixteen significant digits, but never with an exponent.
 pub(super) fn real(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return "0".to_owned();
     }
-    // In scientific form first: it says where the digits begin after rounding.
+    // The scientific form comes first: it tells where the digits begin after rounding.
     let mut scientific = String::new();
     write!(scientific, "{value:.*e}", (DIGITS - 1) as usize).expect("a string takes all");
     let exponent: i32 =
@@ -140,7 +141,7 @@ pub(super) fn real(value: f64) -> String {
     let decimals = (DIGITS - 1 - exponent).max(0) as usize;
     let mut text = format!("{value:.decimals$}");
     if exponent >= DIGITS {
-        // Digits behind the sixteenth would claim more than is meant.
+        // Digits after the sixteenth would claim more precision than is meant.
         let rounded: f64 = scientific.parse().unwrap_or(value);
         text = format!("{rounded:.0}");
     }

@@ -1,4 +1,4 @@
-//! The rows, a file for each heading of `help`.
+//! The rows of the table, one file for each heading of `help`.
 
 mod blockchain;
 mod broadcast;

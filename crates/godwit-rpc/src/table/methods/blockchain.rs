@@ -1,4 +1,4 @@
-//! What is asked of the chain.
+//! Methods that ask about the chain.
 
 use super::{BLOCKHASH, NO_MEMPOOL, absent, optional, or, present, required, searches, upkeep};
 use crate::table::Category::Blockchain;

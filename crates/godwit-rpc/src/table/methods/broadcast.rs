@@ -1,4 +1,4 @@
-//! The rows of what sends transactions.
+//! Methods that send transactions.
 
 use super::{or, present, required};
 use crate::table::Category::Rawtransactions;

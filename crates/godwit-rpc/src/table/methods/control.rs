@@ -1,4 +1,4 @@
-//! What is asked of the node itself.
+//! Methods that ask about the node itself.
 
 use super::{optional, or, present};
 use crate::table::Category::Control;

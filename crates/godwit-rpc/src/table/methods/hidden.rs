@@ -1,4 +1,4 @@
-//! What is for tests: `help` does not list it.
+//! Methods for tests; `help` does not list them.
 
 use super::{BLOCKHASH, NO_MEMPOOL, NOT_YET, absent, optional, or, present, required};
 use crate::table::Category::Hidden;

@@ -1,4 +1,4 @@
-//! What miners ask.
+//! Methods for miners.
 
 use super::{NO_MEMPOOL, absent, or, present, required};
 use crate::table::Category::Mining;

@@ -1,4 +1,4 @@
-//! What is asked of peers.
+//! Methods about peers.
 
 use super::{NOT_YET, absent, optional, or, present, required};
 use crate::table::Category::Network;

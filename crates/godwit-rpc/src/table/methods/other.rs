@@ -1,4 +1,4 @@
-//! What is asked about signers, fees, scripts, addresses and notifications.
+//! Methods about signers, fees, scripts, addresses and notifications.
 
 use super::{NO_KEYS, NOT_YET, absent, optional, or, present, required};
 use crate::table::Category::{Signer, Util, Zmq};

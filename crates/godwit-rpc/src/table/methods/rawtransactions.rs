@@ -1,4 +1,4 @@
-//! What is asked about transactions.
+//! Methods about transactions.
 
 use super::{NO_KEYS, NO_MEMPOOL, NOT_YET, absent, optional, or, present, required};
 use crate::table::Category::Rawtransactions;

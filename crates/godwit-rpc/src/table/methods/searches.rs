@@ -1,4 +1,4 @@
-//! What is searched for in blocks by their filters.
+//! Methods that search blocks by their filters.
 
 use super::{optional, or, present, required};
 use crate::table::Category::Blockchain;

@@ -1,4 +1,4 @@
-//! What an operator does to the stored chain, and has checked or written of it.
+//! Methods by which an operator changes, checks or exports the stored chain.
 
 use super::{BLOCKHASH, optional, or, present, required};
 use crate::table::Category::Blockchain;

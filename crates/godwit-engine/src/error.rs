@@ -1,4 +1,4 @@
-//! What can come of verifying scripts besides success.
+//! Ways in which the verification of scripts fails.
 
 use std::error::Error;
 use std::fmt;
@@ -35,13 +35,13 @@ pub enum ScriptError {
         /// Index of the input.
         input: usize,
     },
-    /// The signatures of this input were proven to be what makes it valid, and the engine refuses it: a
-    /// defect of one of the two. Neither is believed.
+    /// Godwit's own proof says that the signatures make this input valid, but the engine refuses it: one of
+    /// the two has a defect. Neither is believed.
     Contradicted {
         /// Index of the input.
         input: usize,
     },
-    /// The engine could not do its work, for want of memory.
+    /// The engine could not do its work because memory was short.
     Engine,
 }
 

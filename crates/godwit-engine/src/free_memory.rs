@@ -1,42 +1,45 @@
-//! Memory that the process has freed, given back to the system.
+//! Returns memory that the process has freed to the system.
 //!
 //! glibc keeps what a thread frees for that thread's next allocations. Core's engine makes millions of small
-//! pieces of a transaction with as many witness items, on any of the threads that verify, and an answer of
-//! the interfaces hundreds of thousands, on any of those that run methods. Each thread kept the memory of one
-//! then: 60 MiB of the former, and of the latter, after sixteen, a gigabyte in all where 10 MiB were meant.
+//! allocations for a transaction with as many witness items, on any of the threads that verify; an answer of
+//! the interfaces makes hundreds of thousands, on any of those that run methods. Each thread then kept the
+//! memory of one transaction or answer: 60 MiB of the former; and the latter, after sixteen answers, came to
+//! a gigabyte in all where 10 MiB were meant.
 //!
-//! `unsafe` is here because two functions of glibc are called. Other C libraries have no such functions, and
-//! what is freed stays as they hold it.
+//! `unsafe` is needed to call two functions of glibc. Other C libraries have no such functions, and keep
+//! freed memory in their own way.
 
 #![allow(unsafe_code)]
 
-/// Bytes at the end of each of its areas that the allocator keeps, and from which on an allocation has pages
-/// of its own, which go back at once. By itself glibc raises both with each larger allocation that is freed,
-/// the first up to all of an area, and what is kept there `malloc_trim` does not give back.
+/// Bytes that the allocator keeps at the end of each of its areas; also the size from which an allocation has
+/// pages of its own, which go back to the system at once. Left alone, glibc raises both values whenever a
+/// larger allocation is freed, the first one up to a whole area, and `malloc_trim` does not return the bytes
+/// kept there.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const KEPT_BYTES: libc::c_int = 4 << 20;
 
-/// Gives the system what is free in the whole process: some 10 ms for 50 MB. For behind what has taken much.
+/// Returns free memory of the whole process to the system, which takes some 10 ms for 50 MB. To be called
+/// after work that took much memory.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn release_free_memory() {
     use std::sync::Once;
 
-    // Not before there is much to release: until then glibc tunes itself.
+    // Only once there is much to release: until then glibc tunes itself.
     static TUNED: Once = Once::new();
     TUNED.call_once(|| {
         for parameter in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
-            // SAFETY: it sets one word, under a lock of its own. Others read that word without it, as they do
-            // when glibc itself changes it: `free` does, on any thread. Any value is sound.
+            // SAFETY: `mallopt` sets one word, under a lock of its own. Other threads read that word without
+            // the lock, as they do when glibc itself changes it in `free`. Any value is sound.
             let known = unsafe { libc::mallopt(parameter, KEPT_BYTES) };
             debug_assert_eq!(known, 1, "glibc has both parameters");
         }
     });
-    // SAFETY: it may be called on any thread at any time (`malloc_trim(3)`: MT-Safe), and touches only pages
-    // that no allocation has.
+    // SAFETY: `malloc_trim` may be called on any thread at any time (`malloc_trim(3)`: MT-Safe), and touches
+    // only pages that belong to no allocation.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// There is nothing to call.
+/// Other C libraries have nothing to call.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn release_free_memory() {}
 
@@ -50,7 +53,7 @@ pub(crate) mod tests {
     const THREADS: usize = 4;
     const VALUES: usize = 8_000;
     const VALUE_BYTES: usize = 4_000;
-    /// Of so many values one stays, so that no end of an area is free.
+    /// One of this many values stays allocated, so that no area has a free end.
     const STAYS: usize = 500;
 
     pub(crate) fn anonymous() -> usize {
@@ -59,7 +62,7 @@ pub(crate) mod tests {
         line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
     }
 
-    /// Of 128 MB, which other tests beside this one do not take.
+    /// The test takes 128 MB, which is more than other tests beside it take.
     #[test]
     fn what_threads_have_freed_goes_back_to_the_system() {
         let freed = Arc::new(Barrier::new(THREADS + 1));

@@ -1,12 +1,13 @@
-//! Memory of what the engine makes of transactions: one limit for all threads of the process.
+//! Memory of the engine's objects for transactions: one limit for all threads of the process.
 //!
-//! Core keeps 24 bytes for each witness item, so that a block of 4 MB of empty ones takes 96 MB, and twice
-//! that while its vector grows. Anybody who mines can make such blocks in a row.
+//! Core keeps 24 bytes for each witness item, so a block of 4 MB of empty items takes 96 MB, and twice that
+//! while its vector grows. Any miner can make such blocks in a row.
 //!
-//! A thread that waits here has to hold no permit, and one that holds a permit waits for nothing: so every
-//! wait ends. Permits are given in the order in which threads came, so that small ones do not keep a large
-//! one waiting. What is to outlast the thread's work on it, for threads that verify other parts, has to fit
-//! into a quarter of the memory, for which nobody waits.
+//! A thread that waits for a permit must hold none, and a thread that holds a permit must not wait for
+//! anything, so every wait ends. Permits are given in the order in which threads ask, so that small
+//! transactions do not keep a large one waiting. Objects that outlast the thread's own work, because other
+//! threads verify parts of the transaction, have to fit into a quarter of the memory, for which no thread
+//! waits.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -14,33 +15,35 @@ use godwit_primitives::TxView;
 
 use crate::free_memory::release_free_memory;
 
-/// Bytes that the engine's transactions take at once, or a single one that is larger and those that are kept.
+/// Bytes that the engine's objects take at once, at most; a single larger transaction may exceed it, beside
+/// the objects that are kept.
 pub const ENGINE_MEMORY_BYTES: usize = 16 << 20;
 
-/// The memory of this process's engine.
+/// The memory budget of this process's engine.
 pub static ENGINE_MEMORY: EngineMemory = EngineMemory::new(ENGINE_MEMORY_BYTES);
 
-/// A transaction that takes no more is not counted: nearly all are smaller by far.
+/// A transaction that takes no more than this is not counted: nearly all are far smaller.
 const UNCOUNTED_BYTES: usize = 256 << 10;
 
-/// A witness item: its place in Core's vector, and another one while that grows or the interpreter has a
-/// copy.
+/// A witness item: its place in Core's vector, and a second one while the vector grows or the interpreter has
+/// a copy.
 const ITEM: usize = 2 * 24;
-/// An item that is not empty has a piece of the heap, and its copy another one.
+/// An item that is not empty takes an allocation of its own, and its copy another one.
 const FILLED_ITEM: usize = 2 * 32;
-/// An input, and what Core and `PreparedTx` keep of the output that it spends, the script aside: with a copy
-/// for each of five workers that have inputs of the transaction judged.
+/// An input, with what Core and `PreparedTx` keep of the output that it spends, except the script. Includes a
+/// copy for each of five workers that verify inputs of the transaction.
 const INPUT: usize = 512;
-/// An output, twice while the vector grows.
+/// An output, counted twice because the vector grows.
 const OUTPUT: usize = 2 * 48;
 /// Copies of the spent scripts: one, and three more while an input is refused.
 const SPENT_SCRIPTS: usize = 4;
-/// Copies of the transaction's bytes: the caller's and Core's, and one of the witness with the interpreter.
+/// Copies of the transaction's bytes: the caller's, Core's, and one of the witness in the interpreter.
 const COPIES: usize = 3;
-/// More than all of these for each byte: a witness item of one byte, which has two, makes 59 of each.
+/// Bounds all of these per byte of the transaction: a witness item of one byte, which is serialised as two,
+/// takes 59 for each.
 const MOST_PER_BYTE: usize = 64;
 
-/// What transactions take at once in the engine, by estimates that are never too small.
+/// Counts the engine's memory, by estimates that are never too small.
 pub struct EngineMemory {
     limit: usize,
     state: Mutex<State>,
@@ -48,16 +51,17 @@ pub struct EngineMemory {
 }
 
 struct State {
-    /// By threads that hold a permit.
+    /// Bytes of threads that hold a permit.
     used: usize,
     kept: usize,
     most: usize,
-    /// Permits that were asked for and that were given, ever.
+    /// Permits that were asked for, and permits that were given, since the start.
     asked: u64,
     given: u64,
 }
 
-/// Memory for one transaction; given back when it is dropped, so behind what the engine made.
+/// Memory for one transaction. It is given back on drop, so the permit has to be dropped after the engine's
+/// objects.
 pub struct EnginePermit<'a> {
     memory: &'a EngineMemory,
     bytes: usize,
@@ -65,22 +69,23 @@ pub struct EnginePermit<'a> {
 }
 
 impl EngineMemory {
-    /// With another limit than the process's.
+    /// A budget with another limit than the process's.
     pub const fn new(limit: usize) -> Self {
         let state = State { used: 0, kept: 0, most: 0, asked: 0, given: 0 };
         Self { limit, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Waits until there is memory for a transaction that spends scripts of so many bytes in all. One that is
-    /// larger than the limit goes alone, and a small one needs none: `None`.
+    /// Waits until there is memory for a transaction that spends scripts of `spent_scripts` bytes in all. A
+    /// transaction that is larger than the limit waits until no other permit is in use; a small one needs no
+    /// permit: `None`.
     ///
-    /// The calling thread may not hold another permit.
+    /// The calling thread must not hold another permit.
     pub fn take(&self, tx_bytes: &[u8], spent_scripts: usize) -> Option<EnginePermit<'_>> {
         let bytes = estimate(tx_bytes, spent_scripts);
         (bytes > UNCOUNTED_BYTES).then(|| self.wait(bytes))
     }
 
-    /// The most that was given at once.
+    /// The most bytes that were in use at once.
     pub fn most(&self) -> usize {
         self.lock().most
     }
@@ -105,7 +110,7 @@ impl EngineMemory {
         state.used += bytes;
         state.most = state.most.max(state.used + state.kept);
         state.given += 1;
-        // There may be room for the next one, too.
+        // There may be room for the next thread, too.
         self.wake(state);
         EnginePermit { memory: self, bytes, is_kept: false }
     }
@@ -129,8 +134,8 @@ impl EngineMemory {
 }
 
 impl EnginePermit<'_> {
-    /// Whether the memory may be kept while this thread waits for that of others, or after it: there is room,
-    /// and from now on nobody waits for this.
+    /// Whether this memory may be kept while the thread waits for other memory, and after that. If there is
+    /// room, the permit's bytes move to the part that is kept, and no thread has to wait for them any more.
     pub fn keep(&mut self) -> bool {
         let mut state = self.memory.lock();
         if !self.is_kept && state.kept.saturating_add(self.bytes) <= self.memory.most_kept() {
@@ -145,8 +150,8 @@ impl EnginePermit<'_> {
 
 impl Drop for EnginePermit<'_> {
     fn drop(&mut self) {
-        // Millions of small pieces, which the allocator would keep for this thread: the next one gets its
-        // permit when they are the system's again.
+        // The engine made millions of small allocations, which the allocator would keep for this thread. The
+        // next thread gets its permit only when they have been returned to the system.
         if self.bytes > self.memory.limit {
             release_free_memory();
         }
@@ -159,21 +164,21 @@ impl Drop for EnginePermit<'_> {
     }
 }
 
-/// Bytes that the engine takes for a transaction at most, from its start until it has judged its inputs.
+/// Bytes that the engine takes for a transaction at most, from parsing it until its inputs are verified.
 fn estimate(tx_bytes: &[u8], spent_scripts: usize) -> usize {
     let scripts = SPENT_SCRIPTS * spent_scripts;
     let most = MOST_PER_BYTE * tx_bytes.len() + scripts;
     if most <= UNCOUNTED_BYTES {
         return most;
     }
-    // What cannot be parsed the engine refuses, too, after it has read a part.
+    // If a transaction cannot be parsed, the engine refuses it too, after reading a part.
     TxView::parse(tx_bytes).map_or(most, |tx| counted(tx) + scripts)
 }
 
 fn counted(tx: TxView<'_>) -> usize {
     let items: usize = tx.witnesses().map(|witness| witness.len()).sum();
     let witness_bytes = tx.total_size() - tx.stripped_size();
-    // An empty one has one byte, each other at least two.
+    // An empty item has one byte, every other item at least two.
     let filled = items.min(witness_bytes.saturating_sub(items));
     let witnesses = ITEM * items + FILLED_ITEM * filled;
     witnesses + INPUT * tx.input_count() + OUTPUT * tx.output_count() + COPIES * tx.total_size()
@@ -187,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// One input, whose witness has so many items of so many bytes each.
+    /// One input, whose witness has `items` items of `len` bytes each.
     fn tx(items: u32, len: u8) -> Vec<u8> {
         let mut bytes = vec![2, 0, 0, 0, 0, 1, 1];
         bytes.extend([1; 32]);
@@ -230,7 +235,7 @@ mod tests {
         assert!(memory.most() > UNCOUNTED_BYTES);
     }
 
-    /// Bytes of permits, and of what is kept.
+    /// Bytes of permits in use, and bytes that are kept.
     fn in_use(memory: &EngineMemory) -> (usize, usize) {
         let state = memory.lock();
         (state.used, state.kept)
@@ -248,7 +253,7 @@ mod tests {
         assert_eq!(memory.most(), 100);
         drop(kept);
         assert_eq!(in_use(&memory), (0, 0));
-        // It takes what is used to nothing, so that a large one may go.
+        // Keeping it sets the bytes in use to none, so that a large one may go.
         let mut kept = memory.wait(25);
         assert!(kept.keep());
         drop(memory.wait(76));
@@ -300,7 +305,7 @@ mod tests {
         assert_eq!((memory.most(), memory.lock().used), (1_000, 0));
     }
 
-    /// Each of the threads would keep some 60 MiB.
+    /// Each of the threads would otherwise keep some 60 MiB.
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[test]
     fn what_a_large_transaction_took_goes_back_to_the_system_before_the_next_one_comes() {
@@ -327,7 +332,8 @@ mod tests {
                     scope.spawn(move || {
                         judged();
                         sender.send(()).expect("the test waits");
-                        // Until all are measured: what a thread keeps would be another one's.
+                        // The thread lives until all are measured: what it keeps would otherwise pass to
+                        // another one.
                         on.recv().ok();
                     });
                     ended.recv().expect("it ends");

@@ -1,9 +1,9 @@
-//! What Bitcoin Core's nodes refuse to relay although blocks may contain it.
+//! The rules by which Bitcoin Core's nodes refuse to relay transactions that blocks may contain.
 //!
-//! The kernel's interface takes none but the flags that are consensus, and names no rule that a script
-//! breaks. So this calls Core's own functions (`policy/policy.cpp`, `script/interpreter.cpp`), by way of
-//! `cpp/policy.cpp`: what they refuse and what they call it is Core's, by construction. The name of the rule
-//! that a script in a block breaks comes the same way.
+//! The kernel's interface takes only consensus flags, and does not name the rule that a script breaks. So
+//! this calls Core's own functions (`policy/policy.cpp`, `script/interpreter.cpp`) through `cpp/policy.cpp`:
+//! the refusals and their names are Core's by construction. The name of the rule that a script in a block
+//! breaks comes the same way.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use godwit_primitives::ScriptFlags;
 
 use crate::{ENGINE_MEMORY, EnginePermit, ScriptError, SpentOutput};
 
-/// Bytes of a reason, and of its details. The longest that Core makes have some 250.
+/// Bytes of a reason, and of its details. The longest ones that Core makes have some 250.
 const TEXT_BYTES: usize = 1024;
 
 const HOLDS: c_int = 0;
@@ -58,31 +58,31 @@ fn as_cpp_takes_them(spent: &[SpentOutput<'_>]) -> Vec<Spent> {
     spent.iter().map(one).collect()
 }
 
-/// Memory for what these functions make of a transaction.
+/// Takes memory for the objects that these functions make of a transaction.
 fn memory_for(tx_bytes: &[u8], spent: &[SpentOutput<'_>]) -> Option<EnginePermit<'static>> {
     ENGINE_MEMORY.take(tx_bytes, spent.iter().map(|spent| spent.script_pubkey.len()).sum())
 }
 
-/// Which rule the script of an input breaks under the flags of a block, in the words that Core puts behind
-/// `block-script-verify-flag-failed`. It decides nothing: the engine has refused the input.
+/// The rule that the script of an input breaks under the flags of a block, in the words that Core puts behind
+/// `block-script-verify-flag-failed`. It decides nothing: the engine has already refused the input.
 ///
-/// `None` where the script breaks none, the bytes are no transaction with that input, there is not one
-/// output for each input, or there is no memory. Waits for [`ENGINE_MEMORY`].
+/// `None` if the script breaks no rule, the bytes are not a transaction with that input, there is not one
+/// output for each input, or memory is short. Waits for [`ENGINE_MEMORY`].
 pub fn broken_rule(
     tx_bytes: &[u8],
     spent: &[SpentOutput<'_>],
     input: usize,
     flags: ScriptFlags,
 ) -> Option<&'static str> {
-    // Core's interpreter asserts that.
+    // Core's interpreter asserts this.
     if flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH) {
         return None;
     }
     let _permit = memory_for(tx_bytes, spent);
     let coins = as_cpp_takes_them(spent);
     // SAFETY: all pointers are to memory of the given lengths that lives until the call returns, and the
-    // function keeps none. It catches its exceptions. It compares `count` with the transaction's inputs, and
-    // `input` with `count`.
+    // function keeps none of them. It catches its exceptions. It checks `count` against the transaction's
+    // inputs, and `input` against `count`.
     let text = unsafe {
         godwit_engine_broken_rule(
             tx_bytes.as_ptr(),
@@ -93,21 +93,21 @@ pub fn broken_rule(
             flags.bits(),
         )
     };
-    // SAFETY: a text that is not null ends with a zero, and is never changed or freed.
+    // SAFETY: a text that is not null ends with a zero byte, and is never changed or freed.
     let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })?;
     text.to_str().ok()
 }
 
-/// Why a transaction is not relayed, or what rule of messages it breaks, in Core's words.
+/// Why a transaction is not relayed, or which rule of messages it breaks, in Core's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRefusal {
-    /// As in `reject-reason`; of messages, the broken rule alone.
+    /// As in `reject-reason`; for messages, only the broken rule.
     pub reason: String,
-    /// What Core adds to it; may be empty.
+    /// The details that Core adds; may be empty.
     pub details: String,
 }
 
-/// Which rules are asked for, in Core's order.
+/// The rules to check, in Core's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyStage {
     /// Version, size, scripts of inputs and outputs, dust (`IsStandardTx`): needs no coins.
@@ -120,24 +120,24 @@ pub enum PolicyStage {
     /// The scripts, with the flags of BIP322's required rules: consensus, and `LOW_S`, `STRICTENC`,
     /// `NULLFAIL`, `MINIMALDATA`, `CLEANSTACK`, `MINIMALIF` and `CONST_SCRIPTCODE`.
     MessageRequired,
-    /// The same, and what consensus leaves to later rules: reserved NOPs, unknown witness and leaf versions,
-    /// opcodes that succeed, keys of an unknown kind.
+    /// The same rules, and those that refuse what consensus leaves to later rules: reserved NOPs, unknown
+    /// witness and leaf versions, opcodes that succeed, keys of an unknown kind.
     MessageUpgradable,
 }
 
-/// Whether Core's rules of one stage hold for a transaction. `spent` are the outputs that it spends, one for
-/// each input, in input order; none for [`PolicyStage::Alone`]. Waits for [`ENGINE_MEMORY`].
+/// Checks whether a transaction keeps Core's rules of one stage. `spent` are the outputs that it spends, one
+/// for each input, in input order; none for [`PolicyStage::Alone`]. Waits for [`ENGINE_MEMORY`].
 ///
 /// # Errors
 ///
-/// [`ScriptError::Engine`] where the bytes are no transaction, there is not one output for each input, or the
-/// value of one is negative.
+/// [`ScriptError::Engine`] if the bytes are not a transaction, there is not one output for each input, or a
+/// value is negative.
 pub fn check_policy(
     stage: PolicyStage,
     tx_bytes: &[u8],
     spent: &[SpentOutput<'_>],
 ) -> Result<Result<(), PolicyRefusal>, ScriptError> {
-    // Of an output that exists the value is never negative; Core takes -1 for one that does not.
+    // The value of an existing output is never negative; Core uses -1 for one that does not exist.
     if spent.iter().any(|spent| spent.value < 0) {
         return Err(ScriptError::Engine);
     }
@@ -145,7 +145,8 @@ pub fn check_policy(
     let coins = as_cpp_takes_them(spent);
     let (mut reason, mut details) = ([0 as c_char; TEXT_BYTES], [0 as c_char; TEXT_BYTES]);
     // SAFETY: all pointers are to memory of the given lengths that lives until the call returns, and the
-    // function keeps none. It catches its exceptions. It compares `count` with the transaction's inputs.
+    // function keeps none of them. It catches its exceptions. It checks `count` against the transaction's
+    // inputs.
     let answer = unsafe {
         godwit_engine_policy(
             match stage {
@@ -168,7 +169,7 @@ pub fn check_policy(
         HOLDS => Ok(Ok(())),
         REFUSED => {
             let text = |bytes: &[c_char; TEXT_BYTES]| {
-                // SAFETY: the function ends what it writes with a zero, and it was zero before.
+                // SAFETY: the function ends its text with a zero byte, and the buffer was zero before.
                 let text = unsafe { CStr::from_ptr(bytes.as_ptr()) };
                 text.to_string_lossy().into_owned()
             };
@@ -178,7 +179,7 @@ pub fn check_policy(
     }
 }
 
-/// These run under valgrind, too (`tools/test-seams`): what crosses into C++ is memory of ours.
+/// These also run under valgrind (`tools/test-seams`), to check the memory that is passed to C++.
 #[cfg(test)]
 mod tests {
     use godwit_primitives::sha256::sha256;
@@ -195,7 +196,7 @@ mod tests {
         PolicyStage::MessageUpgradable,
     ];
 
-    /// OP_TRUE, which is all that its witness needs.
+    /// OP_TRUE, as a witness script that needs no other item.
     const TRUE: &[u8] = &[0x51];
     const FALSE: &[u8] = &[0x00];
     /// A reserved NOP, OP_TRUE.
@@ -211,7 +212,7 @@ mod tests {
         TxIn { prevout, script_sig: Vec::new(), sequence: u32::MAX, witness }
     }
 
-    /// Spends outputs that are locked by these scripts.
+    /// A transaction that spends outputs locked by these scripts.
     fn spends(scripts: &[&[u8]]) -> Transaction {
         let inputs = (1..).zip(scripts).map(|(n, script)| input(n, vec![script.to_vec()]));
         let to_key = [&[0x00, 0x14][..], &[7; 20]].concat();
@@ -239,7 +240,7 @@ mod tests {
         check_policy(stage, bytes, if stage == PolicyStage::Alone { &[] } else { &spent })
     }
 
-    /// The reason and the details of the only stage that refuses; `None` where none does.
+    /// The reason and the details of the first stage that refuses; `None` if all accept.
     fn refusal(tx: &Transaction, locks: &[Vec<u8>]) -> Option<(PolicyStage, String, String)> {
         let ask = |stage| asked(stage, &bytes_of(tx), locks).expect("a transaction");
         let refused = |stage| ask(stage).err().map(|why| (stage, why.reason, why.details));
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(reason, "NOPx reserved for soft-fork upgrades");
     }
 
-    /// Core's mempool knows such outputs too, as long as no block has them.
+    /// Core's mempool knows such outputs too, as long as they are not in a block.
     #[test]
     fn an_output_that_nobody_can_spend_is_refused_for_what_its_script_says() {
         let mut tx = spends(&[TRUE]);
@@ -318,7 +319,7 @@ mod tests {
                 None,
             ]
         );
-        // Before BIP141 anybody could spend them.
+        // Before BIP141 anybody could spend these outputs.
         assert_eq!(rule(1, ScriptFlags::P2SH), None);
         assert_eq!(rule(1, ScriptFlags::WITNESS), None);
         assert_eq!(broken_rule(&bytes, &spent[1..], 1, ScriptFlags::ALL), None);
@@ -350,8 +351,8 @@ mod tests {
         );
     }
 
-    /// Each bit of the bytes flipped, and scripts from none to the longest: nothing is read beyond its end,
-    /// which valgrind would tell, and texts have an end.
+    /// Flips each bit of the bytes, with scripts from empty ones to the longest. Nothing may be read beyond
+    /// its end, which valgrind would report, and every text must have an end.
     #[test]
     fn whatever_the_bytes_say_only_they_are_read() {
         let (long, longer) = (vec![0x51; 10_000], vec![0xff; 100_000]);
@@ -361,7 +362,7 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            // In memory of just that length.
+            // The allocation has exactly that length.
             let changed = changed.into_boxed_slice();
             for stage in STAGES {
                 let answer = asked(stage, &changed, &locks);

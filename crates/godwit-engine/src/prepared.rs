@@ -37,26 +37,26 @@ pub struct SpentOutput<'a> {
 pub struct PreparedTx {
     tx: Transaction,
     spent: Vec<Spent>,
-    /// For taproot inputs, where there are any.
+    /// For taproot inputs, if there are any.
     taproot: Option<TaprootData>,
-    /// For other inputs, where there are any.
+    /// For other inputs, if there are any.
     other: Option<PrecomputedTransactionData>,
-    /// Held by the worker that has an input refused with data that has every script: of a transaction whose
-    /// inputs many workers verify, and none of them rightly, that is copied for one at a time.
+    /// Held by the worker that verifies an input again with a full copy of the spent scripts. If many workers
+    /// verify a transaction and all its inputs are invalid, only one such copy exists at a time.
     refusing: Mutex<()>,
     #[cfg(test)]
     copies: tests::Copies,
 }
 
-/// Data with spent outputs.
+/// Precomputed data with the spent outputs.
 enum TaprootData {
-    /// All of them as they are.
+    /// All outputs as they are.
     Full(PrecomputedTransactionData),
     Blanked(BlankedData),
 }
 
-/// Scripts up to this length lie in Core's vector of outputs itself (`CScriptBase`, a `prevector`): they are
-/// copied without a memory of their own.
+/// Scripts up to this length lie in Core's vector of outputs itself (`CScriptBase`, a `prevector`), so that
+/// copying them needs no allocation.
 const INLINE_SCRIPT: usize = 36;
 
 struct Spent {
@@ -165,15 +165,16 @@ impl PreparedTx {
         self.verify_with(data, input, spent, flags)
     }
 
-    /// Only data that is wholly Core's refuses. It costs one copy more, and the engine's own; the block ends
-    /// with it.
+    /// Verifies an input again with data made wholly by Core, which alone may refuse it. This makes one more
+    /// copy of the scripts, and the engine makes its own. An input that is refused ends the block, so this
+    /// happens once.
     fn verify_fully(
         &self,
         input: usize,
         spent: &Spent,
         flags: ScriptFlags,
     ) -> Result<(), ScriptError> {
-        // It goes after the copy does.
+        // Declared before the copy, and so released after it.
         let _one_at_a_time = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
         #[cfg(test)]
         let _copy = self.copies.begin();
@@ -234,7 +235,7 @@ impl Spent {
         TxOut::new(&self.script_pubkey, self.value)
     }
 
-    /// The output, with another script if its own does not lie in it.
+    /// The output, with the blank script in place of its own if that is too long to lie in the vector.
     fn inline_output(&self, blank: &ScriptPubkey) -> TxOut {
         match self.len > INLINE_SCRIPT {
             true => TxOut::new(blank, self.value),
@@ -269,8 +270,8 @@ fn full_data(tx: &Transaction, spent: &[Spent]) -> Result<PrecomputedTransaction
     precompute(tx, &outputs)
 }
 
-/// BIP341: the scripts with their lengths, hashed once, and those that [`Spent::inline_output`] makes of
-/// them.
+/// BIP341's hash of the scripts with their lengths, once for the real scripts and once for those that
+/// [`Spent::inline_output`] puts in their place.
 fn script_hashes(spent: &[Spent]) -> ScriptHashes {
     let (mut given, mut real) = (Sha256::new(), Sha256::new());
     let mut len = DataStream::new();

@@ -1,4 +1,4 @@
-//! How many copies of all that a transaction spends there are at once.
+//! Counts how many copies of all spent outputs exist at once.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use godwit_primitives::{OutPoint, Transaction, TxIn, TxOut, Txid};
 
 use super::*;
 
-/// Counts the data with every script that is there.
+/// Counts the existing data that holds every script.
 #[derive(Default)]
 pub(super) struct Copies {
     live: AtomicUsize,
@@ -16,7 +16,7 @@ pub(super) struct Copies {
     all: AtomicUsize,
 }
 
-/// There is one more.
+/// A copy that exists until this is dropped.
 pub(super) struct Copy<'a>(&'a Copies);
 
 impl Copies {
@@ -34,7 +34,7 @@ impl Drop for Copy<'_> {
     }
 }
 
-/// A transaction of so many inputs, each with a signature of zeros.
+/// A transaction of this many inputs, each with a signature of zeros.
 fn unsigned(inputs: u8) -> Vec<u8> {
     let input = |n| TxIn {
         prevout: OutPoint { txid: Txid::from_bytes([n; 32]), vout: 0 },
@@ -57,7 +57,7 @@ fn unsigned(inputs: u8) -> Vec<u8> {
 fn workers_that_refuse_inputs_of_one_transaction_copy_what_it_spends_one_after_another() {
     const WORKERS: u8 = 8;
     let long = vec![0x6a; 8 << 20];
-    // The x coordinate of the generator: a key that is on the curve.
+    // The x coordinate of the generator: a valid key.
     let mut taproot = vec![0x51, 0x20];
     taproot.extend([
         0x79, 0xbe, 0x66, 0x7e, 0xf9, 0xdc, 0xbb, 0xac, 0x55, 0xa0, 0x62, 0x95, 0xce, 0x87, 0x0b,

@@ -1,4 +1,4 @@
-//! Core's `chainstate`: written from coins that come sorted, and read by several threads.
+//! Core's `chainstate`: written from sorted coins, and read by several threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,33 +18,35 @@ use crate::record::{
     outpoint_of,
 };
 
-/// Bytes of records that are written together.
+/// Bytes of records that are written in one batch.
 const BATCH_BYTES: usize = 1 << 20;
-/// Parts of the coins, by the first byte of their txid.
+/// Number of parts of the coins: one for each first byte of their txids.
 const PARTS: usize = 256;
-/// Coins between two looks whether the caller wants no more, and two reports.
+/// Coins between two checks whether the caller has stopped the work, and between two reports.
 const LOOK_EVERY: u64 = 1 << 12;
 
-/// A hash of each part of the coins, of keys and values in their order: whether two databases hold the same.
+/// A hash of each part of the coins, over keys and values in their order, to tell whether two databases hold
+/// the same coins.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Digests(Vec<[u8; 32]>);
 
-/// What a chainstate holds.
+/// The result of reading a chainstate.
 pub struct CoinsRead {
     /// The block whose coins they are.
     pub best_block: BlockHash,
-    /// How many there are.
+    /// Number of coins.
     pub coins: u64,
-    /// As it is hashed; Core prints it reversed.
+    /// MuHash of the coins in the byte order of the hash; Core prints it reversed.
     pub muhash: [u8; 32],
     pub(crate) digests: Digests,
 }
 
-/// Writes the coins of `best_block`, which come in the order of LevelDB's keys, to a new database.
-/// `progress` is told how many are written.
+/// Writes the coins of `best_block`, which come in the order of LevelDB's keys, to a new database. `progress`
+/// receives the number of coins written.
 ///
-/// All keys rise, so that LevelDB's tables do not overlap and are never written again. That `B` comes first
-/// and not last is safe, because no program looks for the database here before it is complete.
+/// Keys are written in rising order, so LevelDB's tables do not overlap and never have to be rewritten. Core
+/// writes `B` last; writing it first is safe here, because no program looks for the database in this place
+/// before it is complete.
 pub(crate) fn write(
     dir: &Path,
     best_block: BlockHash,
@@ -86,7 +88,7 @@ pub(crate) fn write(
     Ok((count, digests.finish()))
 }
 
-/// Hashes the parts, which come in their order.
+/// Hashes the parts one after another, in their order.
 struct Digester {
     part: usize,
     hash: Sha256,
@@ -126,7 +128,7 @@ fn add_to_digest(hash: &mut Sha256, key: &[u8], value: &[u8]) {
     hash.update(value);
 }
 
-/// A chainstate of Bitcoin Core. While it is open no bitcoind can start on it.
+/// A chainstate of Bitcoin Core. No bitcoind can start on it while it is open.
 pub struct Chainstate {
     dir: PathBuf,
     db: Database,
@@ -135,11 +137,11 @@ pub struct Chainstate {
 }
 
 impl Chainstate {
-    /// Opens it as Core does at a start, which may move records from its log into a table.
+    /// Opens the database as Core does at a start, which may move records from its log into a table.
     ///
     /// # Errors
     ///
-    /// [`HandOverError::Database`]; [`HandOverError::InFlush`] where Core was killed in a flush;
+    /// [`HandOverError::Database`]; [`HandOverError::InFlush`] if Core was killed in a flush;
     /// [`HandOverError::NoBestBlock`], [`HandOverError::BadRecord`].
     pub fn open(dir: &Path) -> Result<Self, HandOverError> {
         let failed = |error| HandOverError::of_database(dir, error);
@@ -164,12 +166,12 @@ impl Chainstate {
         Ok(Self { dir: dir.to_owned(), db, obfuscation, best_block })
     }
 
-    /// The block whose coins it holds.
+    /// The block whose coins the database holds.
     pub fn best_block(&self) -> BlockHash {
         self.best_block
     }
 
-    /// Reads all coins on `threads` threads. `progress` is told how many of how many parts are read.
+    /// Reads all coins on `threads` threads. `progress` receives the number of parts read, and of all parts.
     ///
     /// # Errors
     ///
@@ -210,7 +212,7 @@ impl Chainstate {
         Ok(CoinsRead { best_block, coins, muhash, digests: Digests(digests) })
     }
 
-    /// Reads one part after another, of those that nobody has begun.
+    /// Reads the parts that no thread has begun, one after another.
     fn read_share(
         &self,
         next: &AtomicUsize,
@@ -224,7 +226,7 @@ impl Chainstate {
                 return Ok(share);
             };
             self.read_part(byte, stop, &mut share)?;
-            // Whoever listened has ended because of another thread's failure.
+            // The receiver is gone: its thread ended because another one failed.
             if report.send(()).is_err() {
                 return Ok(share);
             }
@@ -258,7 +260,7 @@ impl Chainstate {
             }
             cursor.step();
         }
-        // The records of this part may end where a damaged block was passed over.
+        // The records of this part may seem to end because a damaged block was passed over.
         cursor.check().map_err(failed)?;
         share.digests.push((part.into(), digest.finalize()));
         Ok(())
@@ -309,7 +311,7 @@ mod tests {
         )
     }
 
-    /// A database of these coins, in any order, as Core would have written it.
+    /// Writes a database of these coins, given in any order, as Core would.
     fn database(dir: &Path, coins: &[(OutPoint, Coin)], records: &[(&[u8], &[u8])]) {
         let (mut db, obfuscation) = (Database::create(dir).unwrap(), Obfuscation::new(KEY));
         let mut put = |key: &[u8], plain: &[u8]| {
@@ -356,7 +358,7 @@ mod tests {
                 digests.replace(found.digests.clone()).is_none_or(|last| last == found.digests)
             );
         }
-        // Another coin, as few bytes as may differ.
+        // Another coin, with as few bytes changed as possible.
         let mut others = coins;
         others[4_321].1.height ^= 1;
         let dir = temp.path().join("other");

@@ -1,4 +1,4 @@
-//! Why a hand-over was not made, or Core's coins were not read.
+//! Reasons for which a hand-over fails, or Core's coins cannot be read.
 
 use std::fmt;
 use std::io;
@@ -15,13 +15,13 @@ pub enum HandOverError {
     Store(StoreError),
     /// A system call on the target failed.
     Io(PathBuf, io::Error),
-    /// A database of Core's, in this directory.
+    /// An operation failed on a database of Core's, in this directory.
     Database(PathBuf, LevelDbError),
     /// The source is damaged.
     Damaged(Box<Found>),
-    /// A stored file is missing or too short: its name.
+    /// A stored file, given by name, is missing or too short.
     ShortFile(PathBuf),
-    /// Core would miss something of a block of the chain.
+    /// A block of the chain lacks something that Core needs.
     Incomplete {
         block: ChainPoint,
         missing: Missing,
@@ -30,18 +30,18 @@ pub enum HandOverError {
     Assumed(u32),
     /// The source has connected no block.
     NothingStored(PathBuf),
-    /// The target holds something that no hand-over has left.
+    /// The target holds something that no hand-over can have left there.
     NotEmpty(PathBuf),
     /// Core was started on a target that is not complete.
     Started(PathBuf),
-    /// Source and target are not beside each other: one of them would be deleted with the other.
+    /// Source and target are not beside each other, so deleting one would delete the other.
     NotApart {
         target: PathBuf,
         source: PathBuf,
     },
-    /// What the target has as its name, or above it, is none.
+    /// The target, or a path above it, exists and is not a directory.
     NoDirectory(PathBuf),
-    /// The target and what of the source it is to share are on different file systems.
+    /// The target and the files of the source that it is to share are on different file systems.
     OtherFileSystem {
         target: PathBuf,
         /// Where the block files are, or one of them.
@@ -52,19 +52,19 @@ pub enum HandOverError {
         needed: u64,
         free: u64,
     },
-    /// An undo record of the source lies beyond what Core's index can express: its file.
+    /// An undo record of the source, in this file, lies beyond the positions that Core's index can express.
     BeyondReach(PathBuf),
-    /// What was read back is not what was written.
+    /// The database read back differs from what was written.
     ReadBack(PathBuf),
     /// Core was killed while it wrote its coins.
     InFlush(PathBuf),
-    /// There are no coins of any block.
+    /// The database does not say which block its coins belong to.
     NoBestBlock(PathBuf),
-    /// A record that is none of Core's.
+    /// A record is not one of Core's.
     BadRecord(PathBuf),
     Spawn(io::Error),
     ThreadPanicked,
-    /// The caller wanted no more.
+    /// The caller stopped the work.
     Stopped,
 }
 
@@ -84,18 +84,18 @@ impl From<StoreError> for HandOverError {
     }
 }
 
-/// What a block of the chain wants.
+/// What a block of the chain lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// Its entry in the index.
     Header,
-    /// It was never received.
+    /// Its transactions: the block was never received.
     Transactions,
-    /// It was not verified, or broke a rule.
+    /// A verdict: the block was not verified, or it broke a rule.
     Validation,
-    /// It was lost: nothing was pruned here.
+    /// Its data, which was lost: nothing was pruned in this directory.
     Data,
-    /// The block is stored, but not its undo record.
+    /// Its undo record, although the block is stored.
     Undo,
 }
 

@@ -1,14 +1,14 @@
-//! Bitcoin Core's own LevelDB: the one door to it.
+//! The interface to Bitcoin Core's own LevelDB; nothing else calls it.
 //!
 //! Core's databases have to be written by the LevelDB that reads them, with the options that Core gives
 //! (`dbwrapper.cpp`). That library is inside the archive of `libbitcoinkernel-sys`, which links it statically
-//! and exports it; a second copy from elsewhere would define the same symbols. `cpp/leveldb.cpp` hides its
-//! classes behind functions of C, which are called here alone.
+//! and exports it; a second copy from elsewhere would define the same symbols. `cpp/leveldb.cpp` wraps its
+//! classes in C functions, which only this module calls.
 //!
-//! Why this is sound: a [`Database`] owns its handle, which nothing else knows, and closes it when dropped.
-//! A [`Cursor`] borrows its database, so that it is closed before. Slices are copied on the way in, and on
-//! the way out they borrow the cursor, which cannot move while they live. LevelDB's reads may come from any
-//! number of threads at once (`leveldb/db.h`); what writes takes the database exclusively.
+//! Why this is sound: a [`Database`] owns its handle, which nothing else has, and closes it when dropped. A
+//! [`Cursor`] borrows its database, so that it is closed first. Slices passed in are copied; slices passed
+//! out borrow the cursor, which cannot move while they live. LevelDB may be read from any number of threads
+//! at once (`leveldb/db.h`); writing takes the database exclusively.
 
 #![allow(unsafe_code)]
 
@@ -23,12 +23,12 @@ use std::ptr::NonNull;
 // Links the archive that LevelDB is in.
 use libbitcoinkernel_sys as _;
 
-/// Of records that are not in a table yet; up to two of them are held, and each becomes one table.
+/// Bytes of records that are not in a table yet. Up to two such buffers are held, and each becomes one table.
 const WRITE_BUFFER: usize = 32 << 20;
-/// Of blocks of tables: scans fill none, and lookups are few.
+/// Bytes of cached table blocks: scans put none into the cache, and lookups are few.
 const BLOCK_CACHE: usize = 4 << 20;
-/// Tables that are open at once. Core's default is 1,000, which would need more descriptors than a
-/// process is given everywhere.
+/// Tables that are open at once. Core's default is 1,000, for which some systems allow a process too few
+/// descriptors.
 const OPEN_FILES: c_int = 256;
 
 /// Why an operation on a database failed.
@@ -36,14 +36,14 @@ const OPEN_FILES: c_int = 256;
 pub enum LevelDbError {
     /// There is no database.
     Missing,
-    /// What is stored is damaged.
+    /// Stored data is damaged.
     Corruption,
-    /// A system call failed, with this error as far as LevelDB tells.
+    /// A system call failed, with this error if LevelDB reports one.
     Io(Option<i32>),
     /// Another process has it open.
     Locked,
     DiskFull,
-    /// What LevelDB has no own word for.
+    /// A failure for which LevelDB has no kind of its own.
     Other,
 }
 
@@ -64,10 +64,10 @@ impl fmt::Display for LevelDbError {
     }
 }
 
-/// What `cpp/leveldb.cpp` adds to the number of a system call's error.
+/// The offset that `cpp/leveldb.cpp` adds to the error number of a system call.
 const SYSTEM_ERROR: c_int = 1000;
 
-/// A status of `cpp/leveldb.cpp`.
+/// Converts a status of `cpp/leveldb.cpp`.
 fn checked(status: c_int) -> Result<(), LevelDbError> {
     Err(match status {
         0 => return Ok(()),
@@ -128,24 +128,24 @@ unsafe extern "C" {
     fn godwit_handover_cursor_close(cursor: *mut RawCursor);
 }
 
-/// An open database, and a batch of records that are to be written together.
+/// An open database, and a batch of records to be written together.
 pub(crate) struct Database(NonNull<RawDatabase>);
 
 // SAFETY: no thread owns a database.
 unsafe impl Send for Database {}
-// SAFETY: what takes `&self` only reads, which LevelDB allows on any thread without locks of the caller's;
-// the batch is changed by what takes `&mut self`.
+// SAFETY: methods with `&self` only read, which LevelDB allows on any thread without locks of the caller;
+// only methods with `&mut self` change the batch.
 unsafe impl Sync for Database {}
 
 impl Database {
-    /// Makes a database in a directory that is created, and in which there is none.
+    /// Makes a database in a directory that is created if necessary and holds none yet.
     pub(crate) fn create(dir: &Path) -> Result<Self, LevelDbError> {
         Self::open_as(dir, true)
     }
 
     /// Opens a database as Core does at a start, which may move records from its log into a table.
     pub(crate) fn open(dir: &Path) -> Result<Self, LevelDbError> {
-        // LevelDB would make the directory and its lock before it finds that there is no database.
+        // LevelDB would create the directory and its lock before finding that there is no database.
         match dir.join("CURRENT").exists() {
             true => Self::open_as(dir, false),
             false => Err(LevelDbError::Missing),
@@ -184,7 +184,7 @@ impl Database {
         }
     }
 
-    /// Bytes of the batch.
+    /// Number of bytes in the batch.
     pub(crate) fn batch_size(&self) -> usize {
         // SAFETY: an open database.
         unsafe { godwit_handover_batch_size(self.0.as_ptr()) }
@@ -196,7 +196,7 @@ impl Database {
         checked(unsafe { godwit_handover_write(self.0.as_ptr(), sync.into()) })
     }
 
-    /// The records from `key` on, in the order of keys.
+    /// A cursor at the first record whose key is not below `key`, in the order of keys.
     pub(crate) fn seek(&self, key: &[u8]) -> Cursor<'_> {
         // SAFETY: an open database; the key is read during the call. The cursor is owned by the new `Cursor`.
         let raw = unsafe { godwit_handover_seek(self.0.as_ptr(), key.as_ptr(), key.len()) };
@@ -224,14 +224,14 @@ impl Drop for Database {
 /// Key and value, in the memory of LevelDB until the cursor moves.
 pub(crate) type Record<'cursor> = (&'cursor [u8], &'cursor [u8]);
 
-/// A place in a database as it was when the cursor was made. Stays on one thread.
+/// A position in a snapshot of the database, taken when the cursor was made. Stays on one thread.
 pub(crate) struct Cursor<'db> {
     raw: NonNull<RawCursor>,
     db: PhantomData<&'db Database>,
 }
 
 impl Cursor<'_> {
-    /// Key and value here; `None` behind the last record.
+    /// The key and value at this position; `None` behind the last record.
     pub(crate) fn entry(&self) -> Result<Option<Record<'_>>, LevelDbError> {
         let (mut key, mut key_len, mut value, mut value_len) =
             (std::ptr::null(), 0, std::ptr::null(), 0);
@@ -253,13 +253,13 @@ impl Cursor<'_> {
         Ok(Some(unsafe { (slice_of(key, key_len), slice_of(value, value_len)) }))
     }
 
-    /// Fails if a damaged block was passed over on the way here: LevelDB goes on behind it.
+    /// Fails if a damaged block was passed over on the way here: LevelDB skips it and continues.
     pub(crate) fn check(&self) -> Result<(), LevelDbError> {
         // SAFETY: a cursor of an open database.
         checked(unsafe { godwit_handover_status(self.raw.as_ptr()) })
     }
 
-    /// Goes on to the next record. Only where there is one here.
+    /// Moves to the next record, if there is one here.
     pub(crate) fn step(&mut self) {
         if matches!(self.entry(), Ok(Some(_))) {
             // SAFETY: a cursor of an open database, at an entry.
@@ -277,7 +277,7 @@ impl Drop for Cursor<'_> {
 
 /// # Safety
 ///
-/// `len` bytes are there, if any are asked for, and stay as long as the slice lives.
+/// `len` bytes have to be at `bytes`, unless `len` is 0, and stay valid as long as the slice lives.
 unsafe fn slice_of<'a>(bytes: *const u8, len: usize) -> &'a [u8] {
     match len {
         0 => &[],
@@ -296,7 +296,7 @@ mod tests {
         n.to_be_bytes()
     }
 
-    /// More than two write buffers, so that tables are made and read.
+    /// Takes more than two write buffers, so that tables are made and read.
     #[test]
     fn what_was_written_is_read_in_order_by_several_threads() {
         let temp = tempfile::tempdir().unwrap();
@@ -357,7 +357,7 @@ mod tests {
         assert!(Database::create(&dir).is_err());
     }
 
-    /// Such as that there are no descriptors left.
+    /// For example, a process without descriptors left.
     #[test]
     fn a_failed_system_call_is_told_with_its_cause() {
         let temp = tempfile::tempdir().unwrap();
@@ -376,7 +376,7 @@ mod tests {
             db.put(&number(n), &[7; 100]);
         }
         db.write(true).unwrap();
-        // Opening it once more makes a table of what is in the log.
+        // Opening the database once more moves the log's records into a table.
         drop(db);
         drop(Database::open(temp.path()).unwrap());
         let files = std::fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -395,7 +395,7 @@ mod tests {
         let error = loop {
             match cursor.entry() {
                 Ok(Some((key, _))) => {
-                    // What lies behind a damaged block is given as if there had been none.
+                    // The record behind a damaged block is returned as if there had been none before it.
                     if key != number(read + gaps) {
                         assert_eq!(cursor.check(), Err(LevelDbError::Corruption));
                         gaps = u32::from_be_bytes(key.try_into().unwrap()) - read;

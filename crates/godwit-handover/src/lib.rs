@@ -1,8 +1,8 @@
-//! Bitcoin Core's data directory: made from godwit's, so that `bitcoind` starts on it at once, and its coins
-//! read, to be compared with godwit's.
+//! Makes Bitcoin Core's data directory from godwit's, so that `bitcoind` can start on it at once, and reads
+//! Core's coins, to compare them with godwit's.
 //!
-//! A [`Plan`] is what the index of the source says; [`hand_over`] carries it out. [`Chainstate`] reads Core's
-//! coins. What becomes of block and undo files, and why, is in `docs/hand-over.md`.
+//! A [`Plan`] is made from the index of the source; [`hand_over`] carries it out. [`Chainstate`] reads Core's
+//! coins. What happens to block and undo files, and why, is in `docs/hand-over.md`.
 
 mod chainstate;
 mod error;

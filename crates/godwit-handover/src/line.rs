@@ -1,12 +1,12 @@
-//! Whether the chain up to the tip can be handed over: Core takes every block of it for valid, and looks for
-//! its data and its undo record wherever none were pruned.
+//! Checks whether the chain up to the tip can be handed over: Core takes every block of it for valid, and
+//! looks for its data and its undo record unless blocks were pruned.
 
 use godwit_primitives::BlockHash;
 use godwit_store::{BlockRecord, BlockStatus, ChainPoint};
 
 use crate::error::{HandOverError, Missing};
 
-/// What `block` wants, if it is part of the chain; `is_pruned`: files of this directory were deleted.
+/// What `block` lacks as part of the chain. `is_pruned` says that files of this directory were deleted.
 fn missing(block: &BlockRecord, is_pruned: bool) -> Option<Missing> {
     let status = block.status;
     if block.tx_count == 0 {
@@ -29,14 +29,14 @@ struct Link {
     missing: Option<Missing>,
 }
 
-/// The blocks of the index, of which those up to the tip are checked.
+/// The blocks of the index, of which only those up to the tip are checked.
 pub(crate) struct Links {
     is_pruned: bool,
     links: Vec<Link>,
 }
 
 impl Links {
-    /// `is_pruned`: files of this directory were deleted.
+    /// `is_pruned` says that files of this directory were deleted.
     pub(crate) fn new(is_pruned: bool) -> Self {
         Self { is_pruned, links: Vec::new() }
     }
@@ -47,13 +47,13 @@ impl Links {
         self.links.push(Link { hash, prev, height, missing });
     }
 
-    /// Goes from `tip` to `genesis`, which the index does not have.
+    /// Follows the chain from `tip` to `genesis`, which the index does not have.
     pub(crate) fn check(
         mut self,
         tip: ChainPoint,
         genesis: BlockHash,
     ) -> Result<(), HandOverError> {
-        // Parents are behind their children then, so that one pass meets all of the chain.
+        // Sorted like this, every parent comes after its children, so that one pass meets the whole chain.
         self.links.sort_unstable_by_key(|link| std::cmp::Reverse(link.height));
         let ChainPoint { mut hash, mut height } = tip;
         for link in &self.links {
@@ -106,7 +106,8 @@ mod tests {
         }
     }
 
-    /// Of a chain in which the block at `height` is changed, in no order: what is missing, and where.
+    /// The result for a chain, in no order, in which `change` alters the block at `height`: what is missing,
+    /// and where.
     fn found(
         is_pruned: bool,
         height: u32,
@@ -120,7 +121,7 @@ mod tests {
             }
             links.add(hash(at), &block);
         }
-        // Another branch needs nothing of this.
+        // A block of another branch needs none of this.
         let header_alone = BlockRecord { status: BlockStatus::HEADER, tx_count: 0, ..record(3) };
         links.add(hash(99), &BlockRecord { position: None, undo: None, ..header_alone });
         match links.check(ChainPoint { hash: hash(TIP), height: TIP }, hash(0)) {
@@ -149,7 +150,7 @@ mod tests {
                 let lost = found(|block| (block.position, block.undo) = (None, None));
                 assert_eq!(lost, if is_pruned { None } else { wants(Missing::Data) });
             }
-            // Above the tip nothing is wanted.
+            // Blocks above the tip need nothing.
             assert_eq!(found(is_pruned, TIP + 1, |block| block.tx_count = 0), None);
         }
     }
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn a_chain_without_one_of_its_blocks_is_incomplete() {
         for absent in 1..=TIP {
-            // Its entry lies at a height where the chain does not look for it.
+            // The block's entry has a height at which the chain does not look for it.
             let found = found(false, absent, |block| block.height += 100);
             assert_eq!(found, Some((absent, Missing::Header)));
         }

@@ -1,4 +1,4 @@
-//! Makes a hand-over, step by step.
+//! Carries out a hand-over, step by step.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -18,14 +18,15 @@ use crate::plan::{CopiedBlock, Plan, Way, has_segwit};
 use crate::record::{IndexRecord, LAST_FILE, PRUNED_FLAG, block_key, file_key, flag_key};
 use crate::target::{self, BLOCKS, CHAINSTATE, Target};
 
-/// Bytes of index records that are written together.
+/// Bytes of index records that are written in one batch.
 const BATCH_BYTES: usize = 1 << 20;
-/// Coins between two looks of a sort (`godwit-store/src/utxo/sort.rs`).
+/// Coins between two checks for a stop while sorting (`godwit-store/src/utxo/sort.rs`).
 const SORTED_BETWEEN_LOOKS: u64 = 1 << 10;
-/// Core's file with the key of its block and undo files, and what it says: they are in the clear.
+/// Core's file with the XOR key of its block and undo files: the key is zero, because godwit's files are in
+/// the clear.
 const XOR_FILE: (&str, [u8; 8]) = ("xor.dat", [0; 8]);
 
-/// What is being done.
+/// The step under way; progress is counted in the unit given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Files of blocks and undo records are shared or copied; in bytes.
@@ -40,31 +41,31 @@ pub enum Step {
     ReadBack,
 }
 
-/// What a hand-over works with.
+/// The settings of a hand-over.
 pub struct Settings<'a> {
     pub params: &'a Params,
     /// The network's directory below Core's data directory.
     pub target: &'a Path,
-    /// Random: what Core's coins are XORed with.
+    /// A random key, with which Core's coins are XORed.
     pub key: [u8; 8],
-    /// Bytes in which coins are sorted.
+    /// Bytes of memory in which coins are sorted.
     pub memory: usize,
     pub threads: usize,
-    /// Ends it, once it is set.
+    /// Stops the hand-over once it is set.
     pub stop: &'a AtomicBool,
 }
 
-/// What was handed over.
+/// The result of a hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandedOver {
     pub coins: u64,
-    /// Of the coins, as they were read back; Core prints it reversed.
+    /// MuHash of the coins as they were read back; Core prints it reversed.
     pub muhash: [u8; 32],
 }
 
-/// Makes Core's data directory. Until it is complete the source is as it was, and what is in the target has
-/// names that Core does not know. A failure leaves nothing there, unless the caller wanted no more: what was
-/// made may be half of the coins of main, and to remove it would keep who wants an end waiting.
+/// Makes Core's data directory. Until it is complete, the source is unchanged, and everything in the target
+/// has names that Core does not know. A failure leaves nothing in the target, except when the caller stops
+/// the work: the files may hold half of main's coins, and removing them would keep the caller waiting.
 ///
 /// # Errors
 ///
@@ -95,14 +96,14 @@ fn check_stop(stop: &AtomicBool) -> Result<(), HandOverError> {
     }
 }
 
-/// What is copied is read, so that its damage is not handed on.
+/// Reads a block before it is copied, so that damage is not handed on.
 fn check_copied(inspection: &Inspection, block: &CopiedBlock) -> Result<(), HandOverError> {
     let CopiedBlock { hash, prev, at, checksum, undo } = *block;
     let bytes = inspection.read_block(at)?;
     if checksum.is_some_and(|known| known != BlockChecksum::of(bytes.as_slice())) {
         let (path, offset, bytes) =
             (inspection.block_path(at.file), at.offset.into(), at.len.into());
-        // A node does not read it by itself before the next scrub.
+        // The node itself reads this block only in the next scrub.
         let (damage, remedy) = (Damage::Checksum, Remedy::OnRequest(hash));
         return Err(Found { path, offset, bytes, damage, remedy }.into());
     }
@@ -215,7 +216,7 @@ impl Making<'_> {
             return Err(fault);
         }
         walked?;
-        // Core reads one for each number up to the last, of pruned files too.
+        // Core reads an entry for every number up to the last, including pruned files.
         for file in 0..=plan.last {
             let info = plan.infos.get(&file).copied().unwrap_or_default();
             put(&mut db, &file_key(file), &|out| out.put(&info));
@@ -247,7 +248,7 @@ impl Making<'_> {
         let mut wrote = |done| say(Step::Coins, done, expected);
         let tip = self.plan.tip().hash;
         let (count, digests) = chainstate::write(&dir, tip, key, &mut scan, stop, &mut wrote)?;
-        // The files in which they were sorted.
+        // Dropping the scan removes the files in which the coins were sorted.
         drop(scan);
         let mut read = |done, total| say(Step::ReadBack, done, total);
         let read = Chainstate::open(&dir)?.read(threads, stop, &mut read)?;

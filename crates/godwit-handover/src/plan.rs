@@ -1,4 +1,4 @@
-//! What a hand-over will do, from the source's index alone: nothing is changed to find that out.
+//! Plans a hand-over from the source's index alone, without changing anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ use crate::record::{FileInfo, MAX_INDEX_RECORD};
 /// Magic and length before a block.
 pub(crate) const FRAME: u32 = 8;
 
-/// How a file comes into the target.
+/// How a file gets into the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// As a second name of the same file.
     Shared,
-    /// Core will write to it.
+    /// As a copy, because Core will write to the file.
     Copied,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct PlannedFile {
     pub(crate) way: Way,
 }
 
-/// A block of the last file, and where its undo record is.
+/// A block of the last file, and the position of its undo record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CopiedBlock {
     pub(crate) hash: BlockHash,
     pub(crate) prev: BlockHash,
     pub(crate) at: BlockPosition,
-    /// Not known of a block that an old godwit has stored.
+    /// `None` if an old godwit stored the block.
     pub(crate) checksum: Option<BlockChecksum>,
     pub(crate) undo: Option<UndoPosition>,
 }
@@ -50,9 +50,9 @@ pub struct Plan {
     pruned: bool,
     pub(crate) files: Vec<PlannedFile>,
     pub(crate) infos: BTreeMap<u32, FileInfo>,
-    /// The file that Core goes on with.
+    /// Number of the file to which Core will append.
     pub(crate) last: u32,
-    /// Where the genesis block will lie, which godwit does not store, and which Core wants to have.
+    /// Position of the genesis block, which godwit does not store and Core needs.
     pub(crate) genesis: BlockPosition,
     pub(crate) headers: u64,
     /// All blocks of the last file.
@@ -61,7 +61,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans to hand over what the last commit has left.
+    /// Plans to hand over the state of the last commit.
     ///
     /// # Errors
     ///
@@ -109,17 +109,17 @@ impl Plan {
         Ok(Self { tip, pruned, files, infos, last, genesis, headers, copied, coin_bytes })
     }
 
-    /// The block whose coins Core will have.
+    /// The block whose coins Core will start with.
     pub fn tip(&self) -> ChainPoint {
         self.tip
     }
 
-    /// Whether blocks are not stored any more.
+    /// Whether some blocks are no longer stored.
     pub fn is_pruned(&self) -> bool {
         self.pruned
     }
 
-    /// Bytes of files that both directories will share.
+    /// Bytes of the files that both directories will share.
     pub fn shared_bytes(&self) -> u64 {
         self.bytes(Way::Shared)
     }
@@ -133,13 +133,13 @@ impl Plan {
         self.files.iter().filter(|file| file.way == way).map(|file| file.bytes).sum()
     }
 
-    /// Bytes that the hand-over needs while it runs, as if all were on one file system: copies, Core's two
-    /// databases and, until the coins are written, the files in which they are sorted. What stays is less
-    /// than half of it.
+    /// Bytes that the hand-over needs while it runs, as if all files were on one file system: the copies,
+    /// Core's two databases and, until the coins are written, the files in which they are sorted. Less than
+    /// half of that remains afterwards.
     pub fn needed_bytes(&self) -> u64 {
-        /// Of LevelDB's logs and tables, beside the records.
+        /// Bytes of LevelDB's logs and tables besides the records.
         const DATABASES: u64 = 96 << 20;
-        // A run of coins has a filter as a table has, and pages that are not full.
+        // A run of coins has a filter, as a table has, and pages that are not full.
         let coins = self.coin_bytes + self.coin_bytes / 8;
         let index = self.headers * (MAX_INDEX_RECORD + 33);
         self.bytes(Way::Copied) + index + 2 * coins + DATABASES
@@ -157,7 +157,7 @@ fn planned(file: &NamedFile, way: Way) -> Result<PlannedFile, HandOverError> {
     }
 }
 
-/// Behind all blocks of the last file, which is copied anyway.
+/// Puts the genesis block behind all blocks of the last file, which is copied anyway.
 fn genesis_after(last: &NamedFile, params: &Params) -> Result<BlockPosition, HandOverError> {
     let len = params.genesis_block().len() as u32;
     let end = u32::try_from(last.committed).ok();
@@ -166,16 +166,17 @@ fn genesis_after(last: &NamedFile, params: &Params) -> Result<BlockPosition, Han
     Ok(BlockPosition { file: last.number, offset, len })
 }
 
-/// Whether a block is at or above the height from which on Core marks what it has as received with witnesses.
+/// Whether a block is at or above the height from which on Core marks received blocks as received with
+/// witnesses.
 pub(crate) fn has_segwit(params: &Params, height: u32) -> bool {
     params.is_active(Deployment::Segwit, height)
 }
 
-/// What the index says of each file.
+/// What the index says about each file.
 #[derive(Default)]
 struct Counted {
     infos: BTreeMap<u32, FileInfo>,
-    /// Files with a block that has no undo record yet: Core writes one when it connects the block.
+    /// Files with a block that has no undo record yet; Core writes one when it connects the block.
     without_undo: BTreeSet<u32>,
     headers: u64,
     pruned: bool,

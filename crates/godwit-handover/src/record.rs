@@ -1,4 +1,4 @@
-//! The records of Core's two databases, as pure functions.
+//! The records of Core's two databases, encoded and decoded by pure functions.
 //!
 //! `blocks/index` (`node/blockstorage.cpp`, `chain.h`), whose values are in the clear:
 //!
@@ -22,7 +22,7 @@ use godwit_primitives::{BlockHash, BlockHeader, HEADER_SIZE, OutPoint};
 use godwit_store::{BlockRecord, BlockStatus};
 use godwit_stream::{Allocator, DataStream, DecodeError, Encode, SpanReader};
 
-/// What Core writes in the place of a version (`CDiskBlockIndex::DUMMY_VERSION`).
+/// The number that Core writes in place of a version (`CDiskBlockIndex::DUMMY_VERSION`).
 const DUMMY_VERSION: u64 = 259_900;
 
 // `BlockStatus` of chain.h.
@@ -31,17 +31,17 @@ const VALID_TRANSACTIONS: u32 = 3;
 const VALID_SCRIPTS: u32 = 5;
 const HAVE_DATA: u32 = 8;
 const HAVE_UNDO: u32 = 16;
-/// Also of descendants: Core 31 writes nothing else, and older versions read it so.
+/// Set on descendants too: Core 31 writes no other flag for them, and older versions read this one.
 const FAILED_VALID: u32 = 32;
 const OPT_WITNESS: u32 = 128;
 
-/// What begins the key of a coin.
+/// First byte of the key of a coin.
 pub(crate) const COIN: u8 = b'C';
 pub(crate) const BEST_BLOCK: &[u8] = b"B";
 pub(crate) const HEAD_BLOCKS: &[u8] = b"H";
 pub(crate) const OBFUSCATION_KEY: &[u8] = b"\x0e\0obfuscate_key";
 pub(crate) const LAST_FILE: &[u8] = b"l";
-/// The flag of a directory whose blocks are not all there.
+/// The flag of a directory from which blocks were pruned.
 pub(crate) const PRUNED_FLAG: &str = "prunedblockfiles";
 
 /// A block of the index (`CDiskBlockIndex`).
@@ -52,11 +52,11 @@ pub(crate) struct IndexRecord {
     /// `BlockStatus` of chain.h, as bits.
     pub(crate) status: u32,
     pub(crate) tx_count: u32,
-    /// Of block and undo record; 0 where there is neither.
+    /// Number of the block and undo file; 0 if neither is stored.
     pub(crate) file: u32,
-    /// Of the block's first byte, behind magic and length.
+    /// Position of the block's first byte, behind magic and length.
     pub(crate) data_pos: u32,
-    /// Of the undo data's first byte, behind magic and length.
+    /// Position of the undo data's first byte, behind magic and length.
     pub(crate) undo_pos: u32,
 }
 
@@ -65,9 +65,9 @@ pub(crate) struct IndexRecord {
 pub(crate) struct BeyondReach;
 
 impl IndexRecord {
-    /// Of a block as godwit has it; `segwit`: it is at or above the height of segwit. Core sets
-    /// `OPT_WITNESS` on every block that it receives there, and wants a reindex where it misses one below
-    /// the tip (`NeedsRedownload`).
+    /// The record of a block as godwit has it; `segwit` says that the block is at or above the height of
+    /// segwit. Core sets `OPT_WITNESS` on every block that it receives there, and demands a reindex if a
+    /// block up to the tip lacks the flag (`NeedsRedownload`).
     pub(crate) fn new(block: &BlockRecord, segwit: bool) -> Result<Self, BeyondReach> {
         let BlockRecord { header, height, tx_count, position, undo, .. } = *block;
         let mut status = match tx_count {
@@ -94,7 +94,7 @@ impl IndexRecord {
         Ok(Self { header, height, status, tx_count, file, data_pos, undo_pos })
     }
 
-    /// Of the genesis block, which is valid as it is, and has no undo record.
+    /// The record of the genesis block, which is valid as it is and has no undo record.
     pub(crate) fn genesis(header: BlockHeader, segwit: bool, file: u32, data_pos: u32) -> Self {
         let witness = if segwit { OPT_WITNESS } else { 0 };
         let status = VALID_TRANSACTIONS | HAVE_DATA | witness;
@@ -121,20 +121,20 @@ impl Encode for IndexRecord {
     }
 }
 
-/// What a pair of block and undo file holds (`CBlockFileInfo`).
+/// The content of a pair of block and undo file (`CBlockFileInfo`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileInfo {
     pub(crate) blocks: u32,
     /// Bytes in use, frames included.
     pub(crate) size: u32,
-    /// The same of the undo file, checksums included.
+    /// Bytes in use in the undo file, with frames and checksums.
     pub(crate) undo_size: u32,
     pub(crate) heights: (u32, u32),
     pub(crate) times: (u32, u32),
 }
 
 impl FileInfo {
-    /// Counts a block of the file.
+    /// Adds a block of the file to the counts.
     pub(crate) fn add(&mut self, height: u32, time: u32) {
         let with = |range: (u32, u32), n: u32| match self.blocks {
             0 => (n, n),
@@ -171,7 +171,7 @@ pub(crate) fn flag_key(name: &str) -> Vec<u8> {
     [&[b'F', length], name.as_bytes()].concat()
 }
 
-/// Writes the key of a coin to `out`, in the place of what is there.
+/// Writes the key of a coin to `out`, replacing its content.
 pub(crate) fn coin_key(outpoint: &OutPoint, out: &mut DataStream) {
     out.clear();
     out.write_u8(COIN);
@@ -179,7 +179,7 @@ pub(crate) fn coin_key(outpoint: &OutPoint, out: &mut DataStream) {
     out.write_var_int(outpoint.vout.into());
 }
 
-/// The outpoint of a coin's key.
+/// The outpoint in a coin's key.
 pub(crate) fn outpoint_of(key: &[u8]) -> Result<OutPoint, DecodeError> {
     let mut reader = SpanReader::new(key);
     reader.skip(1)?;
@@ -190,14 +190,14 @@ pub(crate) fn outpoint_of(key: &[u8]) -> Result<OutPoint, DecodeError> {
     }
 }
 
-/// A key of obfuscation as a value of the database: with its length, as Core serialises a vector.
+/// An obfuscation key as a value of the database: with its length, as Core serialises a vector.
 pub(crate) fn obfuscation_value(key: [u8; 8]) -> [u8; 9] {
     let mut value = [8; 9];
     value[1..].copy_from_slice(&key);
     value
 }
 
-/// The key in such a value.
+/// The obfuscation key in such a value.
 pub(crate) fn obfuscation_of(value: &[u8]) -> Option<[u8; 8]> {
     value.strip_prefix(&[8])?.try_into().ok()
 }

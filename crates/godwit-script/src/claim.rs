@@ -1,9 +1,10 @@
-//! From an input to what must hold for it to be valid: forms before taproot.
+//! Makes a claim about an input: conditions from which its validity follows. This module has the forms before
+//! taproot.
 //!
 //! Each condition is a line of its own that ends in `None`, with the function of Core's
-//! `script/interpreter.cpp` or the BIP that it comes from; `tools/mutate-native` takes each away and sees
-//! a test fail. The cheap ones come first, and nothing is hashed for a form that is not taken. Lines that
-//! bound work alone say so: what they turn away, a condition would turn away later.
+//! `script/interpreter.cpp` or the BIP that it comes from; `tools/mutate-native` removes each of them in turn
+//! and checks that a test fails. The cheap ones come first, and nothing is hashed for a form that is not
+//! taken. Lines that only bound work say so: what they turn away, a condition would turn away later.
 
 use godwit_primitives::{InputView, ScriptFlags, WitnessView, sha256::sha256};
 use godwit_verify::{Check, KeyBytes, parse_strict_der};
@@ -27,12 +28,13 @@ pub enum Claim {
     Multisig(Box<Multisig>),
 }
 
-/// Bytes of outputs that are hashed for a legacy signature whatever they are: not more work than checking it.
+/// Bytes of outputs that are hashed for a legacy signature whatever they are: no more work than checking the
+/// signature.
 const OUTPUTS_HASHED: usize = 16 * 1024;
-/// Bytes of an output on average, from which on the engine hashes them sooner.
+/// Average bytes of an output from which on the engine hashes outputs faster.
 const LONG_OUTPUT: usize = 64;
 
-// EvalScript's SCRIPT_ERR_SCRIPT_SIZE cannot meet a script that is taken.
+// EvalScript's SCRIPT_ERR_SCRIPT_SIZE cannot occur in a script that is taken.
 const _: () = {
     const LONGEST: usize = 2 + MAX_KEYS * 66 + 2 + 1;
     assert!(LONGEST <= MAX_SCRIPT_SIZE);
@@ -40,13 +42,13 @@ const _: () = {
 
 /// Lock times from here on are times, not heights (Core's `LOCKTIME_THRESHOLD`).
 const LOCKTIME_THRESHOLD: u64 = 500_000_000;
-/// Of a sequence (BIP68): none of it locks.
+/// Bit of a sequence (BIP68): the sequence locks nothing.
 const SEQUENCE_DISABLED: u64 = 1 << 31;
-/// Of a sequence: it counts 512 seconds, not blocks.
+/// Bit of a sequence: the lock counts units of 512 seconds, not blocks.
 const SEQUENCE_IS_TIME: u64 = 1 << 22;
 const SEQUENCE_MASK: u64 = 0xffff;
 
-/// The input that is looked at, with all that decides about it.
+/// The input to make a claim for, with everything that decides about it.
 pub(crate) struct Spend<'s, 'a> {
     pub(crate) tx: &'s SpendingTx<'a>,
     pub(crate) input: usize,
@@ -56,16 +58,16 @@ pub(crate) struct Spend<'s, 'a> {
     pub(crate) flags: ScriptFlags,
 }
 
-/// A signature of ECDSA with the byte behind it.
+/// An ECDSA signature with the hash type behind it.
 struct Signature<'a> {
     bytes: &'a [u8],
     numbers: [u8; 64],
     hash_type: u32,
 }
 
-/// What follows if it is proven: Core's `VerifyScript` accepts the input under these flags. `None` says
-/// nothing about the input. [`ScriptFlags`] has those of consensus alone; any of policy would need
-/// conditions of its own here.
+/// Makes a claim for an input. If the claim is proven, Core's `VerifyScript` accepts the input under these
+/// flags. `None` says nothing about the input. [`ScriptFlags`] has only consensus flags; any policy flag
+/// would need conditions of its own here.
 pub fn claim(tx: &SpendingTx<'_>, input: usize, flags: ScriptFlags) -> Option<Claim> {
     // BIP141 is not defined without BIP16 (VerifyScript asserts it).
     if flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH) {
@@ -94,7 +96,7 @@ pub fn claim(tx: &SpendingTx<'_>, input: usize, flags: ScriptFlags) -> Option<Cl
             let elements = spend.elements()?;
             spend.legacy_multisig(&elements, form, output.script_pubkey)
         }
-        // Only behind a hash: nobody makes them.
+        // Not taken as an output's own script: nobody makes such outputs.
         Form::LockedKey(..) => None,
     }
 }
@@ -116,7 +118,7 @@ impl Spend<'_, '_> {
     }
 
     fn script_hash(&self, hash: &[u8; 20]) -> Option<Claim> {
-        // BIP16; without it the hash is all that counts.
+        // BIP16; without it only the hash counts.
         if !self.flags.contains(ScriptFlags::P2SH) {
             return None;
         }
@@ -158,9 +160,9 @@ impl Spend<'_, '_> {
         self.script_sig.is_empty().then_some(())
     }
 
-    /// What holds for every program.
+    /// The conditions of every program.
     pub(crate) fn program(&self, program: &[u8], rules: ScriptFlags) -> Option<()> {
-        // VerifyScript, VerifyWitnessProgram: without its rules anyone may spend a program.
+        // VerifyScript, VerifyWitnessProgram: without the rules of its version anyone may spend a program.
         if !self.flags.contains(rules) {
             return None;
         }
@@ -194,7 +196,7 @@ impl Spend<'_, '_> {
         self.program(program, ScriptFlags::WITNESS)?;
         self.value_in_range()?;
         let before = self.witness.len().checked_sub(1)?;
-        // Bounds work alone: of so many items none are a form's.
+        // Only bounds work: no form has this many items.
         if before > MAX_KEYS + 1 {
             return None;
         }
@@ -225,7 +227,7 @@ impl Spend<'_, '_> {
         })
     }
 
-    /// P2WSH, where so much is known: version 0, and the form of the last item.
+    /// P2WSH, once version 0 and the form of the last item are known.
     fn witness_locked_key(&self, program: &[u8; 32], lock: Lock, key: KeyBytes) -> Option<Claim> {
         // EvalScript takes one element; ExecuteWitnessScript: SCRIPT_ERR_CLEANSTACK.
         if self.witness.len() != 2 {
@@ -259,7 +261,7 @@ impl Spend<'_, '_> {
                 if least > lock_time {
                     return None;
                 }
-                // CheckLockTime: a final input makes the lock time be of no account.
+                // CheckLockTime: a final input disables the lock time.
                 if sequence == u64::from(u32::MAX) {
                     return None;
                 }
@@ -273,7 +275,7 @@ impl Spend<'_, '_> {
                 if least & SEQUENCE_DISABLED != 0 {
                     return None;
                 }
-                // CheckSequence: BIP68 knows versions from 2 on.
+                // CheckSequence: BIP68 applies from version 2 on.
                 if self.tx.view().version() < 2 {
                     return None;
                 }
@@ -281,7 +283,7 @@ impl Spend<'_, '_> {
                 if sequence & SEQUENCE_DISABLED != 0 {
                     return None;
                 }
-                // CheckSequence: both are of blocks, or both of time.
+                // CheckSequence: both count blocks, or both count time.
                 if least & SEQUENCE_IS_TIME != sequence & SEQUENCE_IS_TIME {
                     return None;
                 }
@@ -294,12 +296,12 @@ impl Spend<'_, '_> {
         Some(())
     }
 
-    /// CheckECDSASignature: version 0 signs the value, and a negative one is none.
+    /// CheckECDSASignature: version 0 signs the value, and refuses a negative one.
     fn value_in_range(&self) -> Option<()> {
         (self.output.value >= 0).then_some(())
     }
 
-    /// What the scriptSig of an output without a program pushes.
+    /// The elements that the scriptSig of an output without a program pushes.
     fn elements(&self) -> Option<Vec<&[u8]>> {
         // VerifyScript: SCRIPT_ERR_WITNESS_UNEXPECTED.
         if !self.witness.is_empty() {
@@ -326,9 +328,9 @@ impl Spend<'_, '_> {
         Some(signature.by(key, message))
     }
 
-    /// Whether the engine hashes a legacy message sooner. Of inputs and short outputs it hashes small pieces
-    /// one at a time, and all of them for each signature; a few long ones it hashes at once, and faster than
-    /// is done here where the processor has no instructions for it.
+    /// Whether the engine hashes a legacy message faster. The engine hashes inputs and short outputs in small
+    /// pieces, one at a time, and all of them for each signature. A few long outputs it hashes at once,
+    /// faster than the code here on processors without instructions for SHA-256.
     fn outputs_are_long(&self) -> bool {
         let view = self.tx.view();
         let bytes = view.output_bytes().len();
@@ -350,7 +352,8 @@ impl Spend<'_, '_> {
         claim_multisig(signatures, form, |hash_type| messages.of(hash_type))
     }
 
-    /// The signatures among what OP_CHECKMULTISIG takes: an element too many, and one for each signature.
+    /// The signatures among the elements that OP_CHECKMULTISIG takes: one element too many, and one for each
+    /// signature.
     fn multisig_signatures<'e>(
         &self,
         elements: &[&'e [u8]],
@@ -388,8 +391,8 @@ fn claim_multisig(
 }
 
 impl<'a> Signature<'a> {
-    /// BIP66, under any flags: Core's older parser agrees about what is strict DER, and an empty signature
-    /// is none.
+    /// BIP66, under any flags: Core's older parser agrees about strict DER, and an empty signature is not a
+    /// signature.
     fn parse(bytes: &'a [u8]) -> Option<Signature<'a>> {
         let (hash_type, der) = bytes.split_last()?;
         let numbers = parse_strict_der(der)?;

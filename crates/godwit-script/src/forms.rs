@@ -1,4 +1,4 @@
-//! The forms of script that are taken.
+//! The forms of script for which claims are made.
 
 use godwit_verify::KeyBytes;
 
@@ -20,7 +20,7 @@ const OP_ENDIF: u8 = 0x68;
 /// Most keys of OP_CHECKMULTISIG (Core's `MAX_PUBKEYS_PER_MULTISIG`).
 pub(crate) const MAX_KEYS: usize = 20;
 
-/// What an output or a script behind a hash demands.
+/// The demand of an output's script, or of a script behind a hash.
 pub(crate) enum Form<'a> {
     /// P2PK: key OP_CHECKSIG.
     Key(KeyBytes),
@@ -46,17 +46,17 @@ pub(crate) struct MultisigForm {
     pub(crate) keys: Vec<KeyBytes>,
 }
 
-/// A number, which is not negative, and what demands it.
+/// The number of a lock, which is not negative, and the opcode that demands it.
 #[derive(Clone, Copy)]
 pub(crate) enum Lock {
-    /// OP_CHECKLOCKTIMEVERIFY (BIP65): of the transaction's lock time.
+    /// OP_CHECKLOCKTIMEVERIFY (BIP65): a demand on the transaction's lock time.
     Time(u64),
-    /// OP_CHECKSEQUENCEVERIFY (BIP112): of the input's sequence.
+    /// OP_CHECKSEQUENCEVERIFY (BIP112): a demand on the input's sequence.
     Sequence(u64),
 }
 
 impl<'a> Form<'a> {
-    /// By the bytes alone; `None` for any other script.
+    /// Recognises a form by its bytes alone; `None` for any other script.
     pub(crate) fn of(script: &'a [u8]) -> Option<Form<'a>> {
         match script {
             [OP_DUP, OP_HASH160, 20, hash @ .., OP_EQUALVERIFY, OP_CHECKSIG] => {
@@ -100,7 +100,7 @@ fn multisig(script: &[u8]) -> Option<MultisigForm> {
     let mut keys = Vec::with_capacity(3);
     while let [len @ (33 | 65), after @ ..] = rest {
         let (key, after) = after.split_at_checked(usize::from(*len))?;
-        // Bounds work alone: no number that is taken says so many (SCRIPT_ERR_PUBKEY_COUNT).
+        // Only bounds work: no number that is taken allows this many keys (SCRIPT_ERR_PUBKEY_COUNT).
         if keys.len() == MAX_KEYS {
             return None;
         }
@@ -108,14 +108,15 @@ fn multisig(script: &[u8]) -> Option<MultisigForm> {
         rest = after;
     }
     let (count, rest) = number(rest)?;
-    // EvalScript, OP_CHECKMULTISIG: the number of keys is what the script says, all of them are its own.
+    // EvalScript, OP_CHECKMULTISIG: the script states the number of keys, and all of them have to be in the
+    // script.
     let counts = count == keys.len();
     // EvalScript: SCRIPT_ERR_SIG_COUNT.
     let possible = required <= count;
     (counts && possible && rest == [OP_CHECKMULTISIG]).then_some(MultisigForm { required, keys })
 }
 
-/// 1 to 16 by their opcodes, 17 to 20 as a push of a byte (Core's `CScriptNum`).
+/// A number from 1 to 16 as an opcode, or from 17 to 20 as a push of one byte (Core's `CScriptNum`).
 fn number(script: &[u8]) -> Option<(usize, &[u8])> {
     match script {
         [opcode @ OP_1..=OP_16, rest @ ..] => Some((usize::from(opcode - OP_1) + 1, rest)),
@@ -132,19 +133,19 @@ fn single_key(script: &[u8]) -> Option<KeyBytes> {
     }
 }
 
-/// One lock before one key. Of more locks the script is left to the engine.
+/// One lock before one key. Scripts with more locks are left to the engine.
 fn locked_key(script: &[u8]) -> Option<Form<'_>> {
     let (lock, rest) = lock(script)?;
     let [OP_DROP, rest @ ..] = rest else { return None };
     single_key(rest).map(|key| Form::LockedKey(lock, key))
 }
 
-/// A number and the opcode that demands it.
+/// The number of a lock, and the opcode that demands it.
 fn lock(script: &[u8]) -> Option<(Lock, &[u8])> {
     let (number, rest) = match script {
         [OP_0, rest @ ..] => (0, rest),
         [opcode @ OP_1..=OP_16, rest @ ..] => (u64::from(opcode - OP_1) + 1, rest),
-        // EvalScript takes five bytes at most.
+        // EvalScript takes at most five bytes.
         [len @ 1..=5, rest @ ..] => {
             let (bytes, rest) = rest.split_at_checked(usize::from(*len))?;
             // CScriptNum: the sign (SCRIPT_ERR_NEGATIVE_LOCKTIME). Negative zero is left to the engine.
@@ -165,8 +166,8 @@ fn lock(script: &[u8]) -> Option<(Lock, &[u8])> {
 /// The key of a tapscript that is `<32 bytes> OP_CHECKSIG`, with any number of envelopes before and after
 /// it.
 ///
-/// Opcodes that make a tapscript valid by being there (BIP342's OP_SUCCESS) are none of those that are
-/// taken.
+/// None of the opcodes taken here is one that makes a tapscript valid by its mere presence (BIP342's
+/// OP_SUCCESS).
 pub(crate) fn leaf_key(script: &[u8]) -> Option<&[u8; 32]> {
     let script = after_envelopes(script)?;
     let [32, rest @ ..] = script else { return None };
@@ -175,8 +176,8 @@ pub(crate) fn leaf_key(script: &[u8]) -> Option<&[u8; 32]> {
     after_envelopes(rest)?.is_empty().then_some(key)
 }
 
-/// What follows any number of `OP_0 OP_IF <pushes> OP_ENDIF`, which do nothing: OP_0 is false, in the
-/// only form that BIP342 allows OP_IF. `None` where an envelope holds anything but pushes of data.
+/// The script behind any number of `OP_0 OP_IF <pushes> OP_ENDIF`, which do nothing: OP_0 is false, in the
+/// only form that BIP342 allows OP_IF. `None` if an envelope holds anything but pushes of data.
 fn after_envelopes(mut script: &[u8]) -> Option<&[u8]> {
     while let [OP_0, OP_IF, inside @ ..] = script {
         script = inside;
@@ -186,7 +187,7 @@ fn after_envelopes(mut script: &[u8]) -> Option<&[u8]> {
                 break;
             }
             let push = crate::pushes::take_push(&mut script)?;
-            // EvalScript: SCRIPT_ERR_PUSH_SIZE, also where nothing is executed.
+            // EvalScript: SCRIPT_ERR_PUSH_SIZE, even where nothing is executed.
             if push.len() > crate::pushes::MAX_ELEMENT_SIZE {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! The hashes of scripts beside those of signatures.
+//! The hashes of scripts other than those that signatures sign.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ pub(crate) fn hash160(data: &[u8]) -> [u8; 20] {
     Ripemd160::digest(sha256(data)).into()
 }
 
-/// A hasher that has taken the tag twice (BIP340).
+/// A hasher that has taken the hash of the tag twice (BIP340).
 fn tagged(tag: &str) -> Sha256 {
     let tag = sha256(tag.as_bytes());
     let mut hasher = Sha256::new();
@@ -19,7 +19,7 @@ fn tagged(tag: &str) -> Sha256 {
     hasher
 }
 
-/// The hashers of BIP341, made once: each saves a block of 64 bytes.
+/// BIP341's hashers with their tags, made once: each saves a block of 64 bytes.
 pub(crate) struct Tagged {
     pub(crate) sighash: Sha256,
     pub(crate) leaf: Sha256,
@@ -34,7 +34,7 @@ pub(crate) static TAGGED: LazyLock<Tagged> = LazyLock::new(|| Tagged {
     tweak: tagged("TapTweak"),
 });
 
-/// What `hasher` has taken already, then `parts`.
+/// Continues `hasher` with `parts` and finishes it.
 pub(crate) fn finish(hasher: &Sha256, parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = hasher.clone();
     parts.iter().for_each(|part| hasher.update(part));

@@ -1,5 +1,5 @@
-//! Script verification: signatures in the lanes of vector registers where they alone decide, Bitcoin Core's
-//! own engine for all else.
+//! Script verification: in the lanes of vector registers where signatures alone decide, and by Bitcoin Core's
+//! own engine otherwise.
 //!
 //! ```text
 //! Scripts::verify          parts of blocks in, for each the first input that fails out
@@ -12,12 +12,12 @@
 //!
 //! # What decides
 //!
-//! A [`Claim`] is a statement about signatures from which it follows that Core's `VerifyScript` returns
-//! true. [`claim`] makes one for the forms of output that nearly all coins have, and only where each
-//! condition that Core's interpreter sets is met, line by line with its source. Where there is any doubt
-//! it makes none: then, and where a claim is not proven, the engine is asked, **and the engine alone
-//! rejects**. So an input that is refused was refused by Core's engine, and what remains to be trusted is
-//! that no claim is made and proven for an input that the engine would refuse.
+//! A [`Claim`] is a statement about signatures from which it follows that Core's `VerifyScript` returns true.
+//! [`claim`] makes one for the forms of output that nearly all coins have, and only if every condition that
+//! Core's interpreter sets is met; the code checks them line by line, each with its source. In case of doubt
+//! it makes none. Without a claim, or if a claim is not proven, the engine is asked, **and the engine alone
+//! rejects**. So every input that is refused was refused by Core's engine, and what has to be trusted is that
+//! no claim is made and proven for an input that the engine would refuse.
 
 #![warn(missing_docs)]
 

@@ -1,31 +1,34 @@
-//! When claims are worth their time.
+//! Decides when making claims is worth the time.
 //!
-//! An attacker can make claims that hold and that no lane proves, in any number: then the lanes' time is
-//! lost, and the engine's comes on top. A claim of honest inputs is proven practically always. So what is
-//! lost is remembered until it is made up for, and no claims are made while it is more than [`PATIENCE`]:
+//! An attacker can make any number of inputs whose claims hold and are still not proven by lanes: then the
+//! lanes' time is lost, and the engine's time comes on top. Claims of honest inputs are practically always
+//! proven. So lost time is remembered until it is made up for, and no claims are made while more than
+//! [`PATIENCE`] is lost:
 //!
 //! ```text
 //! made up for = an eighth of the engine's time + half of the time of claims that were proven
 //! ```
 //!
-//! With P the time of proven claims, E that of the engine for all other inputs, and the lanes at least 1.5
-//! times as fast as the engine, it alone would take at least 1.5 P + E. With claims it is P + E + losses, at
-//! most 1.5 P + 1.125 E, PATIENCE and the losses of one share. Nothing else than time depends on this.
+//! Let P be the time of proven claims and E the engine's time for all other inputs. If the lanes are at least
+//! 1.5 times as fast as the engine, the engine alone would take at least 1.5 P + E. With claims the time is P
+//! + E + losses, at most 1.5 P + 1.125 E + PATIENCE + the losses of one share. Nothing but time depends on
+//! this.
 
 use std::time::Duration;
 
 use crate::queue::Effort;
 
-/// Of the time that the engine takes, this part may be lost before it.
+/// One part in this many of the engine's time makes up for lost time.
 const ENGINE_PART: u32 = 8;
-/// Of the time of claims that were proven.
+/// One part in this many of the time of proven claims makes up for lost time.
 const PROVEN_PART: u32 = 2;
-/// What may be lost before: an input that is not valid, and ends its block, does not matter.
+/// Time that may be lost at first. One invalid input does not matter: it ends its block.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Checks in vain after which no more claims are made in one share, if they are the greater part of all.
+/// Once a share has this many checks in vain, and they are more than half of all its checks, it makes no more
+/// claims.
 const VAIN_CHECKS: u64 = 64;
 
-/// Time that claims took in vain and that was not made up for.
+/// Time that claims took in vain and that is not made up for yet.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     open: Duration,
@@ -47,7 +50,7 @@ impl Losses {
         self.open <= PATIENCE
     }
 
-    /// What a share's claims took. Without any check all of it was in vain.
+    /// Counts the time of a share's claims. If no check was made, all of it was in vain.
     pub(crate) fn claims_took(&mut self, time: Duration, effort: Effort) {
         let vain = match effort.checks {
             0 => time,
@@ -57,8 +60,9 @@ impl Losses {
         self.make_up((time - vain) / PROVEN_PART);
     }
 
-    /// What the engine took, without what its thread waited for: neither memory that others have nor what
-    /// they make is time of this thread's engine, and in it claims cost nothing.
+    /// Counts the time of the engine. Waiting is excluded, both for memory that others hold and for
+    /// transactions that other threads have the engine read: it is not time of this thread's engine, and
+    /// claims cost nothing during it.
     pub(crate) fn engine_took(&mut self, time: Duration) {
         self.make_up(time / ENGINE_PART);
     }

@@ -1,10 +1,10 @@
-//! m of n signatures: a search for a match that keeps the order, in rounds.
+//! m of n signatures: searches in rounds for a match that keeps the order.
 //!
-//! OP_CHECKMULTISIG is true exactly if each signature is valid for one of the keys, with signatures and
-//! keys in the same order: Core tries from the last of both on, and passes over a key that does not fit,
-//! which finds such a match if there is one. So does trying from both ends at once: a key at an end fits
-//! the signature at that end, or no signature that is left. Each check uses up a key, so there are never
-//! more checks than keys.
+//! OP_CHECKMULTISIG is true exactly if each signature is valid for one of the keys, with signatures and keys
+//! in the same order. Core tries the last ones first, skipping keys that do not fit, and so finds such a
+//! match if there is one. Trying from both ends at once finds it too: a key at an end either fits the
+//! signature at that end, or no signature that is left. Each check uses up a key, so there are never more
+//! checks than keys.
 
 use std::ops::Range;
 
@@ -17,43 +17,43 @@ pub(crate) struct Signed {
     pub(crate) message: [u8; 32],
 }
 
-/// Which checks come first.
+/// The order of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchOrder {
-    /// From both ends, in as few rounds as that takes: where checks are made side by side.
+    /// From both ends, in as few rounds as that takes: for backends that run checks side by side.
     Ends,
     /// One at a time from the last on, as Core does.
     Core,
 }
 
-/// Some signatures by some of several keys, as far as is known.
+/// Some signatures by some of several keys, with what is known so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Multisig {
     signed: Vec<Signed>,
     keys: Vec<KeyBytes>,
-    /// What is not matched yet.
+    /// Not matched yet.
     signed_left: Range<usize>,
     keys_left: Range<usize>,
 }
 
-/// What a round asks.
+/// The checks of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
     /// As many signatures as keys: all must fit.
     Rest,
     /// The first signature with the first key, and the last with the last.
     Ends,
-    /// The last signature with the last key: Core's order, and that for a signature alone, so that no 1 of 20
-    /// takes more checks than it takes Core.
+    /// The last signature with the last key. This is Core's order, and also that of a single signature, so
+    /// that a 1 of 20 never takes more checks than in Core.
     Last,
 }
 
-/// What is known after a round.
+/// What is known about the claim after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
     /// Each signature has a key.
     Proven,
-    /// There are not enough keys left.
+    /// Fewer keys than signatures are left.
     NotProven,
     /// Another round will tell.
     Open,
@@ -92,7 +92,7 @@ impl Multisig {
         Check::Ecdsa { key: self.keys[key], signature, message }
     }
 
-    /// Takes the answers to [`Multisig::checks`]; bit i of `refused` is set where check i was not proven.
+    /// Takes the answers to [`Multisig::checks`]; bit i of `refused` is set if check i was not proven.
     pub(crate) fn advance(&mut self, order: MatchOrder, refused: u32) -> Known {
         match self.round(order) {
             Round::Rest if refused == 0 => return Known::Proven,

@@ -6,16 +6,16 @@ use crate::forms::MAX_KEYS;
 pub(crate) const MAX_ELEMENT_SIZE: usize = 520;
 /// Longest script before tapscript (Core's `MAX_SCRIPT_SIZE`).
 pub(crate) const MAX_SCRIPT_SIZE: usize = 10_000;
-/// Most elements that a form takes: of OP_CHECKMULTISIG behind a hash one too many, signatures and the
-/// script.
+/// Most elements that a form takes: for OP_CHECKMULTISIG behind a hash, the element too many, the signatures
+/// and the script.
 pub(crate) const MAX_ELEMENTS: usize = MAX_KEYS + 2;
 
 const OP_PUSHDATA1: u8 = 0x4c;
 const OP_PUSHDATA2: u8 = 0x4d;
 const OP_PUSHDATA4: u8 = 0x4e;
 
-/// Takes a push from the front of `script` (Core's `GetScriptOp`): the data of opcodes 0x00 to 0x4e.
-/// `None` for any other opcode, those that push a number included, and where the data is cut short.
+/// Takes a push from the front of `script` (Core's `GetScriptOp`): the data of opcodes 0x00 to 0x4e. `None`
+/// for any other opcode, including those that push a number, and if the data is cut short.
 pub(crate) fn take_push<'a>(script: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (&opcode, rest) = script.split_first()?;
     let (len, rest) = match opcode {
@@ -39,8 +39,8 @@ pub(crate) fn take_push<'a>(script: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(data)
 }
 
-/// What a scriptSig leaves on the stack, bottom first; `None` unless it runs and only pushes, or if it
-/// pushes more than [`MAX_ELEMENTS`].
+/// The stack that a scriptSig leaves, bottom first; `None` unless the scriptSig runs and only pushes, or if
+/// it pushes more than [`MAX_ELEMENTS`].
 pub(crate) fn elements(script_sig: &[u8]) -> Option<Vec<&[u8]>> {
     // EvalScript: SCRIPT_ERR_SCRIPT_SIZE.
     if script_sig.len() > MAX_SCRIPT_SIZE {
@@ -49,7 +49,7 @@ pub(crate) fn elements(script_sig: &[u8]) -> Option<Vec<&[u8]>> {
     let mut elements = Vec::with_capacity(4);
     let mut rest = script_sig;
     while !rest.is_empty() {
-        // Bounds work alone: forms ask for exact numbers.
+        // Only bounds work: forms take exact numbers of elements.
         if elements.len() == MAX_ELEMENTS {
             return None;
         }
@@ -71,8 +71,8 @@ pub(crate) fn is_true(element: &[u8]) -> bool {
     }
 }
 
-/// Whether Core's `FindAndDelete` might remove `signature`'s push from the script: whether the bytes are
-/// there at all. Core looks only where an opcode begins, and is asked where this answers yes.
+/// Whether Core's `FindAndDelete` might remove `signature`'s push from the script: whether the bytes occur
+/// anywhere. Core looks only where an opcode begins; if this answers yes, the engine is asked.
 pub(crate) fn may_contain(script: &[u8], signature: &[u8]) -> bool {
     !signature.is_empty() && script.windows(signature.len()).any(|window| window == signature)
 }

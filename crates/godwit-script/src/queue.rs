@@ -1,4 +1,5 @@
-//! Claims in, proofs out: the checks of many inputs in batches, in rounds where one depends on another.
+//! Proves claims: puts the checks of many inputs into batches, in several rounds for claims whose checks
+//! depend on each other.
 
 use std::ops::Sub;
 
@@ -8,43 +9,43 @@ use crate::claim::Claim;
 use crate::forms::MAX_KEYS;
 use crate::multisig::{Known, MatchOrder, Multisig};
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// It holds: Core's engine would accept the input.
     Proven,
-    /// Nothing is known of the input.
+    /// Nothing is known about the input.
     NotProven,
 }
 
-/// Collects claims with an identity each, of inputs of any transactions and blocks, and proves them in full
-/// batches. Each thread has one of its own; nothing waits in it but for [`ClaimQueue::flush`].
+/// Collects claims of inputs of any transactions and blocks, each with an identity, and proves them in full
+/// batches. Each thread has a queue of its own; claims wait in it only until [`ClaimQueue::flush`].
 ///
-/// A check that lanes do not prove is not asked about again: of several keys most do not fit, and what is not
-/// proven goes to Core's engine, which makes the same checks.
+/// A check that the lanes do not prove is not repeated by libsecp256k1: most of several keys do not fit, and
+/// what is not proven goes to Core's engine, which makes the same checks.
 pub struct ClaimQueue<Id> {
     verifier: Verifier<Ticket>,
     order: MatchOrder,
     effort: Effort,
-    /// Checks that wait, fewer than a batch between two calls.
+    /// Waiting checks; fewer than a batch between two calls.
     waiting: Vec<(Ticket, Check)>,
     /// Claims that wait for an answer, found by their tickets.
     open: Vec<Option<Open<Id>>>,
     free: Vec<usize>,
-    /// Set while answers are given out: a panic then leaves claims that are half answered.
+    /// Set while answers are given out: if that panics, some claims are left half answered.
     running: bool,
 }
 
-/// Checks of the claims that were settled.
+/// Numbers of checks of settled claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effort {
-    /// All of them.
+    /// Checks of all claims.
     pub(crate) checks: u64,
-    /// Those of claims that were not proven.
+    /// Checks of claims that were not proven.
     pub(crate) vain: u64,
 }
 
-/// What was done since an earlier moment.
+/// The effort since an earlier moment.
 impl Sub for Effort {
     type Output = Self;
 
@@ -62,28 +63,28 @@ struct Ticket {
 
 struct Open<Id> {
     id: Id,
-    /// What later rounds need.
+    /// State for later rounds.
     multisig: Option<Box<Multisig>>,
-    /// In all rounds.
+    /// Checks asked in all rounds.
     asked: u64,
     unanswered: usize,
     /// A bit for each check of the round that was not proven.
     refused: u32,
 }
 
-// A round's answers fit.
+// The answers of a round fit into `refused`.
 const _: () = assert!(MAX_KEYS <= u32::BITS as usize);
 
 impl<Id> ClaimQueue<Id> {
-    /// Checks that are proven together.
+    /// Checks that are proven in one batch.
     pub const BATCH: usize = Verifier::<Ticket>::BATCH;
 
-    /// With the fastest lanes of this processor, and Core's own order where it has none.
+    /// Uses the fastest lanes of this processor, and Core's own order if it has none.
     pub fn new() -> Self {
         Self::with(Verifier::new())
     }
 
-    /// With given lanes; `None` where the processor cannot run them.
+    /// Uses the given backend; `None` if the processor cannot run it.
     pub fn with_backend(kind: BackendKind) -> Option<Self> {
         Verifier::with_backend(kind).map(Self::with)
     }
@@ -108,12 +109,12 @@ impl<Id> ClaimQueue<Id> {
         self.verifier.counts()
     }
 
-    /// What settled claims took so far.
+    /// The effort of the claims settled so far.
     pub(crate) fn effort(&self) -> Effort {
         self.effort
     }
 
-    /// Claims that are not settled.
+    /// Number of claims that are not settled.
     pub fn len(&self) -> usize {
         self.open.len() - self.free.len()
     }
@@ -123,7 +124,7 @@ impl<Id> ClaimQueue<Id> {
         self.len() == 0
     }
 
-    /// Takes a claim, and settles what it can, of this and earlier claims, while there are full batches.
+    /// Takes a claim. While there are full batches, proves them, and settles the claims that this decides.
     pub fn push(&mut self, id: Id, claim: Claim, mut settle: impl FnMut(Id, Proof)) {
         let (multisig, checks) = match claim {
             Claim::Signature(check) => (None, vec![check]),
@@ -151,7 +152,7 @@ impl<Id> ClaimQueue<Id> {
         }
     }
 
-    /// Puts a claim's next checks behind those that wait.
+    /// Appends a claim's next checks to those that wait.
     fn ask(&mut self, claim: usize, open: Open<Id>, checks: Vec<Check>) {
         let asked = open.asked + checks.len() as u64;
         self.open[claim] = Some(Open { asked, unanswered: checks.len(), refused: 0, ..open });
@@ -181,7 +182,7 @@ impl<Id> ClaimQueue<Id> {
         self.running = false;
     }
 
-    /// All checks of the claim's round are answered.
+    /// Called when all checks of the claim's round are answered.
     fn answer(&mut self, claim: usize, settle: &mut impl FnMut(Id, Proof)) {
         let mut open = self.open[claim].take().expect("it was answered once");
         let known = match &mut open.multisig {

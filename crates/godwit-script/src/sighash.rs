@@ -1,7 +1,7 @@
 //! The messages that signatures sign: legacy, BIP143, BIP341 with BIP342.
 //!
-//! A wrong message makes a wrong claim true, so each is compared with Core's vectors and with another
-//! implementation over real blocks and every hash type.
+//! A wrong message could make a wrong claim true, so the messages are compared with Core's vectors, and with
+//! another implementation over real blocks and every hash type.
 
 use godwit_primitives::OutputView;
 use godwit_primitives::sha256::{Sha256, sha256, sha256d};
@@ -22,7 +22,7 @@ const ONE: [u8; 32] = {
     one
 };
 
-/// What a hash type commits to before taproot. The other bits of it are hashed and mean nothing.
+/// What a hash type before taproot commits to. Its other bits are hashed but have no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Commitment {
     anyone_can_pay: bool,
@@ -47,14 +47,15 @@ impl Commitment {
         Self { anyone_can_pay: hash_type & ANYONE_CAN_PAY != 0, outputs }
     }
 
-    /// Of each kind there are few, so that hash types which differ in bits without meaning share one.
+    /// The number of possible commitments is small, and hash types that differ only in bits without meaning
+    /// share one.
     fn index(self) -> usize {
         3 * usize::from(self.anyone_can_pay) + self.outputs as usize
     }
 }
 
-/// The legacy messages of one input: signatures of several hash types share all but the last bytes, which
-/// is what bounds the cost of many signatures in a large transaction (Core's `SigHashCache`).
+/// The legacy messages of one input. Signatures whose hash types commit to the same parts share all but the
+/// last bytes, which bounds the cost of many signatures in a large transaction (Core's `SigHashCache`).
 pub(crate) struct LegacyMessages<'s, 'a> {
     tx: &'s SpendingTx<'a>,
     input: usize,
@@ -63,7 +64,7 @@ pub(crate) struct LegacyMessages<'s, 'a> {
 }
 
 impl<'s, 'a> LegacyMessages<'s, 'a> {
-    /// `script_code` has no OP_CODESEPARATOR and none of the signatures in it.
+    /// `script_code` must contain neither OP_CODESEPARATOR nor any of the signatures.
     pub(crate) fn new(tx: &'s SpendingTx<'a>, input: usize, script_code: &'s [u8]) -> Self {
         Self { tx, input, script_code, states: Default::default() }
     }
@@ -86,8 +87,8 @@ impl<'s, 'a> LegacyMessages<'s, 'a> {
     }
 }
 
-/// The transaction without other inputs' scripts, with what the signature leaves open blanked (Core's
-/// `CTransactionSignatureSerializer`), without the hash type at its end.
+/// Hashes the transaction without other inputs' scripts, with the parts that the signature leaves open
+/// blanked (Core's `CTransactionSignatureSerializer`), and without the hash type at its end.
 fn legacy_state(
     tx: &SpendingTx<'_>,
     input: usize,
@@ -126,7 +127,7 @@ fn legacy_state(
     Some(hasher)
 }
 
-/// All outputs, none, or as many as lead to the input's own with all before it blanked.
+/// Hashes all outputs, none, or those up to the input's own, with all before it blanked.
 fn hash_outputs(
     tx: &SpendingTx<'_>,
     input: usize,
@@ -134,7 +135,7 @@ fn hash_outputs(
     hasher: &mut Sha256,
     bytes: &mut DataStream,
 ) -> Option<()> {
-    /// A value of -1 and an empty script, many times.
+    /// Many blank outputs: a value of -1 and an empty script.
     const BLANKS: [u8; 9 * 64] = {
         let mut blanks = [0xff; 9 * 64];
         let mut at = 8;
@@ -163,7 +164,7 @@ fn hash_outputs(
     Some(())
 }
 
-/// What was gathered goes into the hash.
+/// Moves the gathered bytes into the hash.
 fn take(hasher: &mut Sha256, bytes: &mut DataStream) {
     hasher.update(bytes.as_slice());
     bytes.clear();
@@ -294,7 +295,7 @@ impl SpendingTx<'_> {
         }
         if let Some(leaf) = leaf {
             bytes.write(leaf);
-            // Version of keys of 32 bytes; no OP_CODESEPARATOR was executed.
+            // Key version of keys of 32 bytes; no OP_CODESEPARATOR was executed.
             bytes.write_u8(0);
             bytes.write_u32(0xffff_ffff);
         }

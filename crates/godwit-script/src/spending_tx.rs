@@ -1,4 +1,4 @@
-//! A transaction with the outputs that it spends, as signature hashes read it.
+//! A transaction with the outputs that it spends, as needed for signature hashes.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -15,59 +15,59 @@ pub struct SpendingTx<'a> {
     view: TxView<'a>,
     inputs: Vec<InputView<'a>>,
     witnesses: Vec<WitnessView<'a>>,
-    /// Read when a signature first commits to a single one.
+    /// Read when a signature first commits to a single output.
     outputs: OnceLock<Vec<OutputView<'a>>>,
     spent: Vec<SpentOutput<'a>>,
     precomputed: Arc<Precomputed>,
-    /// Whether other threads may verify parts of it.
+    /// Whether other threads may verify parts of the transaction.
     is_shared: bool,
-    /// What the legacy messages of an input begin with, and of which input. In order each continues where
-    /// the one before it was, which saves half of the hashing that makes transactions of many inputs
-    /// expensive.
+    /// The beginning of an input's legacy messages, with the index of the input. When inputs come in order,
+    /// each continues from the one before, which saves half of the hashing that makes transactions of many
+    /// inputs expensive.
     begun: Mutex<Option<(usize, Sha256)>>,
 }
 
-/// What the inputs of one transaction share, each computed when it is first needed: hashes, and the
-/// transaction as Core's engine reads it. Threads that verify parts of a large transaction hand it to each
-/// other.
+/// What the inputs of one transaction share, each part computed when it is first needed: hashes, and the
+/// transaction as Core's engine reads it. Threads that verify parts of a large transaction share it.
 pub struct Precomputed {
-    /// Whose they are: those of another transaction would make wrong messages, and wrong ones true.
+    /// The transaction that the hashes belong to: with those of another one, messages would be wrong, and a
+    /// wrong signature could pass.
     txid: Txid,
     parts: OnceLock<PartHashes>,
     doubled: OnceLock<PartHashes>,
     spent: OnceLock<SpentHashes>,
-    /// The inputs without scripts, sequences as they are and all zero.
+    /// The inputs without scripts: with their sequences as they are, and with all sequences zero.
     blank_inputs: [OnceLock<Vec<u8>>; 2],
-    /// Locked while the engine reads the transaction, and while that waits for memory.
+    /// Locked while the engine reads the transaction, and while a thread waits for memory to read it.
     made: Mutex<Made>,
 }
 
-/// What the engine has made of a transaction.
+/// What the engine has read of a transaction.
 #[derive(Default)]
 enum Made {
     #[default]
     Nothing,
-    /// It goes with the last thread that asks about it.
+    /// Dropped with the last thread that asks about it.
     InUse(Weak<ForEngine>),
-    /// It stays for threads that verify other parts.
+    /// Kept for threads that verify other parts.
     Kept(Arc<ForEngine>),
 }
 
 /// A transaction as Core's engine reads it.
 struct ForEngine {
-    /// The transaction's bytes, which a txid does not fix.
+    /// The transaction's bytes, which the txid does not determine.
     bytes: Box<[u8]>,
     prepared: Result<PreparedTx, ScriptError>,
     #[expect(dead_code, reason = "held for its drop, behind that of what it is for")]
     permit: Option<EnginePermit<'static>>,
 }
 
-/// The transaction that a thread asks the engine about. It has one at a time: it may have to wait for the
-/// memory of the next one, and to wait it may hold none.
+/// The transaction that a thread asks the engine about. A thread has only one at a time: it may have to wait
+/// for the memory of the next one, and must hold none while it waits.
 pub(crate) struct Asked {
     of: Arc<Precomputed>,
     engine: Arc<ForEngine>,
-    /// Of the thread, for this transaction and for those that it asked about before.
+    /// How long the thread has waited, for this transaction and those that it asked about before.
     waited: Duration,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct SpentHashes {
 pub(crate) const BLANK_INPUT: usize = 41;
 
 impl Precomputed {
-    /// Of the transaction with that id, none computed yet.
+    /// For the transaction with this id, with nothing computed yet.
     pub fn of(txid: Txid) -> Self {
         let (parts, doubled, spent, blank_inputs, made) = Default::default();
         Self { txid, parts, doubled, spent, blank_inputs, made }
@@ -133,9 +133,9 @@ impl<'a> SpendingTx<'a> {
         Ok(Self { is_shared: false, ..Self::with_precomputed(view, spent, &alone)? })
     }
 
-    /// With what other threads may use at the same time. That of another transaction is not used. What is
-    /// spent belongs to the txid too, as an input names its output by the hash of what contains it: other
-    /// outputs would make wrong messages.
+    /// Like `new`, with parts that other threads may use at the same time. Parts that belong to another
+    /// transaction are not used. The spent outputs follow from the txid too, because an input names its
+    /// output by the hash of the transaction that contains it: other outputs would make wrong messages.
     ///
     /// # Errors
     /// [`ScriptError::SpentOutputCount`].
@@ -187,22 +187,22 @@ impl<'a> SpendingTx<'a> {
         outputs.get(output).copied()
     }
 
-    /// Asks the engine about this transaction, and no longer about that of `last`. Compares the bytes, so it
-    /// is called once for all inputs. Waits for memory.
+    /// Asks the engine about this transaction, and drops the one of `last` if it is another. Compares the
+    /// bytes, so it is called once for all inputs. Waits for memory.
     pub(crate) fn ask(&self, last: Option<Asked>, memory: &'static EngineMemory) -> Asked {
         let is_this = |last: &Asked| {
             Arc::ptr_eq(&last.of, &self.precomputed) && *last.engine.bytes == *self.view.bytes()
         };
         let before = last.as_ref().map_or(Duration::ZERO, Asked::waited);
-        // Another one goes before this thread waits.
+        // Another transaction is dropped before this thread waits.
         last.filter(is_this).unwrap_or_else(|| {
             let (engine, waited) = self.engine(memory);
             Asked { of: Arc::clone(&self.precomputed), engine, waited: before + waited }
         })
     }
 
-    /// The transaction as the engine reads it, by this thread or by another one that asks about it; and how
-    /// long this one waited.
+    /// The transaction as the engine reads it, read by this thread or by another one that asks about it; and
+    /// how long this thread waited.
     fn engine(&self, memory: &'static EngineMemory) -> (Arc<ForEngine>, Duration) {
         let bytes = self.view.bytes();
         let start = Instant::now();
@@ -214,7 +214,8 @@ impl<'a> SpendingTx<'a> {
         let mut permit = memory.take(bytes, scripts);
         let waited = start.elapsed();
         let prepared = PreparedTx::new(bytes, self.spent.iter().copied());
-        // A permit that no thread uses would wait for a worker, while all of them may wait for permits.
+        // A kept permit that no thread uses would be held until a worker comes for it, while all workers may
+        // wait for permits.
         let is_kept = self.is_shared && permit.as_mut().is_none_or(EnginePermit::keep);
         let engine = Arc::new(ForEngine { bytes: bytes.into(), prepared, permit });
         *made = match is_kept {
@@ -265,8 +266,9 @@ impl<'a> SpendingTx<'a> {
         })
     }
 
-    /// Every input with an empty script, [`BLANK_INPUT`] bytes each, less than the transaction has
-    /// itself; with sequences of zero where a signature leaves those of others open.
+    /// Every input with an empty script, in [`BLANK_INPUT`] bytes each, no more than it takes in the
+    /// transaction; with sequences of zero if `open_sequences`, where a signature leaves the other inputs'
+    /// sequences open.
     pub(crate) fn blank_inputs(&self, open_sequences: bool) -> &[u8] {
         self.precomputed.blank_inputs[usize::from(open_sequences)].get_or_init(|| {
             let mut bytes = Vec::with_capacity(BLANK_INPUT * self.inputs.len());
@@ -280,7 +282,7 @@ impl<'a> SpendingTx<'a> {
         })
     }
 
-    /// A hasher that has taken version, number of inputs and the blank inputs before this one.
+    /// A hasher that has taken the version, the number of inputs, and the blank inputs before this one.
     pub(crate) fn begun_at(&self, input: usize) -> Option<Sha256> {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         let (from, mut hasher) = begun.take().filter(|(at, _)| *at <= input).unwrap_or_else(|| {

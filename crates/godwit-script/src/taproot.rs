@@ -1,4 +1,5 @@
-//! Taproot: by the output's key, and by a leaf whose script is one key (BIP341, BIP342).
+//! Claims of taproot inputs: spent by the output's key, or by a leaf whose script is one key (BIP341,
+//! BIP342).
 
 use godwit_primitives::ScriptFlags;
 use godwit_stream::DataStream;
@@ -17,14 +18,14 @@ const CONTROL_NODE: usize = 32;
 const MAX_DEPTH: usize = 128;
 
 // EvalChecksigTapscript: the budget is the witness's size plus 50, and one signature takes 50 of it. A leaf
-// that is taken has one.
+// that is taken has one signature.
 const _: () = {
     const VALIDATION_WEIGHT_OFFSET: usize = 50;
     const VALIDATION_WEIGHT_PER_SIGOP_PASSED: usize = 50;
     assert!(VALIDATION_WEIGHT_OFFSET >= VALIDATION_WEIGHT_PER_SIGOP_PASSED);
 };
 
-/// A Schnorr signature of script with its hash type.
+/// A Schnorr signature in a witness, with its hash type.
 struct Signature {
     numbers: [u8; 64],
     hash_type: u8,
@@ -34,7 +35,7 @@ struct Signature {
 struct Control<'a> {
     odd: bool,
     internal_key: &'a [u8; 32],
-    /// From the leaf's sibling to the root's child.
+    /// From the leaf's sibling to the child of the root.
     path: &'a [[u8; 32]],
 }
 
@@ -67,8 +68,8 @@ impl Spend<'_, '_> {
         Some(Claim::Signature(Check::Schnorr { key: *key, signature, message }))
     }
 
-    /// ExecuteWitnessScript: the one element before the script is the signature, and what the script leaves
-    /// is true alone. No element can be longer than 520 bytes.
+    /// ExecuteWitnessScript: the signature is the only element before the script, and the script leaves
+    /// nothing but true. No element can be longer than 520 bytes.
     fn by_leaf(
         &self,
         output_key: &[u8; 32],
@@ -95,8 +96,8 @@ impl Spend<'_, '_> {
 }
 
 impl Signature {
-    /// CheckSchnorrSignature: 64 bytes, or 65 with a hash type other than the default; that it is a
-    /// defined one is seen where it is hashed.
+    /// CheckSchnorrSignature: 64 bytes, or 65 with a hash type other than the default. Whether the hash type
+    /// is a defined one is checked where the message is hashed.
     fn parse(bytes: &[u8]) -> Option<Signature> {
         let (numbers, hash_type) = match bytes.split_first_chunk()? {
             (numbers, []) => (numbers, 0),
@@ -128,7 +129,7 @@ impl<'a> Control<'a> {
         Some(Control { odd: first & 1 == 1, internal_key: internal_key.try_into().ok()?, path })
     }
 
-    /// What the internal key is tweaked by (Core's `ComputeTaprootMerkleRoot` and `ComputeTapTweakHash`).
+    /// The tweak of the internal key (Core's `ComputeTaprootMerkleRoot` and `ComputeTapTweakHash`).
     fn tweak(&self, leaf: LeafHash) -> [u8; 32] {
         let root = self.path.iter().fold(leaf, |hash, node| match hash < *node {
             true => finish(&TAGGED.branch, &[&hash, node]),

@@ -1,4 +1,4 @@
-//! The inputs of transactions: claims first, Core's engine for what is left.
+//! Verifies the inputs of transactions: by claims first, then by Core's engine for the rest.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
@@ -19,7 +19,7 @@ use crate::spending_tx::{Asked, SpendingTx};
 pub struct Work<'s, 'a> {
     /// The transaction.
     pub tx: &'s SpendingTx<'a>,
-    /// Which of its inputs.
+    /// The inputs to verify.
     pub inputs: Range<usize>,
 }
 
@@ -27,29 +27,30 @@ pub struct Work<'s, 'a> {
 pub struct Group<'s, 'a> {
     /// In the order in which Core would meet them.
     pub works: Vec<Work<'s, 'a>>,
-    /// What is asked of all of them.
+    /// The flags for all inputs.
     pub flags: ScriptFlags,
-    /// Of so many inputs that are proven, Core's engine judges one as well; `None`: none.
+    /// One in this many proven inputs is also judged by Core's engine; `None`: no input is.
     pub crosscheck: Option<NonZeroU32>,
 }
 
-/// What is said of a group: success, or the position of the first work that has an error.
+/// The verdict on a group: success, or the position of the first work that has an error, and the error.
 ///
-/// [`ScriptError::Rejected`] and [`ScriptError::Contradicted`] name its first input that the engine refuses;
-/// [`ScriptError::BadRange`] and [`ScriptError::WitnessWithoutP2sh`] come before any script of that work
-/// runs.
+/// [`ScriptError::Rejected`] and [`ScriptError::Contradicted`] name the first input of that work that the
+/// engine refuses; [`ScriptError::BadRange`] and [`ScriptError::WitnessWithoutP2sh`] come before any script
+/// of the work runs.
 pub type Verdict = Result<(), (usize, ScriptError)>;
 
 /// How inputs were accepted, since the verifier was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// By their claims.
+    /// Inputs accepted because their claims were proven.
     pub proven: u64,
-    /// Inputs that made no claim, or were not asked for one because too many were not proven before.
+    /// Inputs without a claim, either because their form has none or because too many earlier claims were not
+    /// proven.
     pub unclaimed: u64,
     /// Inputs whose claim was not proven.
     pub unproven: u64,
-    /// Of those proven, how many the engine judged as well.
+    /// Proven inputs that the engine judged as well.
     pub crosschecked: u64,
 }
 
@@ -62,7 +63,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// Those since an earlier moment.
+/// The counts since an earlier moment.
 impl Sub for Counts {
     type Output = Self;
 
@@ -76,10 +77,10 @@ impl Sub for Counts {
     }
 }
 
-/// Verifies inputs, each thread with one of its own.
+/// Verifies inputs; each thread has one of its own.
 pub struct Scripts {
     prover: Prover,
-    /// Chooses what is cross-checked: keyed, so that nobody can make an input that is never chosen.
+    /// Chooses the inputs to cross-check. It is keyed, so that nobody can make an input that is never chosen.
     choice: RandomState,
     counts: Counts,
     losses: Losses,
@@ -91,11 +92,11 @@ enum Prover {
     Queue(Box<ClaimQueue<usize>>),
     /// Core's engine judges everything.
     None,
-    /// It panicked, and has claims for which no caller waits.
+    /// The queue panicked, and holds claims for which no caller waits.
     Broken,
 }
 
-/// Which inputs of some groups are proven, counted through.
+/// Which inputs of some groups are proven, in the order of all their inputs.
 pub struct Proofs<'g, 's, 'a> {
     groups: &'g [Group<'s, 'a>],
     proven: Vec<bool>,
@@ -103,8 +104,8 @@ pub struct Proofs<'g, 's, 'a> {
 }
 
 impl Scripts {
-    /// With the fastest lanes of this processor; with Core's engine and nothing else where it has none: one
-    /// after another, the engine is faster.
+    /// Uses the fastest lanes of this processor, or only Core's engine if it has none: the engine is faster
+    /// at one check after another.
     pub fn new() -> Self {
         let queue = ClaimQueue::new();
         match queue.backend() {
@@ -113,13 +114,13 @@ impl Scripts {
         }
     }
 
-    /// With given lanes; `None` where the processor cannot run them.
+    /// Uses the given backend; `None` if the processor cannot run it.
     pub fn with_backend(kind: BackendKind) -> Option<Self> {
         let queue = ClaimQueue::with_backend(kind)?;
         Some(Self::with(Prover::Queue(Box::new(queue))))
     }
 
-    /// With Core's engine and nothing else.
+    /// Uses only Core's engine.
     pub fn engine_only() -> Self {
         Self::with(Prover::None)
     }
@@ -144,7 +145,7 @@ impl Scripts {
         self.counts
     }
 
-    /// How long it has waited so far for memory of the engine, and for threads that had the engine read the
+    /// How long this has waited so far for the engine's memory, and for threads that had the engine read the
     /// same transaction.
     pub fn waited(&self) -> Duration {
         self.waited
@@ -158,8 +159,8 @@ impl Scripts {
         }
     }
 
-    /// Verifies the inputs of `groups`, whose checks share the lanes; a verdict for each group. No
-    /// transaction is serialised for the engine unless the engine is asked about one of its inputs.
+    /// Verifies the inputs of `groups`, whose checks share the lanes, and returns a verdict for each group. A
+    /// transaction is serialised for the engine only if the engine is asked about one of its inputs.
     ///
     /// After a panic all verdicts are [`ScriptError::Engine`].
     pub fn verify(&mut self, groups: &[Group<'_, '_>]) -> Vec<Verdict> {
@@ -167,7 +168,7 @@ impl Scripts {
         self.judge(proofs)
     }
 
-    /// The first half of [`Scripts::verify`]: makes claims and proves them. None are made while earlier ones
+    /// The first half of [`Scripts::verify`]: makes claims and proves them. Makes none while earlier ones
     /// took too much time in vain.
     pub fn prove<'g, 's, 'a>(&mut self, groups: &'g [Group<'s, 'a>]) -> Proofs<'g, 's, 'a> {
         let works = || groups.iter().flat_map(|group| group.sound().0);
@@ -207,10 +208,10 @@ impl Scripts {
         Proofs { groups, proven, is_broken: false }
     }
 
-    /// The second half: asks Core's engine about every input that is not proven or is chosen to be
-    /// cross-checked, group by group in their order, in each up to the first input that it refuses. What the
-    /// engine makes of a transaction goes before it reads the next one, and waits for its memory
-    /// ([`ENGINE_MEMORY`]): the thread holds none of it before and after the call.
+    /// The second half: asks Core's engine about every input that is not proven or is chosen for a
+    /// cross-check, group by group in order, in each group up to the first input that the engine refuses. The
+    /// engine's objects for one transaction are dropped before it reads the next one and waits for memory
+    /// ([`ENGINE_MEMORY`]): the thread holds none of that memory before and after the call.
     pub fn judge(&mut self, proofs: Proofs<'_, '_, '_>) -> Vec<Verdict> {
         let start = Instant::now();
         let Proofs { groups, proven, is_broken } = proofs;
@@ -262,7 +263,8 @@ impl Scripts {
                 }
                 let engine = asked.as_ref().map_or(Err(ScriptError::Engine), Asked::prepared);
                 let verdict = engine.and_then(|tx| tx.verify_input(input, group.flags));
-                // An engine that cannot read what was proven differs, too.
+                // If the engine cannot even read a transaction whose input was proven, the two differ as
+                // well.
                 verdict.map_err(|error| match error {
                     ScriptError::Engine => (at, error),
                     _ if *proven => (at, ScriptError::Contradicted { input }),
@@ -288,7 +290,7 @@ impl Default for Scripts {
 }
 
 impl<'s, 'a> Group<'s, 'a> {
-    /// The works before the first that asks what cannot be asked, and that error.
+    /// The works before the first one that asks something invalid, and its error.
     fn sound(&self) -> (&[Work<'s, 'a>], Option<(usize, ScriptError)>) {
         let malformed = self.works.iter().zip(0..).find_map(|(work, at)| {
             let error = work.error(self.flags)?;
@@ -299,7 +301,7 @@ impl<'s, 'a> Group<'s, 'a> {
 }
 
 impl Work<'_, '_> {
-    /// What is wrong with the question.
+    /// What is invalid about the question.
     fn error(&self, flags: ScriptFlags) -> Option<ScriptError> {
         if flags.contains(ScriptFlags::WITNESS) && !flags.contains(ScriptFlags::P2SH) {
             return Some(ScriptError::WitnessWithoutP2sh);

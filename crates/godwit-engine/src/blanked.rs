@@ -8,6 +8,7 @@
 //! the input itself spends. The inputs that are judged with this data spend taproot outputs, whose scripts of
 //! 34 bytes lie in the vector itself. So the data is made with every longer script left out, and then the
 //! hash that resulted is replaced by the hash of the real scripts:
+//!
 //! ```text
 //! outputs given:   P2TR   (blank)   P2TR        copied on each call: 48 bytes an input
 //! m_spent_scripts_single_hash = SHA256(all of the real scripts)

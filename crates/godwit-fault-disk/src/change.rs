@@ -19,7 +19,7 @@ pub(crate) enum Change {
 pub(crate) enum NameChange {
     Link(PathBuf, usize),
     Unlink(PathBuf),
-    /// Within a directory.
+    /// Both names are in one directory.
     Rename(PathBuf, PathBuf),
 }
 
@@ -30,7 +30,7 @@ impl NameChange {
         path.parent()
     }
 
-    /// The names that it changes.
+    /// The names that the change affects.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         let (first, second) = match self {
             NameChange::Link(path, _) | NameChange::Unlink(path) => (path, None),
@@ -57,7 +57,7 @@ impl NameChange {
 }
 
 impl Change {
-    /// Bytes that may be others behind it.
+    /// Bytes that may differ after the change.
     pub(crate) fn range(&self) -> Range<u64> {
         match self {
             Change::Write(offset, data) => *offset..offset + data.len() as u64,

@@ -1,12 +1,12 @@
-//! A failure that is planned: of which operations the n-th fails, how, and what comes after it; and what may
-//! be wrong with an operation that succeeds.
+//! A planned failure: which operations count, which of them fails and how, and what happens after it; and
+//! planned anomalies of operations that succeed.
 
 use std::io;
 use std::time::Duration;
 
 use crate::{Kind, Operation};
 
-/// Which operations count.
+/// The operations that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
     /// Opening and creating files.
@@ -19,12 +19,12 @@ pub enum Counted {
     Syncs,
     /// Renaming and removing files.
     Names,
-    /// Whatever changes the disk or makes it durable.
+    /// Every operation that changes the disk or makes a change durable.
     Changes,
 }
 
 impl Counted {
-    /// All but the last, which overlaps with others.
+    /// All kinds but the last, which overlaps with others.
     pub const KINDS: [Self; 5] = [Self::Opens, Self::Reads, Self::Writes, Self::Syncs, Self::Names];
 
     const COUNT: usize = 6;
@@ -41,30 +41,30 @@ impl Counted {
     }
 }
 
-/// What comes after the failure.
+/// What happens after the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
-    /// All is well again.
+    /// Later operations succeed.
     Once,
-    /// What counts fails until the crash.
+    /// The counted operations fail until the crash.
     ItsKind,
     /// Everything fails until the crash.
     Everything,
 }
 
-/// What the system says of an operation that fails.
+/// The error of an operation that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskError {
     /// EIO: the device cannot do it.
     Device = 5,
     /// ENOSPC: the disk is full.
     Full = 28,
-    /// No error of the system: it reads or writes a part, and no more.
+    /// No error of the system: the operation reads or writes only a part.
     Short = 0,
 }
 
 impl DiskError {
-    /// What the caller of an operation of that kind is told.
+    /// The error that the caller of such an operation receives.
     pub(crate) fn of(self, kind: Kind) -> io::Error {
         match (self, kind) {
             (Self::Short, Kind::Read) => io::ErrorKind::UnexpectedEof.into(),
@@ -74,75 +74,77 @@ impl DiskError {
     }
 }
 
-/// What is wrong with an operation although it succeeds.
+/// What goes wrong with an operation that succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anomaly {
-    /// It takes so much longer.
+    /// The operation takes this much longer.
     Stall(Duration),
-    /// A bit of what it reads or writes is flipped.
+    /// A bit of the bytes that are read or written is flipped.
     FlippedBit,
-    /// A page of what it writes is not written: its place stays as it was.
+    /// A page of the bytes is not written: its place keeps its old content.
     LostWrite,
-    /// A page of what it writes lands at another place, mostly of another file, and its own stays as it was.
+    /// A page of the bytes is written to another place, mostly of another file, and its own place keeps its
+    /// old content.
     MisdirectedWrite,
 }
 
-/// From when on readers see what a write has left on the medium.
+/// When readers begin to see what a wrong write has left on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     AtOnce,
-    /// Until the crash the page cache has what was written.
+    /// Until the crash, the page cache still has the right bytes.
     AfterCrash,
 }
 
-/// An anomaly of one operation, which a crash does not cancel.
+/// An anomaly of one operation. A crash does not cancel it.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedAnomaly {
-    /// Of which operations; of those that are neither a read nor a write of bytes, only a stall is noticed.
+    /// The operations that are counted. Of those that neither read nor write bytes, only a stall has an
+    /// effect.
     pub counted: Counted,
     /// The n-th from now on; 1 is the next.
     pub nth: u64,
     pub anomaly: Anomaly,
     pub seen: Seen,
-    /// Decides which bit, page and place it is.
+    /// Decides which bit, page and place are affected.
     pub seed: u64,
 }
 
-/// A failure. A write that fails is torn in half.
+/// A planned failure. A write that fails is torn in half.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
-    /// Of which operations.
+    /// The operations that are counted.
     pub counted: Counted,
     /// The n-th from now on; 1 is the next.
     pub nth: u64,
-    /// What it says.
+    /// The error.
     pub error: DiskError,
-    /// What comes after it.
+    /// What happens after it.
     pub lasting: Lasting,
-    /// A sync that fails forgets what it was to make durable, and the next one succeeds without it: what
-    /// Linux does with pages that could not be written.
+    /// A sync that fails forgets the changes that it was to make durable, and the next one succeeds without
+    /// them, as Linux does with pages that could not be written.
     pub forgets: bool,
 }
 
 /// An operation that was refused.
 pub(crate) struct Refusal {
     pub(crate) error: DiskError,
-    /// It is the n-th, which leaves traces; those after it do nothing.
+    /// Whether this is the n-th operation, which has partial effects; those after it do nothing.
     pub(crate) is_first: bool,
 }
 
-/// Counts operations, and lets them fail as planned.
+/// Counts operations, and makes them fail as planned.
 #[derive(Clone, Default)]
 pub(crate) struct Faults {
     counts: [u64; Counted::COUNT],
-    /// With the count at which it happens.
+    /// The failure, with the count at which it happens.
     planned: Option<(Fault, u64)>,
     happened: bool,
     anomaly: Option<(PlannedAnomaly, u64)>,
 }
 
 impl Faults {
-    /// Operations so far.
+    /// Number of operations so far.
     pub(crate) fn count(&self, counted: Counted) -> u64 {
         self.counts[counted as usize]
     }
@@ -170,19 +172,19 @@ impl Faults {
         self.anomaly.is_some()
     }
 
-    /// What is planned and has not happened does not.
+    /// Cancels a failure that is planned and has not happened.
     pub(crate) fn cancel(&mut self) {
         if !self.happened {
             self.planned = None;
         }
     }
 
-    /// Nothing fails any more.
+    /// Ends all failures.
     pub(crate) fn end(&mut self) {
         (self.planned, self.happened) = (None, false);
     }
 
-    /// Counts an operation; what is wrong with it, or that it fails.
+    /// Counts an operation, and tells whether it fails or what is wrong with it.
     pub(crate) fn step(
         &mut self,
         operation: Operation<'_>,

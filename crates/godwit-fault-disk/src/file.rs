@@ -1,4 +1,4 @@
-//! A file of the disk, and what is done wrong to it.
+//! A file of the disk, and the anomalies of its operations.
 
 use std::io;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::inline::Span;
 use crate::random::SplitMix;
 use crate::{Begun, Detail, FaultDisk, Kind, Operation, State};
 
-/// What a disk writes at once, and may lose or write elsewhere.
+/// The unit in which a disk writes, and may lose bytes or write them elsewhere.
 pub(crate) const PAGE: usize = 4096;
 
 /// An open file.
@@ -106,7 +106,7 @@ impl DiskFile for FaultFile {
         Ok(())
     }
 
-    /// Every second 4 KiB of a file lie in no memory, so that both ways are taken.
+    /// Every second 4 KiB of a file count as not cached, so that callers take both ways.
     fn read_or_fetch_at(&self, offset: u64, out: &mut [u8]) -> io::Result<bool> {
         const PAGE: u64 = 4096;
         let pages = offset / PAGE..offset.saturating_add(out.len() as u64).div_ceil(PAGE);
@@ -123,7 +123,7 @@ impl DiskFile for FaultFile {
     fn read_stream_at(&self, offset: u64, len: usize, out: &mut DataStream) -> io::Result<()> {
         let mut bytes = vec![0; len];
         let read = self.read_exact_at(offset, &mut bytes);
-        // Of a read that fails a part may have come.
+        // A read that fails may have read a part.
         out.write(&bytes[..if read.is_ok() { len } else { len / 2 }]);
         read
     }
@@ -155,9 +155,9 @@ impl DiskFile for FaultFile {
     }
 }
 
-/// Whether two stretches of files have bytes in common.
-/// Blocks of runs are written again in place where they are damaged, while others read: who meets half of one
-/// finds its checksum wrong, and waits (`godwit-store`, `utxo/run/file/repair.rs`).
+/// Whether a file may be repaired while others read it. Damaged blocks of runs are written again in place; a
+/// reader that meets half of one finds its checksum wrong, and waits (`godwit-store`,
+/// `utxo/run/file/repair.rs`).
 fn is_repaired_among_readers(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "run")
 }
@@ -173,7 +173,7 @@ fn flip(bytes: &mut [u8], random: &mut SplitMix) {
 }
 
 impl State {
-    /// Changes a file as `planned` says, and not as it was meant.
+    /// Changes a file wrongly, as `planned` says.
     fn write_wrong(&mut self, span: Span, inode: usize, change: Change, planned: PlannedAnomaly) {
         let Change::Write(offset, data) = &change else {
             return self.inodes[inode].change(span, change);
@@ -206,7 +206,7 @@ impl State {
         }
     }
 
-    /// Writes a page somewhere else, within what is there.
+    /// Writes a page to another place within existing data.
     fn misdirect(&mut self, own: usize, page: &[u8], seen: Seen, random: &mut SplitMix) {
         let others = self.names.current.values().copied();
         let others: Vec<usize> = others

@@ -1,7 +1,7 @@
-//! What a wrapper of a disk, a file or an executor does not change: macros that write the methods which only
-//! call the same one of what is wrapped.
+//! Macros for wrappers of a disk, a file or an executor: they write the methods that only call the same
+//! method of the wrapped value.
 
-/// Types in the signatures, for crates that do not depend on those that define them.
+/// Types that occur in the signatures, for crates that do not depend on the crates that define them.
 #[doc(hidden)]
 pub mod types {
     pub use godwit_disk::DiskLock;
@@ -130,7 +130,7 @@ macro_rules! forward_file {
     };
 }
 
-/// In an `impl Executor` with a clock of its own: jobs run where those of field `executor` do.
+/// In an `impl Executor` with a clock of its own: jobs run on the executor of field `executor`.
 #[macro_export]
 macro_rules! forward_jobs {
     ($executor:tt) => {

@@ -1,11 +1,11 @@
 //! Jobs on the caller's thread, in virtual time and in an order drawn from a seed.
 //!
-//! A pushed job only waits. Whoever drives the simulation lets jobs go on:
-//! [`InlineExecutor::run_until`] for a test that has a clock of its own, [`InlineExecutor::finish_one`]
-//! where only the order matters. A job starts when a server of its pool is free, and its closure runs
-//! then, as a whole; what it found is told at its end, later by what it took: [`Pace`] says how long.
-//! Meanwhile others start and end. The operations of a simulated disk have their instants in between
-//! ([`crate::FaultDisk::timed`]), so that a crash comes in the middle of jobs.
+//! A pushed job only waits. The driver of the simulation lets jobs proceed: with
+//! [`InlineExecutor::run_until`] in a test that has a clock of its own, with [`InlineExecutor::finish_one`]
+//! where only the order matters. A job starts when its pool has a free thread, and its closure runs then, as
+//! a whole; its result is reported at the job's end, which is later by the time that the job takes
+//! ([`Pace`]). In between, other jobs start and end. Operations on a simulated disk take place at instants in
+//! between ([`crate::FaultDisk::timed`]), so that a crash can come in the middle of jobs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -19,20 +19,20 @@ use godwit_disk::exec::{Executor, Job, Priority, Report, WorkerPool};
 use crate::journal::Journal;
 use crate::random::SplitMix;
 
-/// Of the jobs that wait for a pool that runs several at once, one of the first so many is next: threads
-/// that took them in order may have been held up by that much.
+/// If a pool runs several jobs at once, the next one is drawn from this many at the front of the queue:
+/// threads that took them in order may have been delayed by that much.
 const OVERTAKING: usize = 8;
 
 /// What a job takes besides its disk operations.
 #[derive(Clone, Debug)]
 pub enum Pace {
-    /// Nothing: it ends at the instant at which it starts.
+    /// No time: the job ends at the instant at which it starts.
     Instant,
     /// A time drawn from this range.
     Timed(RangeInclusive<Duration>),
 }
 
-/// [`Executor`] in virtual time; clones are the same one.
+/// An [`Executor`] in virtual time; clones share the state.
 #[derive(Clone)]
 pub struct InlineExecutor(Arc<Mutex<State>>);
 
@@ -42,13 +42,13 @@ struct State {
     random: SplitMix,
     pools: BTreeMap<u64, PoolState>,
     next_pool: u64,
-    /// Jobs that have run and are still to be told, by their end and the order of their starts.
+    /// Jobs that have run and are still to be reported, by their end and the order in which they started.
     running: BTreeMap<(Duration, u64), Running>,
     next_job: u64,
     /// The job whose closure runs.
     current: Option<Current>,
     armed: bool,
-    /// Jobs that were told, by name.
+    /// Number of reported jobs, by name.
     ended: BTreeMap<&'static str, u64>,
     journal: Journal,
 }
@@ -83,13 +83,13 @@ struct Start {
     at: Duration,
 }
 
-/// When something was done, and by which job; 0 is the thread that owns the simulation.
+/// When something was done, and by which job; job 0 is the thread that drives the simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) from: Duration,
     pub(crate) to: Duration,
     pub(crate) job: u64,
-    /// The time of the simulation, up to which everything is known.
+    /// The time of the simulation. Everything up to it has been reported.
     pub(crate) clock: Duration,
 }
 
@@ -98,7 +98,8 @@ impl PoolState {
         self.busy < self.concurrent && self.queues.iter().any(|queue| !queue.is_empty())
     }
 
-    /// The next job: of the first priority that has any, the first one if they run one at a time.
+    /// Takes the next job: from the highest priority that has any, and the first one if they run one at a
+    /// time.
     fn next(&mut self, random: &mut SplitMix) -> Option<(&'static str, Job)> {
         let queue = self.queues.iter_mut().find(|queue| !queue.is_empty())?;
         let choice = if self.concurrent == 1 { 1 } else { queue.len().min(OVERTAKING) };
@@ -132,7 +133,7 @@ impl State {
         Start { pool, name, closure, job, at }
     }
 
-    /// The next end, if it is not behind `until`: time has moved there.
+    /// Moves time to the next end of a job, if that is not after `until`.
     fn next_report(&mut self, until: Duration) -> Option<Report> {
         let next = self.running.first_entry().filter(|next| next.key().0 <= until)?;
         let (key, running) = next.remove_entry();
@@ -142,7 +143,7 @@ impl State {
         Some(self.end(key, running))
     }
 
-    /// A job has ended: what tells it.
+    /// Ends a job, and returns the call that reports it.
     fn end(&mut self, (end, job): (Duration, u64), running: Running) -> Report {
         let Running { name, report, .. } = running;
         self.clock = self.clock.max(end);
@@ -153,7 +154,7 @@ impl State {
 }
 
 impl InlineExecutor {
-    /// Without pools; it is the instant zero.
+    /// An executor without pools, at the instant zero.
     pub fn new(seed: u64, pace: Pace) -> Self {
         Self(Arc::new(Mutex::new(State {
             clock: Duration::ZERO,
@@ -171,12 +172,13 @@ impl InlineExecutor {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A failed assertion is told by its own panic, not by those of what is dropped behind it.
+        // A failed assertion reports itself by its own panic; values dropped after it should not panic as
+        // well.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves time to `now`; jobs start and end on the way. Whether any has ended. To be called before
-    /// and after whatever may push jobs at that instant.
+    /// Moves time to `now`; jobs start and end on the way. Returns whether any has ended. To be called before
+    /// and after everything that may push jobs at that instant.
     pub fn run_until(&self, now: Duration) -> bool {
         let mut any = false;
         loop {
@@ -194,63 +196,63 @@ impl InlineExecutor {
         }
     }
 
-    /// Starts what can start and moves time to the next end, which is told; `false` when nothing runs.
+    /// Starts the jobs that can start, moves time to the next end, and reports it; `false` if nothing runs.
     pub fn finish_one(&self) -> bool {
         self.start_jobs();
         let report = self.state().next_report(Duration::MAX);
         report.map(|report| report()).is_some()
     }
 
-    /// When the next job ends of those that run.
+    /// The time at which the next running job ends.
     pub fn next_end(&self) -> Option<Duration> {
         self.state().running.first_key_value().map(|((end, _), _)| *end)
     }
 
-    /// From when to when the first job of that name runs, of those that do.
+    /// The start and end of the first running job of that name.
     pub fn running(&self, name: &str) -> Option<Range<Duration>> {
         let state = self.state();
         let mut running = state.running.iter().filter(|(_, running)| running.name == name);
         running.next().map(|((end, _), running)| running.started..*end)
     }
 
-    /// Jobs of that name that were told.
+    /// Number of jobs of that name that were reported.
     pub fn ended(&self, name: &str) -> u64 {
         self.state().ended.get(name).copied().unwrap_or(0)
     }
 
-    /// Where starts and ends of jobs are noted, and the operations of its disks.
+    /// The journal of starts and ends of jobs, and of operations on its disks.
     pub fn journal(&self) -> Journal {
         self.state().journal.clone()
     }
 
-    /// From now on nothing but jobs may wait for a disk or for jobs: whoever does panics.
+    /// From now on only jobs may wait for a disk or for jobs: anything else that does panics.
     pub fn arm(&self) {
         self.state().armed = true;
     }
 
-    /// Everybody may wait again.
+    /// Everything may wait again.
     pub fn disarm(&self) {
         self.state().armed = false;
     }
 
-    /// The process dies: what waits does not run, what runs is not told, and pools that were started
-    /// take nothing more.
+    /// The process dies: waiting jobs do not run, running ones are not reported, and existing pools take no
+    /// more jobs.
     pub fn kill(&self) {
         let mut state = self.state();
         state.armed = false;
         let pools = std::mem::take(&mut state.pools);
         let running = std::mem::take(&mut state.running);
         drop(state);
-        // Jobs may hold what pushes or drops pools in its turn.
+        // Jobs may own values that push jobs or drop pools in their turn.
         drop((pools, running));
     }
 
-    /// Lets the time pass that something takes, of the job that does it: what `cost` draws or computes of the
-    /// instant at which it begins, and of the job. Outside jobs it takes none.
+    /// Charges the job that does something with the time that it takes: `cost` draws or computes it from the
+    /// instant at which the thing begins, and from the job. Outside jobs it takes no time.
     ///
     /// # Panics
     ///
-    /// Outside jobs, when that is forbidden ([`Self::arm`]); `what` says what it was.
+    /// Outside jobs, if that is forbidden ([`Self::arm`]); `what` describes the operation in the message.
     pub(crate) fn charge(
         &self,
         cost: impl FnOnce(&mut SplitMix, Span) -> Duration,
@@ -269,14 +271,14 @@ impl InlineExecutor {
         Span { from: clock, to: clock, job: 0, clock }
     }
 
-    /// The time of the simulation; that of a job that runs is ahead of it.
+    /// The time of the simulation; the time of a running job is ahead of it.
     pub(crate) fn clock(&self) -> Duration {
         self.state().clock
     }
 
     fn start_jobs(&self) {
         loop {
-            // Not in the loop's condition: the guard would live as long as the job runs.
+            // Not in the loop's condition: there the guard would live while the job runs.
             let start = self.state().next_start();
             let Some(start) = start else { return };
             self.run(start);

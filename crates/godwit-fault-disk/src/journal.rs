@@ -1,11 +1,11 @@
-//! What happened in a simulation, line by line: two runs of one seed are to give the same bytes.
+//! The events of a simulation, line by line: two runs of one seed must give the same bytes.
 
 use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The lines; clones are the same journal. It notes nothing before it is opened.
+/// The lines; clones are the same journal. Nothing is noted before the journal is opened.
 #[derive(Clone, Default)]
 pub struct Journal(Arc<Mutex<Option<String>>>);
 
@@ -31,7 +31,7 @@ impl Journal {
         }
     }
 
-    /// Ends; the lines since the beginning.
+    /// Stops noting, and returns the lines noted since it was opened.
     pub fn close(&self) -> String {
         self.text().take().unwrap_or_default()
     }

@@ -14,43 +14,43 @@ use crate::{Kind, Operation};
 pub enum Latency {
     /// Times drawn from ranges.
     Drawn {
-        /// A read, also of a length or a directory; opening a file that is there.
+        /// A read, including that of a length or a directory; opening an existing file.
         read: RangeInclusive<Duration>,
         /// A write, a change of a length or a name.
         write: RangeInclusive<Duration>,
         /// Making a file or a directory durable.
         sync: RangeInclusive<Duration>,
     },
-    /// What a disk takes that has to move its head.
+    /// The times of a disk that has to move its head.
     HardDisk(HardDisk),
 }
 
 impl Latency {
-    /// Everything takes the same time.
+    /// Every operation takes this time.
     pub fn constant(time: Duration) -> Self {
         let range = time..=time;
         Self::Drawn { read: range.clone(), write: range.clone(), sync: range }
     }
 }
 
-/// A hard disk, below a page cache that keeps what is not synced yet and what was read ahead, and nothing
-/// else:
+/// A hard disk, below a page cache that keeps only unsynced bytes and bytes that were read ahead:
 ///
-/// * A write takes nothing. It comes to the disk with the next sync of its file, which takes a seek for each
+/// * A write takes no time. It comes to the disk with the next sync of its file, which takes a seek for each
 ///   stretch of bytes that was written, one for the journal of the file system, and the time of the bytes.
-/// * A read takes a seek and the time of its bytes. One that goes on where the last read of that file
-///   has ended reads ahead, and what is there already takes nothing.
-/// * A job that begins to use it while others do takes as many times as long; those take no longer for it.
+/// * A read takes a seek and the time of its bytes. A read that continues the last one of that file reads
+///   ahead, and bytes that were read ahead take no time.
+/// * A job that begins to use the disk while n others do takes n + 1 times as long; the others are not
+///   slowed.
 #[derive(Clone, Copy, Debug)]
 pub struct HardDisk {
-    /// What it takes to get to another place.
+    /// Time to get to another place.
     pub seek: Duration,
-    /// What it reads or writes from there on.
+    /// Speed of reading or writing from there on.
     pub bytes_per_second: u64,
 }
 
 impl HardDisk {
-    /// One of 2015, 7,200 revolutions a minute.
+    /// A disk of 2015, with 7,200 revolutions a minute.
     pub const COMMON: Self =
         Self { seek: Duration::from_millis(10), bytes_per_second: 120_000_000 };
 
@@ -62,19 +62,19 @@ impl HardDisk {
 /// Bytes that are read ahead (Linux: `read_ahead_kb`).
 const READ_AHEAD: u64 = 128 << 10;
 
-/// What a hard disk's page cache holds, and who uses the disk.
+/// The content of a hard disk's page cache, and the users of the disk.
 #[derive(Default)]
 pub(crate) struct Cache {
     files: BTreeMap<PathBuf, CachedFile>,
-    /// Jobs, and when the last operation of each ends.
+    /// Jobs, with the time at which the last operation of each ends.
     users: BTreeMap<u64, Duration>,
 }
 
 #[derive(Default)]
 struct CachedFile {
-    /// Stretches that were written and not synced, apart from one another.
+    /// Disjoint stretches that were written and not synced.
     dirty: Vec<Range<u64>>,
-    /// What was read last, and ahead.
+    /// The bytes that were read last, and ahead.
     ahead: Range<u64>,
 }
 
@@ -111,7 +111,7 @@ impl CachedFile {
 }
 
 impl Cache {
-    /// What an operation takes that begins at the start of `span`.
+    /// The cost of an operation that begins at the start of `span`.
     fn cost(&mut self, disk: HardDisk, operation: Operation<'_>, span: Span) -> Duration {
         let alone = match operation.kind {
             Kind::Sync => self.file(operation.path).sync(disk),
@@ -147,7 +147,7 @@ impl Cache {
 }
 
 impl Latency {
-    /// What an operation takes that begins at the start of `span`.
+    /// The cost of an operation that begins at the start of `span`.
     pub(crate) fn cost(
         &self,
         cache: &mut Cache,

@@ -1,12 +1,12 @@
-//! An in-memory disk for tests: it forgets at a crash what was not synced, fails the n-th operation of some
-//! kind, once or from then on, and can do one of them wrong without a word ([`Anomaly`]).
+//! An in-memory disk for tests: at a crash it forgets what was not synced, it fails the n-th operation of
+//! some kind, once or from then on, and it can silently do an operation wrong ([`Anomaly`]).
 //!
 //! File contents and directory entries become durable separately, as POSIX allows: a file's bytes
 //! with its `sync`, its name with the `sync_dir` of its directory. What was not synced survives a
 //! crash wholly, not at all, or in a pseudo-random part.
 //!
 //! On an [`InlineExecutor`] the operations of jobs take time ([`FaultDisk::timed`]), and a crash at an
-//! instant comes between or in the middle of them.
+//! instant can come between operations or in the middle of one.
 
 mod change;
 mod fault;
@@ -55,8 +55,8 @@ pub enum Survival {
     All,
     /// Nothing: the power went before any write-back.
     Nothing,
-    /// A pseudo-random part: of the writes by sector, and of the changes of names but those that build on
-    /// lost ones.
+    /// A pseudo-random part: of writes by sector, and of changes of names, except those that depend on lost
+    /// ones.
     Part(u64),
 }
 
@@ -64,7 +64,7 @@ pub enum Survival {
 #[derive(Clone, Default)]
 pub struct FaultDisk(Arc<Mutex<State>>);
 
-/// What an operation does, which decides what it takes.
+/// The kind of an operation, which determines its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -78,12 +78,12 @@ struct Operation<'a> {
     kind: Kind,
     name: &'static str,
     path: &'a Path,
-    /// Where in the file, and how many bytes.
+    /// Offset in the file, and number of bytes.
     bytes: (u64, u64),
     detail: Detail<'a>,
 }
 
-/// What the journal says of an operation besides its name and path.
+/// What the journal notes of an operation besides its name and path.
 #[derive(Clone, Copy)]
 enum Detail<'a> {
     Nothing,
@@ -91,7 +91,7 @@ enum Detail<'a> {
     Bytes(u64, &'a [u8]),
     Length(u64),
     NewName(&'a Path),
-    /// It is noted when more is known.
+    /// The line is noted once more is known.
     Later,
 }
 
@@ -106,7 +106,7 @@ impl fmt::Display for Detail<'_> {
     }
 }
 
-/// Whose time operations take.
+/// Determines whose time operations take.
 struct Timing {
     executor: InlineExecutor,
     latency: Latency,
@@ -118,7 +118,7 @@ impl Timing {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the time of an operation, and `more`.
+    /// Charges the time of an operation, and `more`.
     fn charge(&self, operation: Operation<'_>, more: Duration) -> Span {
         let cost = |random: &mut SplitMix, span| {
             self.latency.cost(&mut self.cache(), operation, random, span) + more
@@ -128,7 +128,7 @@ impl Timing {
 
     fn note(&self, span: Span, operation: Operation<'_>) {
         let journal = self.executor.journal();
-        // Hashing what is not noted would be most of the work.
+        // Without an open journal, hashing the bytes would be most of the work.
         if journal.is_open() && !matches!(operation.detail, Detail::Later) {
             let (what, detail) = (operation.describe(), operation.detail);
             journal.note(span.from, format_args!("disk #{} {what}{detail}", span.job));
@@ -158,7 +158,7 @@ impl<'a> Operation<'a> {
 struct Begun<'a> {
     state: MutexGuard<'a, State>,
     span: Span,
-    /// What is wrong with it.
+    /// The anomaly of the operation.
     anomaly: Option<PlannedAnomaly>,
 }
 
@@ -169,12 +169,12 @@ struct State {
     dirs: BTreeSet<PathBuf>,
     locked: BTreeSet<PathBuf>,
     faults: Faults,
-    /// Places that cannot be read, by their files.
+    /// Unreadable bytes, with their files.
     bad_sectors: Vec<(usize, Range<u64>)>,
-    /// Bytes that all files together may have.
+    /// Most bytes that all files together may have.
     capacity: Option<u64>,
     boot: u64,
-    /// `None`: operations take no time, and there is none.
+    /// `None`: operations take no time, and there is no clock.
     timing: Option<Arc<Timing>>,
 }
 
@@ -184,8 +184,8 @@ impl FaultDisk {
         Self::default()
     }
 
-    /// An empty disk. Operations of the jobs of `executor` take time of theirs; operations outside of
-    /// jobs panic while the executor is armed, and take none else.
+    /// An empty disk. Operations in jobs of `executor` take the job's time; operations outside of jobs panic
+    /// while the executor is armed, and take no time otherwise.
     pub fn timed(executor: &InlineExecutor, latency: Latency) -> Self {
         let (executor, cache) = (executor.clone(), Mutex::default());
         let timing = Some(Arc::new(Timing { executor, latency, cache }));
@@ -193,7 +193,8 @@ impl FaultDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A failed assertion is told by its own panic, not by those of what is dropped behind it.
+        // A failed assertion reports itself by its own panic; values dropped after it should not panic as
+        // well.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -233,7 +234,7 @@ impl FaultDisk {
         }
     }
 
-    /// Plans that something is wrong with an operation, instead of with any other.
+    /// Plans an anomaly of an operation, in place of any other.
     pub fn plan_anomaly(&self, planned: PlannedAnomaly) {
         self.state().faults.plan_anomaly(planned);
     }
@@ -243,7 +244,7 @@ impl FaultDisk {
         self.state().faults.awaits_anomaly()
     }
 
-    /// Plans a failure, instead of any other.
+    /// Plans a failure, in place of any other.
     pub fn plan(&self, fault: Fault) {
         self.state().faults.plan(fault);
     }
@@ -260,7 +261,7 @@ impl FaultDisk {
         });
     }
 
-    /// Nothing fails any more that was planned and has not happened.
+    /// Cancels a planned failure that has not happened.
     pub fn fail_nothing(&self) {
         self.state().faults.cancel();
     }
@@ -270,13 +271,13 @@ impl FaultDisk {
         self.state().faults.have_happened()
     }
 
-    /// Operations so far.
+    /// Number of operations so far.
     pub fn count(&self, counted: Counted) -> u64 {
         self.state().faults.count(counted)
     }
 
-    /// The machine or process dies and comes back: handles and locks are gone, no failure is
-    /// planned any more. A write that is under way at this instant is torn in half.
+    /// The machine or the process dies and comes back: handles and locks are gone, and no failure is planned
+    /// any more. A write that is under way at this instant is torn in half.
     pub fn crash(&self, survival: Survival) {
         let mut state = self.state();
         let now = state.timing.as_ref().map_or(Duration::ZERO, |timing| timing.executor.clock());
@@ -293,8 +294,8 @@ impl FaultDisk {
         state.boot += 1;
     }
 
-    /// A disk of its own that is as this one is now, for tests that go on from one point in many
-    /// ways. Nobody holds its locks.
+    /// An independent disk in the present state of this one, for tests that continue from one point in
+    /// several ways. Nobody holds its locks.
     pub fn copy(&self) -> Self {
         let mut state = self.state().clone();
         state.locked.clear();
@@ -307,8 +308,8 @@ impl FaultDisk {
         state.names.current.get(path).map(|inode| state.inodes[*inode].current.clone())
     }
 
-    /// The device gives these bytes of a file back no more, until they are written: it puts another sector in
-    /// the place of a bad one then.
+    /// Makes these bytes of a file unreadable until they are written: then the device replaces the bad sector
+    /// with another one.
     ///
     /// # Panics
     ///
@@ -324,8 +325,8 @@ impl FaultDisk {
         self.state().bad_sectors.is_empty()
     }
 
-    /// All files together may have so many bytes from now on: a write that needs more finds the disk full.
-    /// With `None` they may have any number.
+    /// Limits the bytes of all files together from now on: a write that needs more finds the disk full.
+    /// `None` removes the limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
     }
@@ -363,7 +364,7 @@ impl State {
         self.names.current.values().map(|inode| self.inodes[*inode].current.len() as u64).sum()
     }
 
-    /// Whether a file can become so long.
+    /// Whether a file can grow to this length.
     fn has_room(&self, inode: usize, len: u64) -> bool {
         let more = len.saturating_sub(self.inodes[inode].current.len() as u64);
         more == 0 || self.capacity.is_none_or(|capacity| self.used() + more <= capacity)
@@ -434,7 +435,7 @@ impl Disk for FaultDisk {
         if from.parent() == to.parent() {
             state.names.change(span, NameChange::Rename(from.to_owned(), to.to_owned()));
         } else {
-            // Each directory is made durable by itself, and a crash may leave both names or none.
+            // Each directory is made durable separately, and a crash may leave both names or neither.
             state.names.change(span, NameChange::Link(to.to_owned(), inode));
             state.names.change(span, NameChange::Unlink(from.to_owned()));
         }

@@ -1,4 +1,4 @@
-//! A disk on which one thread meets a bug: its operations panic.
+//! A disk on which one thread meets a simulated bug: its operations panic.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +10,10 @@ use godwit_disk::{Disk, DiskFile, OpenMode};
 
 use crate::{forward_disk, forward_file};
 
-/// What a panic of the disk says.
+/// The message of the disk's panics.
 pub const PANIC: &str = "a bug that the test wants";
 
-/// Another disk, on which every operation panics in threads whose name begins as told, once it is armed.
+/// Wraps another disk. Once armed, every operation panics in threads whose name begins with the given one.
 #[derive(Clone)]
 pub struct PanickingDisk {
     disk: Arc<dyn Disk>,
@@ -39,7 +39,7 @@ struct PanickingFile {
 }
 
 impl PanickingDisk {
-    /// `disk` until it is armed.
+    /// A disk that works like `disk` until it is armed.
     pub fn new(disk: Arc<dyn Disk>, thread: &'static str) -> Self {
         Self { disk, trap: Trap { thread, armed: Arc::default() } }
     }

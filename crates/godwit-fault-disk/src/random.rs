@@ -1,4 +1,4 @@
-//! Pseudo-random numbers of a seed, by which runs can be repeated.
+//! Pseudo-random numbers from a seed, so that runs can be repeated.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -18,7 +18,7 @@ impl SplitMix {
         self.next() & 1 == 1
     }
 
-    /// A number below `bound`, which is not zero. Of a single one nothing is drawn.
+    /// A number below `bound`, which is not zero. For a bound of one, nothing is drawn.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         if bound == 1 { 0 } else { self.next() % bound }
     }

@@ -1,10 +1,10 @@
-//! Records what is done to a disk, by any number of threads, and gives states that a power cut could have
-//! left on it: directories that were made are always there, and of a write that had not ended the first half
-//! at most.
+//! Records the operations on a disk, by any number of threads, and makes the states that a power cut could
+//! have left on it. In these, directories that were made always exist, and at most the first half of a write
+//! that had not ended is there.
 //!
-//! Each operation has two instants, its beginning and its end, which no other one has. A sync makes durable
-//! what had ended before it began; what the rest leaves of each file and directory is for the cut to say
-//! ([`Survival`]).
+//! Each operation has two instants, its beginning and its end, which it shares with no other. A sync makes
+//! durable what had ended before the sync began; the cut decides what remains of the rest in each file and
+//! directory ([`Survival`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,7 +21,8 @@ use crate::random::SplitMix;
 use crate::timeline::{Inode, Names};
 use crate::{FaultDisk, State, Survival, forward_disk, forward_file};
 
-/// Another disk, empty where it is worked on, whose changes are recorded; clones record together.
+/// Wraps another disk, which is empty in the directories that are used, and records its changes; clones
+/// record together.
 #[derive(Clone)]
 pub struct Recorder {
     disk: Arc<dyn Disk>,
@@ -30,14 +31,14 @@ pub struct Recorder {
 
 #[derive(Default)]
 struct Log {
-    /// Instants so far.
+    /// Number of instants so far.
     clock: AtomicU64,
     recorded: Mutex<Recorded>,
 }
 
 #[derive(Clone, Default)]
 struct Recorded {
-    /// Which file has which path now.
+    /// The file at each path now.
     names: BTreeMap<PathBuf, usize>,
     inodes: usize,
     dirs: BTreeSet<PathBuf>,
@@ -52,7 +53,7 @@ enum Step {
     SyncDir(PathBuf),
 }
 
-/// What was recorded up to an instant.
+/// The operations recorded up to an instant.
 pub struct Recording(Recorded);
 
 impl Log {
@@ -64,7 +65,7 @@ impl Log {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something that becomes a step.
+    /// Performs an operation and records it as a step.
     fn run<T>(&self, call: impl FnOnce() -> io::Result<T>, step: Step) -> io::Result<T> {
         let from = self.tick();
         let done = call()?;
@@ -79,7 +80,7 @@ fn span(from: Duration, to: Duration) -> Span {
 }
 
 impl Recorded {
-    /// A change of names that takes place between two instants.
+    /// Records a change of names that takes place between two instants.
     fn rename(&mut self, log: &Log, change: NameChange) {
         change.apply(&mut self.names);
         self.steps.push((span(log.tick(), log.tick()), Step::Name(change)));
@@ -91,7 +92,7 @@ impl Recorder {
         Self { disk, log: Arc::default() }
     }
 
-    /// The last instant: what ended before is recorded with an earlier one.
+    /// The last instant: operations that ended before are recorded with an earlier one.
     pub fn instant(&self) -> u64 {
         self.log.clock.load(Ordering::SeqCst)
     }
@@ -103,14 +104,14 @@ impl Recorder {
 }
 
 impl Recording {
-    /// Instants at which something became durable, or a file got or lost its name.
+    /// Instants at which something became durable, or a file got or lost a name.
     pub fn turning_points(&self) -> Vec<u64> {
         let turns = |step: &Step| !matches!(step, Step::Change(..));
         let steps = self.0.steps.iter().filter(|(_, step)| turns(step));
         steps.map(|(span, _)| span.to.as_nanos() as u64).collect()
     }
 
-    /// The disk after the power was cut right behind an instant.
+    /// The disk after a power cut right after an instant.
     pub fn cut(&self, at: u64, survival: Survival) -> FaultDisk {
         let at = Duration::from_nanos(at);
         let mut inodes = vec![Inode::default(); self.0.inodes];
@@ -142,7 +143,7 @@ impl Disk for Recorder {
         let file = self.disk.open(path, mode)?;
         let inode = match recorded.names.get(path).copied() {
             Some(inode) => inode,
-            // Nothing of this disk.
+            // The file is not one of the recorded disk.
             None if mode == OpenMode::Read => return Ok(file),
             None => {
                 let inode = recorded.inodes;
@@ -238,7 +239,7 @@ mod tests {
         Some(String::from_utf8(bytes).unwrap())
     }
 
-    /// What `a` and `b` are after cuts at any instant.
+    /// The content of `a` and `b` after cuts at any instant.
     fn states(recorder: &Recorder) -> BTreeSet<[Option<String>; 2]> {
         let recording = recorder.recording();
         let cuts = (0..=recorder.instant()).flat_map(|at| (0..64).map(move |seed| (at, seed)));

@@ -1,4 +1,4 @@
-//! The user's word that exactly this is to be done.
+//! The user's agreement to exactly the operation that was shown.
 
 pub(crate) mod disagreement;
 
@@ -10,10 +10,10 @@ use godwit_secret::process_stats;
 use crate::keys::terminal::Terminal;
 use disagreement::Disagreement;
 
-/// Digits of the number that agrees at a terminal.
+/// Digits of the word that the user types at a terminal to agree.
 const WORD: usize = 4;
 
-/// A hash of what is agreed to. `tag` says what that is, so that the hash means nothing else.
+/// A hash of the things agreed to. `tag` names their kind, so that the hash cannot stand for anything else.
 pub(crate) fn token(tag: &str, parts: &[&[u8]]) -> String {
     let mut engine = sha256::Hash::engine();
     for part in [tag.as_bytes()].iter().chain(parts) {
@@ -23,7 +23,7 @@ pub(crate) fn token(tag: &str, parts: &[&[u8]]) -> String {
     sha256::Hash::from_engine(engine).to_string()
 }
 
-/// What is shown before a signature, with a word if the keys may reach a swap file.
+/// The text shown before a signature, with a note if the keys may reach a swap file.
 pub(crate) fn with_state_of_memory(shown: &str) -> String {
     let memory = process_stats();
     let warning = match memory.locked < memory.total {
@@ -35,15 +35,15 @@ pub(crate) fn with_state_of_memory(shown: &str) -> String {
     format!("{shown}{warning}")
 }
 
-/// What agrees at a terminal. It is drawn, so that nobody knows it before the question has been written
-/// there: nothing that was typed, or was on its way, while a long text was still being shown answers it.
+/// The word that agrees at a terminal. It is random, so that nobody knows it before the question appears
+/// there: text that was typed while a long text was still being shown cannot answer the question.
 fn word() -> String {
     // Its keys are random. It is no secret.
     let number = RandomState::new().hash_one("godwit/question");
     format!("{:0WORD$x}", number % (1 << (4 * WORD)))
 }
 
-/// Whether the user agrees to what is `shown`: by what was given with `-yes`, or else at the terminal, which
+/// Whether the user agrees to what is `shown`: by the value of `-yes`, or else at the terminal. The terminal
 /// shows it too, wherever standard error goes.
 pub(crate) fn ask(
     shown: &str,

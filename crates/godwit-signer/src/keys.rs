@@ -34,13 +34,13 @@ use input::Output;
 use session::{KeyFile, Session};
 use terminal::Terminal;
 
-/// So many addresses behind those that were given out is Core to look at: its own `-keypool`.
+/// Number of addresses behind those given out that Core is to watch: its own `-keypool`.
 const CORE_KEYPOOL: u32 = 1_000;
 
-/// So many indexes has a range that Core takes at most (`rpc/util.cpp`, `ParseDescriptorRange`).
+/// Most indexes that Core takes in a range (`rpc/util.cpp`, `ParseDescriptorRange`).
 const CORE_MAX_RANGE: u32 = 1_000_000;
 
-/// How often new words are shown and asked for.
+/// Times that new words are shown and asked for, at most.
 const ATTEMPTS: usize = 3;
 
 pub(crate) fn run(config: &Config, options: &KeysOptions) -> Result<Exit, KeysFailure> {
@@ -137,7 +137,7 @@ fn create(
     print_entry(&store, id)
 }
 
-/// Shows new words at the terminal, and asks for them when they are no longer there: nothing may be received
+/// Shows new words at the terminal, and asks for them once they are no longer there: nothing may be received
 /// before there is a backup.
 fn show_and_ask(mut terminal: Terminal, mnemonic: &Mnemonic) -> Result<(), KeysFailure> {
     for _ in 0..ATTEMPTS {
@@ -159,7 +159,7 @@ fn show_and_ask(mut terminal: Terminal, mnemonic: &Mnemonic) -> Result<(), KeysF
     Err(KeysFailure::OtherWords)
 }
 
-/// What was typed; `None` if it is no text.
+/// The text that was typed; `None` if it is not valid text.
 fn attempt(typed: Result<SecretBytes, KeysFailure>) -> Result<Option<SecretBytes>, KeysFailure> {
     match typed {
         Ok(typed) => Ok(Some(typed)),
@@ -213,7 +213,7 @@ fn entry_of_words(
     Ok(Entry { words: Some(words), ..new_entry(label, network, descriptors, keys) })
 }
 
-/// An entry that comes in now, of keys that may be old.
+/// A new entry for keys that may be old.
 fn new_entry(
     label: &str,
     network: NetworkKind,
@@ -234,15 +234,15 @@ fn inserted(store: &KeyStore, id: KeyId) -> Result<Value, KeysFailure> {
     described_in(store, store.entry(id).expect("it was just inserted"))
 }
 
-/// An entry as `importdescriptors` of Bitcoin Core takes it, into a wallet without private keys. None of the
-/// descriptors is active: addresses are given out by one wallet alone.
+/// An entry in the form that `importdescriptors` of Bitcoin Core takes, for a wallet without private keys.
+/// None of the descriptors is active, because only one wallet may give out addresses.
 fn for_core(entry: &Entry) -> Vec<Value> {
     let one = |EntryDescriptor { text, next_index, since }: &EntryDescriptor| {
         let mut one = json!({
             "desc": text,
             "active": false,
             "internal": text.contains("/1/*"),
-            // Of keys that were made elsewhere nothing may tell when they received their first coin.
+            // For keys that were made elsewhere, nothing tells when they received their first coin.
             "timestamp": since,
         });
         if text.contains("/*") {
@@ -257,15 +257,16 @@ fn for_core(entry: &Entry) -> Vec<Value> {
     entry.descriptors.iter().map(one).collect()
 }
 
-/// The last index that Core is to look at, and the next one that it may give out, which it wants within.
-/// Where a wallet has given out more than a range has room for, Core goes on behind it by itself, as far as
-/// its keypool, each time that it finds a coin; and it would give the last address of the range out again.
+/// The last index that Core is to watch, and the next one that it may give out, which Core wants within the
+/// range. If a wallet has given out more indexes than a range can hold, Core continues behind the range by
+/// itself, as far as its keypool, each time that it finds a coin; and it would give out the last address of
+/// the range again.
 fn range_for_core(next_index: u32) -> (u32, u32) {
     let last = next_index.saturating_add(CORE_KEYPOOL - 1).min(CORE_MAX_RANGE - 1);
     (last, next_index.min(last))
 }
 
-/// The public part of an entry, and whose its keys are.
+/// The public part of an entry, with the owners of its keys.
 fn described_in(store: &KeyStore, entry: &Entry) -> Result<Value, KeysFailure> {
     Ok(described(entry, &show::keys_of(Some(store), entry)?))
 }
@@ -288,7 +289,7 @@ fn described(entry: &Entry, keys: &[Vec<KeyStanding>]) -> Value {
         "multipath": multipath,
         "policies": policies,
         "keys": keys.iter().map(|keys| keys.iter().map(show::whose).collect()).collect::<Vec<Value>>(),
-        // What comes back to a descriptor with a key of ours is change, wherever that key is kept.
+        // A payment back to a descriptor with a key of ours is change, wherever that key is kept.
         "watch_only": entry.keys.is_empty() && !keys.iter().flatten().any(is_ours),
     })
 }

@@ -59,7 +59,7 @@ fn script_of(config: &Config, address: &str) -> Result<ScriptBuf, MessageFailure
     Ok(address.map_err(|_| MessageFailure::OtherNetwork)?.script_pubkey())
 }
 
-/// A message is what stands in the file, to the last byte.
+/// Reads a message: the whole file, to the last byte.
 fn read(path: &Path) -> Result<String, MessageFailure> {
     let failed = |error| MessageFailure::Read(path.to_owned(), error);
     let mut bytes = Vec::new();
@@ -77,17 +77,18 @@ fn read(path: &Path) -> Result<String, MessageFailure> {
     String::from_utf8(bytes).map_err(|_| MessageFailure::NotText)
 }
 
-/// By what the script of an address is ours.
+/// What makes the script of an address ours.
 fn own(config: &Config, store: &KeyStore, script: &ScriptBuf) -> Result<OwnScript, MessageFailure> {
     let scripts = OwnScripts::of(store, bitcoin_network(config.network).into());
     let own = scripts.map_err(StoreError::from)?.search(script);
     own.ok_or(MessageFailure::NotOurs)
 }
 
-/// What a user is shown of a message before it is signed.
+/// The text that a user sees before a message is signed.
 struct Seen {
     text: String,
-    /// Which message it is: what stands below a long one, where its beginning has scrolled away.
+    /// Names the message. It is shown below the text, because the beginning of a long message has scrolled
+    /// away.
     question: String,
     own: OwnScript,
     format: MessageFormat,
@@ -116,14 +117,14 @@ impl Seen {
         Ok(Self { text, question: format!("Sign this {which}?"), own, format })
     }
 
-    /// What agrees to it.
+    /// The token that agrees to the message.
     fn token(&self, options: &MessageOptions, message: &str) -> String {
         let parts = [options.address.as_bytes(), message.as_bytes(), self.text.as_bytes()];
         agree::token("godwit/message sign", &parts)
     }
 }
 
-/// Shows the message where it asks, then signs it if the user agrees.
+/// Shows the message where the question is asked, then signs it if the user agrees.
 fn sign(
     config: &Config,
     options: &MessageOptions,
@@ -147,7 +148,7 @@ fn verify(signature: &str, script: &ScriptBuf, message: &str) -> Result<Exit, Me
         let time = transaction.lock_time.to_consensus_u32();
         let age = transaction.input[0].sequence.0;
         if (time, age) != (0, 0) {
-            // A script that looks at the exit code alone does not learn when that is.
+            // A script that checks only the exit code does not learn when the signature becomes valid.
             print_text(&format!("valid at time {time} and age {age}"))?;
             return Ok(Exit::Failure);
         }

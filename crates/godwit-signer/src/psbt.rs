@@ -63,7 +63,7 @@ pub(crate) fn run(config: &Config, options: &PsbtOptions) -> Result<Exit, PsbtFa
     }
 }
 
-/// Shows what is ours of the PSBT, and the token that agrees to it.
+/// Shows what in the PSBT is ours, and the token that agrees to it.
 fn inspect_with_keys(
     config: &Config,
     options: &PsbtOptions,
@@ -78,14 +78,14 @@ fn inspect_with_keys(
     Ok(print_text(&format!("{}\nto sign exactly this: psbt sign -yes={token}", seen.text))?)
 }
 
-/// Which message a PSBT signs, and its lines, if it is one of a message.
+/// The message that a PSBT signs, and the lines that show it, if the PSBT is for a message.
 fn of_message(psbt: &Psbt, network: bitcoin::Network) -> Option<(String, String)> {
     let request = message_of(psbt)?;
     let address = Address::from_script(&request.script, network).ok();
     Some(signed_message::of_psbt(&request.message, address.as_ref()))
 }
 
-/// What a node says of the coins, if one is to be asked.
+/// What a node says about the coins, if one is to be asked.
 fn coins(
     config: &Config,
     options: &PsbtOptions,
@@ -104,7 +104,7 @@ fn with_coins(mut text: String, coins: Option<&Coins>) -> String {
     text
 }
 
-/// What a user is shown of a PSBT before it is signed.
+/// The text that a user sees before a PSBT is signed.
 struct Seen {
     text: String,
     question: String,
@@ -113,7 +113,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What agrees to it.
+    /// The token that agrees to the PSBT.
     fn token(&self, psbt: &Psbt) -> String {
         agree::token("godwit/psbt sign", &[&psbt.encode(), self.text.as_bytes()])
     }
@@ -161,7 +161,7 @@ impl Seen {
     }
 }
 
-/// Shows the PSBT where it asks, then signs it if the user agrees, or says why not.
+/// Shows the PSBT where the question is asked, then signs it if the user agrees, or says why not.
 fn sign(
     config: &Config,
     options: &PsbtOptions,
@@ -185,7 +185,7 @@ fn sign(
     };
     let mut is_ours =
         |source: &KeySource, key: &SigningKey| look_up_in(&store, network.into(), source, key);
-    // Nobody is asked about what is not signed anyway.
+    // The user is not asked about a PSBT that cannot be signed anyway.
     let checked = psbt.check(&mut is_ours, &policy).and_then(|()| {
         let fee = seen.fee.as_ref().map_err(|objection| SignError::Fee(*objection))?;
         seen.ours.check(fee, &policy)
@@ -213,8 +213,8 @@ fn sign(
     files::write_psbt(&psbt, options.out.as_deref())
 }
 
-/// The scripts of outputs that an option names. One that the PSBT does not pay to was meant for another PSBT,
-/// or mistyped.
+/// The scripts of the outputs that an option names. If the PSBT does not pay to one of them, the option was
+/// meant for another PSBT, or mistyped.
 fn named(
     outputs: &[NamedOutput],
     psbt: &Psbt,
@@ -250,7 +250,8 @@ fn finalize(options: &PsbtOptions, mut psbt: Psbt) -> Result<Exit, PsbtFailure> 
     Ok(if psbt.is_finished() { Exit::Success } else { Exit::InputRefused })
 }
 
-/// An input with a signature that leaves parts of the transaction open though the PSBT does not ask for it.
+/// The first input with a signature that leaves parts of the transaction open although the PSBT does not ask
+/// for that.
 fn unusual_signature(psbt: &Psbt) -> Option<usize> {
     let review = psbt.review(&mut |_, _| Ok(false)).expect("no key is looked up");
     review.inputs.iter().position(|input| {

@@ -1,13 +1,13 @@
-//! That the user has not agreed.
+//! Ways in which the user has not agreed.
 
 use std::fmt;
 
-/// Why something is not done.
+/// Why an operation is not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disagreement {
-    /// `-yes` names something else.
+    /// `-yes` names another operation.
     Other,
-    /// The user has answered with another word.
+    /// The user did not answer with the word.
     No,
     /// There is no terminal, and no `-yes`.
     NobodyToAsk,

@@ -1,4 +1,4 @@
-//! What goes wrong with keys. No message repeats any part of a secret.
+//! Failures of commands on keys. No message repeats any part of a secret.
 
 use std::fmt;
 use std::io;
@@ -43,13 +43,13 @@ pub(crate) enum KeysFailure {
     Differs,
     /// The new words were not typed as they were shown.
     OtherWords,
-    /// There is no terminal to show new words at, and nothing says that they go elsewhere.
+    /// There is no terminal to show new words at, and no option says where else they go.
     NobodySees,
-    /// `-kdfmemory` or `-kdfpasses` for a key file that is there.
+    /// `-kdfmemory` or `-kdfpasses` was given for an existing key file.
     CostOfOldFile,
-    /// A change of an older copy of the key file: its number, and that of the last one.
+    /// The change is to an older copy of the key file: its number, and that of the last version.
     OlderCopy(u64, u64),
-    /// A change of a key file that may be an older copy: the record of versions cannot be read.
+    /// The change is to a key file that may be an older copy, because the record of versions cannot be read.
     UnknownAge(PathBuf, io::Error),
     /// The file with what is to be watched cannot be read.
     Source(PathBuf, io::Error),

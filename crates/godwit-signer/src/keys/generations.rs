@@ -1,5 +1,5 @@
 //! The number of the last version of each key file that was seen here. It is kept outside of the file, so
-//! that a copy from before is told: who puts one back may mean well, and lacks keys.
+//! that an older copy is noticed: somebody who restores one may mean well, but lacks the newer keys.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use godwit_keys::Mark;
 use tempfile::NamedTempFile;
 
-/// Its name in the data directory.
+/// Name of the record in the data directory.
 const FILE: &str = "key-generations";
-/// Most files that are remembered; more are no record of a person's.
+/// Most files that are remembered; no person has more.
 const MAX_FILES: usize = 10_000;
 
 pub(crate) struct Generations {
@@ -21,13 +21,13 @@ pub(crate) struct Generations {
 /// The numbers by the names of files, or why they cannot be read.
 pub(crate) struct Remembered(io::Result<BTreeMap<String, u64>>);
 
-/// What the record says of a version of the key file.
+/// What the record says about a version of the key file.
 pub(crate) enum Age {
-    /// There was no later one.
+    /// No later version was here.
     Last,
-    /// The number of a later one.
+    /// A later version was here, with this number.
     Older(u64),
-    /// Nothing, since it cannot be read: there may have been a later one.
+    /// The record cannot be read, so a later version may have been here.
     Unknown(io::Error),
 }
 
@@ -36,8 +36,8 @@ impl Generations {
         Self { directory: directory.to_owned() }
     }
 
-    /// What is remembered now. Taken before a file is opened, it has no number that another process gave the
-    /// file afterwards.
+    /// Reads the record. If this happens before a file is opened, the record has no number that another
+    /// process gave the file afterwards.
     pub(crate) fn remembered(&self) -> Remembered {
         Remembered(self.read())
     }
@@ -59,12 +59,12 @@ impl Generations {
         self.directory.join(FILE)
     }
 
-    /// Remembers a version that was written; `forget`: also if a later one was here.
+    /// Remembers a version that was written. With `forget`, also if a later one was here.
     pub(crate) fn written(&self, mark: &Mark, forget: bool) {
         self.remember(mark, forget);
     }
 
-    /// What cannot be remembered is not worth more than a line.
+    /// A record that cannot be written is worth no more than a line of the log.
     fn remember(&self, mark: &Mark, forget: bool) {
         if let Err(error) = self.update(mark, forget) {
             eprintln!(
@@ -77,7 +77,7 @@ impl Generations {
 
     fn update(&self, mark: &Mark, forget: bool) -> io::Result<()> {
         fs::create_dir_all(&self.directory)?;
-        // Of several processes one reads and writes at a time.
+        // Only one process at a time reads and writes the record.
         let lock = File::open(&self.directory)?;
         lock.lock()?;
         let mut all = self.read()?;
@@ -89,7 +89,7 @@ impl Generations {
         Ok(())
     }
 
-    /// A file that cannot be read is no empty one, and one with other lines than these has lost some.
+    /// A file that cannot be read does not count as empty, and one with any other lines has lost some.
     fn read(&self) -> io::Result<BTreeMap<String, u64>> {
         let text = match fs::read_to_string(self.path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -154,10 +154,10 @@ mod tests {
         assert_eq!(opened(mark(1, 5)), Some(6));
         generations().written(&mark(1, 3), false);
         assert_eq!(opened(mark(1, 3)), Some(6), "nobody has said so");
-        // Written on, the older copy is the one that counts.
+        // Once a change is written to the older copy, that copy is the version that counts.
         generations().written(&mark(1, 3), true);
         assert_eq!(opened(mark(1, 3)), None);
-        // Another process writes between this one's look at the record and at the file, or behind both.
+        // Another process writes between reading the record and reading the file, or after both.
         let before = generations().remembered();
         generations().written(&mark(1, 4), false);
         assert_eq!(later(generations().opened(&mark(1, 3), before)), None);

@@ -1,5 +1,4 @@
-//! Where secrets come from and go to: the terminal, and file descriptors that the process was started
-//! with.
+//! The sources and targets of secrets: the terminal, and file descriptors that the process was started with.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -20,7 +19,7 @@ use crate::options::Descriptor;
 /// Longest secret, in bytes: a descriptor of several keys.
 const MAX_LINE: usize = 64 << 10;
 
-/// Bits that nobody guesses, at the price of Argon2 that every file has.
+/// Bits that nobody can guess, at the Argon2 cost that every file has.
 const ENOUGH_BITS: u32 = 60;
 
 /// The descriptors to read from, by number. One descriptor can give several secrets, a line each.
@@ -62,7 +61,7 @@ impl Input {
         SecretString::from_utf8(line).map_err(KeysFailure::NotText)
     }
 
-    /// The passphrase that a key file gets, which has to open it with every later version as well.
+    /// The passphrase that a key file gets. Every later version has to be able to open the file with it, too.
     pub(super) fn file_passphrase(
         &self,
         from: Option<Descriptor>,
@@ -97,7 +96,7 @@ impl Input {
     }
 }
 
-/// A file of what is meant to be public, which nobody knows yet.
+/// Reads a file that should be public, though nobody has checked that yet.
 pub(super) fn read_file(path: &Path) -> Result<SecretBytes, KeysFailure> {
     let failed = |error| KeysFailure::Source(path.to_owned(), error);
     let mut file = File::open(path).map_err(failed)?;
@@ -172,12 +171,13 @@ fn open(descriptor: Descriptor) -> io::Result<File> {
     }
 }
 
-/// Opens a descriptor by its place in `/proc`. Of a named pipe whose other end has been closed, as a program
-/// does that has written its secret, that would wait for ever for another one there.
+/// Opens a descriptor by its path in `/proc`. Without `O_NONBLOCK` this would wait for ever for another
+/// writer if it is a named pipe whose writer has already closed it, as programs do that have written their
+/// secret.
 fn open_anew(Descriptor(number): Descriptor, options: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits() as i32;
     let file = options.custom_flags(flags).open(format!("/proc/self/fd/{number}"))?;
-    // From here on it waits for bytes, as the descriptor does.
+    // From here on, reading waits for bytes, as the descriptor does.
     let flags = fcntl_getfl(&file)?;
     fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
     Ok(file)

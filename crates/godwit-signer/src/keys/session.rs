@@ -35,7 +35,7 @@ impl<'a> KeyFile<'a> {
         Self { path: config.key_file(options), options, network, cost, generations }
     }
 
-    /// With another price of a new passphrase.
+    /// The same file, with another cost of a new passphrase.
     pub(crate) fn with_cost(self, cost: KdfCost) -> Self {
         Self { cost, ..self }
     }
@@ -108,8 +108,8 @@ impl<'a> Session<'a> {
         Ok(store)
     }
 
-    /// The same for a change, which is none of what is or may be an older copy unless the user says so: it
-    /// would pass for the last version afterwards.
+    /// Opens the key file for a change. Refuses a file that is or may be an older copy, unless the user
+    /// allows it: after the change it would pass for the last version.
     pub(crate) fn open_to_change(&self) -> Result<KeyStore, KeysFailure> {
         let (store, age) = self.open_any()?;
         match age {
@@ -122,7 +122,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The key file, and if it has a number, this one and what the record says of it.
+    /// The key file, and, if it has a number, that number and what the record says about it.
     fn open_any(&self) -> Result<(KeyStore, Option<(u64, Age)>), KeysFailure> {
         let passphrase = self.passphrase()?;
         let generations = &self.file.generations;
@@ -196,15 +196,16 @@ impl Unlocked {
     }
 }
 
-/// Whether group or others may rename and remove what is in the file's folder. With the sticky bit they may
-/// only where a file is theirs.
+/// Whether group or others may rename and remove files in the file's folder. With the sticky bit, they may do
+/// so only with their own files.
 fn others_may_replace(file: &Path) -> bool {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let Ok(folder) = folder.unwrap_or(Path::new(".")).metadata() else { return false };
     folder.mode() & 0o022 != 0 && folder.mode() & 0o1000 == 0
 }
 
-/// The beginnings of what a passphrase is stretched in tell the most of it.
+/// Warns if nothing of the memory in which a passphrase was stretched could be locked. If at least the
+/// beginnings of its parts are locked, there is no warning: they reveal the most about the passphrase.
 fn warn_of_unlocked_work() {
     if had_unlocked_work_area() {
         eprintln!(

@@ -1,5 +1,5 @@
-//! `keys xpub` and `keys addresses`: what others need to watch an entry or to sign beside it. All of it is
-//! public.
+//! `keys xpub` and `keys addresses`: the data that others need to watch an entry, or to sign with it. All of
+//! it is public.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::failure::KeysFailure;
 
-/// The public keys of accounts of an entry, behind their origins.
+/// The public keys of an entry's accounts, with their origins.
 pub(super) fn xpubs(entry: &Entry, account: u32) -> Result<Value, KeysFailure> {
     let mut all = Vec::new();
     for key in &entry.keys {
@@ -28,7 +28,7 @@ fn one(AccountKey { purpose, script, key, descriptor }: AccountKey) -> Value {
     json!({ "purpose": purpose, "script": script, "key": key, "descriptor": descriptor })
 }
 
-/// Whose the keys of each descriptor of an entry are, by a key file, if there is one.
+/// The owner of each key in the descriptors of an entry, according to the key file, if there is one.
 pub(super) fn keys_of(
     store: Option<&KeyStore>,
     entry: &Entry,
@@ -38,7 +38,7 @@ pub(super) fn keys_of(
     Ok(keys.collect::<Result<_, _>>().map_err(StoreError::from)?)
 }
 
-/// Refuses keys that say that they come from one of ours, and do not.
+/// Refuses keys that claim to come from one of ours and do not.
 pub(super) fn none_misplaced(keys: &[Vec<KeyStanding>]) -> Result<(), KeysFailure> {
     let misplaced = keys.iter().flatten().find(|key| key.standing == Standing::Misplaced);
     match misplaced {

@@ -1,6 +1,6 @@
 //! How hard a passphrase is to guess, at best.
 
-/// Tells characters of a kind.
+/// Tells whether a character is of a kind.
 type IsOf = fn(char) -> bool;
 
 /// Bits of a passphrase whose characters were all chosen at random. One that repeats the character before it

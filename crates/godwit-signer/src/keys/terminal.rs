@@ -15,7 +15,7 @@ use rustix::termios::{
 
 use super::failure::KeysFailure;
 
-/// Longest line, in bytes. The kernel keeps one of 4095 and drops what comes after, without a word.
+/// Longest line, in bytes. The kernel keeps 4095 and silently drops the rest.
 const MAX_LINE: usize = 4094;
 
 /// Cursor to the beginning, screen and scrolled lines erased (ECMA-48, and `3J` of xterm).
@@ -23,7 +23,7 @@ const CLEAR: &[u8] = b"\x1b[H\x1b[2J\x1b[3J";
 
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;
-/// In the place of a key that means something to the terminal: none does.
+/// Assigned to special functions of the terminal to disable them: no key makes this byte.
 const NO_KEY: u8 = 0;
 const BACKSPACE: [u8; 2] = [8, 127];
 const KILL_LINE: u8 = 21;
@@ -57,7 +57,7 @@ impl Terminal {
         Ok(Self { file: file.map_err(KeysFailure::NoTerminal)? })
     }
 
-    /// Another one than that which controls the process.
+    /// A terminal other than the controlling one.
     pub(crate) fn of_file(file: File) -> Self {
         Self { file }
     }
@@ -67,18 +67,18 @@ impl Terminal {
         (&self.file).write_all(format!("{line}\n").as_bytes()).map_err(KeysFailure::Read)
     }
 
-    /// Clears the screen, and what was scrolled out of it where the terminal can.
+    /// Clears the screen and, if the terminal can, the lines that were scrolled out of it.
     pub(super) fn clear(&self) -> Result<(), KeysFailure> {
         (&self.file).write_all(CLEAR).map_err(KeysFailure::Read)
     }
 
-    /// For a secret to be shown, past any buffer.
+    /// For showing a secret without any buffer.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Shows something, then asks what is no secret, with echo. What was typed before the question is no
-    /// answer to it, be it while the text in front of it was still being written.
+    /// Shows a text, then asks a question whose answer is not secret, with echo. Anything typed before the
+    /// question is ignored, even if the text before it was still being written.
     pub(crate) fn answer(&self, shown: &str, question: &str) -> Result<String, KeysFailure> {
         self.say(shown)?;
         let no_terminal = |error: Errno| KeysFailure::NoTerminal(error.into());
@@ -106,7 +106,7 @@ impl Terminal {
         for key in [SpecialCodeIndex::VQUIT, SpecialCodeIndex::VSUSP, SpecialCodeIndex::VEOF] {
             silent.special_codes[key] = NO_KEY;
         }
-        // Handed over at once, with what was typed before it.
+        // A line ends with this byte at once, and is handed over with the characters typed before it.
         silent.special_codes[SpecialCodeIndex::VEOL] = END;
         let restore = Restore { file: &self.file, state };
         tcsetattr(&self.file, OptionalActions::Flush, &silent)
@@ -120,7 +120,7 @@ impl Terminal {
     }
 }
 
-/// What a key means, and nothing of the character that it may be.
+/// The meaning of a key, without the character that it may stand for.
 enum Typed {
     EndOfLine,
     Interrupt,

@@ -1,5 +1,5 @@
-//! `keys watch`: public descriptors or a wallet policy become an entry, once somebody has looked at them:
-//! whose keys they have decides where change may go.
+//! `keys watch`: makes an entry of public descriptors or a wallet policy, once somebody has checked whose
+//! keys they hold: that decides where change may go.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(super) fn run(
     let unlocked = session.unlock()?;
     let texts = descriptors.into_iter().map(|public| EntryDescriptor::new(public.text)).collect();
     let entry = new_entry(label, file.network, texts, Vec::new());
-    // A new file has no key that could be ours, or that another one could say to be.
+    // A new file has no keys that descriptors could contain, or claim to come from.
     let store = match &unlocked {
         Unlocked::Open(store) => Some(store),
         Unlocked::New(_) => None,
@@ -35,7 +35,7 @@ pub(super) fn run(
     let keys = show::keys_of(store, &entry)?;
     show::none_misplaced(&keys)?;
     let mut shown = described(&entry, &keys);
-    // The next run has another time.
+    // The next run has another creation time.
     shown.as_object_mut().expect("it is one").remove("created");
     shown["addresses"] = show::addresses(&entry, &keys, None, &(0..=0), network);
     shown["file"] = file.path().display().to_string().into();

@@ -16,19 +16,19 @@ use crate::psbt::PsbtFailure;
 /// A failure of `message`.
 #[derive(Debug)]
 pub(crate) enum MessageFailure {
-    /// The operand is no address.
+    /// The operand is not an address.
     NoAddress,
-    /// It is one of another network.
+    /// The address is one of another network.
     OtherNetwork,
     /// The file with the message cannot be read.
     Read(PathBuf, io::Error),
-    /// The message is longer than is shown to anybody.
+    /// The message is too long to be shown.
     TooLong,
     /// The message is not text.
     NotText,
     /// No descriptor of the key file derives the address.
     NotOurs,
-    /// It is not signed, or the signature is not valid.
+    /// The message cannot be signed, or the signature is not valid.
     Message(MessageError),
     /// The PSBT cannot be written.
     Psbt(PsbtFailure),

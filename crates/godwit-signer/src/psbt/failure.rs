@@ -22,7 +22,7 @@ pub(crate) enum PsbtFailure {
     Format(PathBuf, FormatError),
     /// An address that an option names is one of another network.
     OtherNetwork,
-    /// Nothing is paid to what an option names.
+    /// The PSBT pays nothing to the output that an option names.
     NoSuchOutput,
     /// Two operands are standard input.
     StandardInputTwice,
@@ -34,19 +34,19 @@ pub(crate) enum PsbtFailure {
     Combine(CombineError),
     /// The PSBT breaks a rule of what may be signed.
     Sign(SignError),
-    /// The node that was to be asked says nothing.
+    /// The node that was to be asked gives no answer.
     Node(NodeFailure),
-    /// By the node, this input spends another coin than the PSBT says.
+    /// According to the node, this input spends another coin than the PSBT says.
     OtherCoin(usize),
     /// The user has not agreed.
     Disagreement(Disagreement),
-    /// This input's signature leaves open what the PSBT does not ask to leave open.
+    /// This input's signature leaves parts of the transaction open that the PSBT does not ask to leave open.
     UnusualSignature(usize),
-    /// There is no network transaction yet.
+    /// The PSBT is not finished: there is no network transaction yet.
     Extract(FinalizeError),
     /// The fee of a finished transaction is unknown or above the limit.
     Fee(FeeObjection),
-    /// What is finished is no signature of its message.
+    /// The finished signature is not one of the PSBT's message.
     Message(MessageError),
     /// Core's engine refuses a finished input.
     Script(ScriptError),

@@ -58,7 +58,7 @@ pub(super) fn write_text(line: &str, out: Option<&Path>) -> Result<Exit, PsbtFai
     }
 }
 
-/// Tells a file that is there before any work is done for it.
+/// Reports a file that exists already, before any work is done for it.
 pub(crate) fn check_out(out: Option<&Path>) -> Result<(), PsbtFailure> {
     match out.filter(|path| path.symlink_metadata().is_ok()) {
         Some(path) => Err(PsbtFailure::Write(path.to_owned(), Errno::EXIST.into())),

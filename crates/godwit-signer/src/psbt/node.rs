@@ -1,7 +1,7 @@
-//! What a node on this machine says of the coins that a PSBT spends. It makes the signer warn or refuse,
-//! and never permits anything: what the PSBT does not prove stays unproven.
+//! Asks a node on this machine about the coins that a PSBT spends. The answer can make the signer warn or
+//! refuse, but never permits anything: what the PSBT does not prove stays unproven.
 //!
-//! It is asked before the key file is opened.
+//! The node is asked before the key file is opened.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use godwit_rpc::Json;
 
 use crate::options::{Config, NodeOptions};
 
-/// Nothing else is ever connected to.
+/// The only host that is ever connected to.
 const HOST: &str = "127.0.0.1";
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Coins of one request.
+/// Coins per request.
 const AT_ONCE: usize = 1_000;
 
-/// Why nothing is known of the coins.
+/// Why nothing is known about the coins.
 #[derive(Debug)]
 pub(crate) enum NodeFailure {
     Call(CallError),
-    /// It refuses a question, or answers what Bitcoin Core would not.
+    /// The node refuses a question, or gives an answer that Bitcoin Core would not give.
     Answer(OutPoint),
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for NodeFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(error) => {
-                // Whoever listens there may have written it: nothing of it moves the cursor.
+                // Anything may listen at that port, so its text must not be able to move the cursor.
                 let text = error.to_string();
                 let line = text.lines().next().unwrap_or_default();
                 f.write_str(&line.replace(char::is_control, "?"))
@@ -41,17 +41,17 @@ impl fmt::Display for NodeFailure {
     }
 }
 
-/// What the node has behind an outpoint.
+/// The node's answer about an outpoint.
 #[derive(Debug, PartialEq)]
 enum Found {
     Unspent(TxOut),
     Nothing,
 }
 
-/// What to show, and what keeps from signing.
+/// Lines to show, and a reason not to sign.
 pub(super) struct Coins {
     pub(super) lines: Vec<String>,
-    /// An input whose coin is another one at the node.
+    /// An input for which the node knows another coin.
     pub(super) contradicted: Option<usize>,
 }
 
@@ -81,13 +81,13 @@ pub(super) fn look_up(
     Ok(compared(said_by(psbt), &there))
 }
 
-/// What a PSBT says of each coin, also of those that nobody could sign for by what it says: their amounts are
-/// in the fee that is shown.
+/// What a PSBT says about each coin, including coins that nobody could sign for by that data: their amounts
+/// are in the fee that is shown.
 fn said_by(psbt: &Psbt) -> impl Iterator<Item = Option<&TxOut>> {
     (0..psbt.inputs().len()).map(|index| psbt.spent_output_of(index))
 }
 
-/// One batch of `gettxout`, with what waits in the mempool.
+/// One batch of `gettxout`, including the mempool.
 fn question(outpoints: &[OutPoint]) -> String {
     let one = |(number, outpoint): (usize, &OutPoint)| {
         let OutPoint { txid, vout } = outpoint;
@@ -96,7 +96,7 @@ fn question(outpoints: &[OutPoint]) -> String {
     format!("[{}]", outpoints.iter().enumerate().map(one).collect::<Vec<_>>().join(","))
 }
 
-/// The answer with this number; `None` where it is none.
+/// The answer with this number, or `None`.
 fn coin(answers: &Json, number: usize) -> Option<Found> {
     let is_it =
         |answer: &&Json| answer.get("id").and_then(|id| id.as_integer().ok()) == Some(number);
@@ -115,7 +115,7 @@ fn coin(answers: &Json, number: usize) -> Option<Found> {
     Some(Found::Unspent(TxOut { value, script_pubkey }))
 }
 
-/// What the PSBT says of each coin beside what the node says.
+/// Compares what the PSBT says about each coin with what the node says.
 fn compared<'a>(said: impl Iterator<Item = Option<&'a TxOut>>, there: &[Found]) -> Coins {
     let mut coins = Coins { lines: Vec::new(), contradicted: None };
     for (index, (said, there)) in said.zip(there).enumerate() {

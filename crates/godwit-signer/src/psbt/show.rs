@@ -33,14 +33,14 @@ fn keys_of(ours: Option<&Ours>, own: Option<&OwnScript>) -> Keys {
     }
 }
 
-/// What the key file tells of a PSBT.
+/// What the key file says about a PSBT.
 pub(super) struct Known<'a> {
     pub(super) ours: &'a Ours,
-    /// Outputs that are not what is said of them.
+    /// Outputs that do not fit what the PSBT says about them.
     pub(super) unfitting: &'a [(usize, OutputObjection)],
 }
 
-/// Shows a PSBT for a person to read; keys and outputs of ours are marked where it is known which are.
+/// Shows a PSBT for a person to read; keys and outputs of ours are marked if it is known which they are.
 pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>>) -> String {
     let ours = known.map(|known| known.ours);
     let mut lines = vec![head(review)];
@@ -87,7 +87,7 @@ pub(super) fn review(review: &Review, network: Network, known: Option<&Known<'_>
     lines.join("\n")
 }
 
-/// Shows a PSBT that signs a message: `message`, then whose keys sign it. It moves nothing.
+/// Shows a PSBT that signs a message: `message`, then whose keys sign it. No coins move.
 pub(super) fn message(
     message: &str,
     review: &Review,
@@ -120,7 +120,7 @@ fn push_inputs(lines: &mut Vec<String>, review: &Review, network: Network, ours:
     }
 }
 
-/// The lock time, and what it keeps from being mined.
+/// The lock time, and the blocks that it keeps the transaction out of.
 fn lock_time(review: &Review) -> String {
     let number = review.lock_time.to_consensus_u32();
     if number == 0 {
@@ -170,7 +170,7 @@ fn push_input(
     });
 }
 
-/// Whose an input is, where it is not simply ours.
+/// Whose an input is, unless it is simply ours.
 fn whose(ours: &Ours, index: usize, input: &InputReview) -> Option<String> {
     if ours.hidden.contains(&index) {
         let by = match &ours.inputs[index] {
@@ -189,7 +189,7 @@ fn whose(ours: &Ours, index: usize, input: &InputReview) -> Option<String> {
     input.is_foreign().then(|| "  foreign: none of its keys is ours".to_owned())
 }
 
-/// What is wrong with an output; without the key file, what its own fields tell.
+/// What is wrong with an output; without the key file, only what its own fields show.
 fn wrong(output: &OutputReview, index: usize, known: Option<&Known<'_>>) -> Vec<String> {
     let of_output = |(at, objection): &(usize, OutputObjection)| {
         (*at == index).then(|| format!("  wrong: {objection}"))

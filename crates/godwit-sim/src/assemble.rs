@@ -1,4 +1,4 @@
-//! Blocks out of the parts that lanes deliver.
+//! Assembles blocks from the parts that lanes deliver.
 
 use bitcoin::block::{Header, Version};
 use bitcoin::consensus::{Encodable, serialize};

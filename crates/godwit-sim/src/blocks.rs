@@ -1,4 +1,4 @@
-//! Single blocks of regtest, of transactions in godwit's own types.
+//! Single blocks of regtest, made of transactions in godwit's own types.
 
 use godwit_primitives::merkle::merkle_root;
 use godwit_primitives::{BlockHash, BlockHeader, MerkleRoot, Transaction, work};

@@ -22,7 +22,7 @@ use crate::summary::{StretchSummary, Summary};
 /// Changes whenever the same plan and seed give another chain; part of cached file names.
 pub const GENERATOR_VERSION: u32 = 1;
 
-/// Fixed, whatever the machine: another number of lanes makes another chain.
+/// The same on every machine: another number of lanes makes another chain.
 const LANES: u64 = 4;
 const ASSEMBLER_RING: u64 = LANES;
 /// Blocks that a lane may be ahead of the assembler.
@@ -265,7 +265,7 @@ impl<'a, S: FnMut(GeneratedBlock<'_>) -> io::Result<()>> Assembler<'a, S> {
     }
 }
 
-/// Coinbase keys are numbered by height, far above the keys of other coins.
+/// Keys of coinbases are numbered by height, far above the keys of other coins.
 fn coinbase_key(height: u32) -> u64 {
     (1 << 40) + u64::from(height)
 }

@@ -1,10 +1,10 @@
-//! More coins than a machine has memory for, and blocks that spend some of them at random: what look-ups on a
-//! disk cost.
+//! Makes more coins than a machine has memory for, and blocks that spend some of them at random, to measure
+//! the cost of look-ups on a disk.
 //!
-//! Making sixty million coins with keys of their own would take longer than measuring them. So all have one
-//! script, P2WSH of `OP_TRUE`, which has the size of a usual one and needs no signature: the chain is
-//! valid, and nothing but coins is worth mentioning in it. Each transaction makes four of them, for a
-//! database keeps those of one transaction side by side.
+//! Making sixty million coins with keys of their own would take longer than measuring them. So all coins have
+//! one script, P2WSH of `OP_TRUE`, which has a usual size and needs no signature: the chain is valid, and
+//! coins are its only significant cost. Each transaction makes four coins, because a database keeps the coins
+//! of one transaction side by side.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -27,19 +27,19 @@ use crate::rng::Rng;
 const FUNDING: u32 = 40;
 /// Coins of a transaction.
 const COINS_PER_TX: u64 = 4;
-/// Transactions of a full block of them, of 1,069 of weight each.
+/// Such transactions, of 1,069 of weight each, in a full block.
 const TXS_PER_BLOCK: u64 = 3_700;
-/// Inputs, and outputs, of a transaction that spends coins.
+/// Number of inputs, and of outputs, of a transaction that spends coins.
 const SPENT_PER_TX: u64 = 2;
-/// Coins that a block spends: what a full block of main does.
+/// Coins that a block spends: as many as a full block of main.
 const SPENT_PER_BLOCK: u64 = 7_000;
 /// Witness of every input: one item, the script.
 const WITNESS: [u8; 3] = [1, 1, 0x51];
 
-/// What was written.
+/// Description of the two written files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColdSummary {
-    /// Coins that the first file makes, its coinbases and what pays for the coins not counted.
+    /// Coins that the first file makes, except its coinbases and the coins that pay for them.
     pub coins: u64,
     /// Height of that file's last block.
     pub height: u32,
@@ -53,9 +53,8 @@ pub struct ColdSummary {
     pub spend_bytes: u64,
 }
 
-/// Writes the blocks that make at least `coins` coins to one file, and `blocks` that spend some of them
-/// to another, both in the framing of block files. Every coin has a hash of its own but for three
-/// others.
+/// Writes the blocks that make at least `coins` coins to one file, and `blocks` blocks that spend some of
+/// them to another, both in the framing of block files. Each coin shares its txid with three others.
 pub fn write_cold(
     coins: u64,
     blocks: u32,
@@ -66,7 +65,7 @@ pub fn write_cold(
     for height in 1..=FUNDING + COINBASE_MATURITY {
         chain.mine(LanePart::default())?;
         if height <= FUNDING {
-            // As the block has it: without witnesses there is no output that commits to them.
+            // Made as the block will have it: a block without witnesses has no output that commits to them.
             let value = miner::subsidy(height);
             let coinbase = miner::coinbase(height, 0, value, chain.script.clone());
             let outpoint = OutPoint { txid: coinbase.compute_txid(), vout: 0 };
@@ -101,12 +100,12 @@ struct ColdChain {
     tip: Tip,
     script: ScriptBuf,
     seed: u64,
-    /// Transactions that make coins, and those that there are already.
+    /// Number of transactions that make coins, and the txids of those made so far.
     txs: u64,
     txids: Vec<Txid>,
     /// Value of a coin on average.
     usual: u64,
-    /// What pays for the next coins.
+    /// The outputs that pay for the next coins.
     bank: Vec<(OutPoint, u64)>,
 }
 
@@ -137,8 +136,8 @@ impl ColdChain {
         self.txs * COINS_PER_TX
     }
 
-    /// Satoshi of a coin: from half the usual value to one and a half of it, so that amounts have
-    /// different lengths.
+    /// Satoshi of a coin: between half and one and a half times the usual value, so that amounts differ in
+    /// length.
     fn value(&self, coin: u64) -> u64 {
         self.usual / 2 + Rng::new(self.seed ^ coin).below(self.usual)
     }
@@ -225,14 +224,14 @@ fn create(path: &Path) -> io::Result<BufWriter<File>> {
     Ok(BufWriter::with_capacity(1 << 20, File::create(path)?))
 }
 
-/// The numbers below a limit, each once, in an order that follows from a seed: a Feistel network over the
-/// least power of four that is not below it, whose numbers above it are skipped.
+/// The numbers below a limit, each once, in an order that follows from a seed. It is a Feistel network over
+/// the smallest power of four that is not below the limit; numbers at or above the limit are skipped.
 struct Permutation {
     limit: u64,
     half_bits: u32,
     keys: [u64; 4],
     at: u64,
-    /// Numbers that were taken, or would have been.
+    /// Number of values taken from the network, including skipped ones.
     next: u64,
 }
 
@@ -309,7 +308,7 @@ mod tests {
         for (height, block) in (1..).zip(&first) {
             utxo.connect(block, height).expect("a valid block");
         }
-        // A coinbase in each block, of which the bank took some, and the bank.
+        // One coinbase for each block, of which the bank took some, and the bank itself.
         let others = u64::from(summary.height) - u64::from(FUNDING) + 1;
         assert_eq!(utxo.txouts(), summary.coins + others);
         for (height, block) in (summary.height + 1..).zip(&second) {

@@ -1,4 +1,4 @@
-//! Blocks without transactions, in numbers that main has: what the index of headers costs.
+//! Blocks without transactions, in numbers as on main, to measure the cost of the index of headers.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -9,8 +9,8 @@ use bitcoin::{Amount, ScriptBuf};
 
 use crate::miner::{self, Tip};
 
-/// Writes `count` blocks of nothing but a coinbase on top of `tip` to a block file, a second apart, so that
-/// a million of them end in the past. Returns the last one.
+/// Writes `count` blocks with nothing but a coinbase on top of `tip` to a block file. Their timestamps are a
+/// second apart, so that a million of them still end in the past. Returns the last one.
 pub fn write_empty(mut tip: Tip, count: u32, to: &Path) -> io::Result<Tip> {
     let mut output = BufWriter::with_capacity(1 << 20, File::create(to)?);
     for height in (tip.height + 1..).take(count as usize) {
@@ -45,7 +45,7 @@ mod tests {
         while at < bytes.len() {
             let (block, len) = deserialize_partial::<Block>(&bytes[at + 8..]).expect("a block");
             assert_eq!((block.header.prev_blockhash, block.header.time), (tip.hash, tip.time + 1));
-            // Of the lowest heights, which are pushed by an opcode, the library knows nothing.
+            // The library cannot read the lowest heights, which are pushed by an opcode.
             let height = block.bip34_block_height().ok();
             assert!(height == Some(u64::from(tip.height) + 1) || tip.height < 16);
             (at, tip) = (at + 8 + len, tip.extended_by(&block));

@@ -191,8 +191,8 @@ impl ChainPlan {
         ChainPlan { name: "aged", stretches, ..ChainPlan::benchmark(seed) }
     }
 
-    /// The benchmark's chain with four times as many blocks of each era, for what is to happen often in one
-    /// import.
+    /// The benchmark's chain with four times as many blocks of each era, for tests in which something has to
+    /// happen often during one import.
     pub fn long(seed: u64) -> ChainPlan {
         let ChainPlan { mut stretches, .. } = ChainPlan::benchmark(seed);
         for stretch in &mut stretches {
@@ -226,7 +226,7 @@ impl ChainPlan {
         }
     }
 
-    /// The plan of that name.
+    /// The plan with this name.
     pub fn by_name(name: &str, seed: u64) -> Option<ChainPlan> {
         match name {
             "small" => Some(ChainPlan::small(seed)),

@@ -1,4 +1,4 @@
-//! Programs of godwit as a user runs them, for tests of whole programs.
+//! Runs godwit's programs as a user does, for tests of whole programs.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 pub const NOBODY: u32 = 65534;
 /// How long anything may take before a test gives up. No result depends on it.
 pub const LIMIT: Duration = Duration::from_secs(180);
-/// Between two looks.
+/// Interval between two checks.
 pub const POLL: Duration = Duration::from_millis(5);
 
 /// A program and a data directory of its own.
@@ -34,8 +34,8 @@ pub struct Datadir {
 }
 
 impl Datadir {
-    /// `chain` as `-chain` takes it. The data directory is empty; that of another program than the node does
-    /// not exist yet.
+    /// `chain` is a value of `-chain`. The node's data directory is empty; those of other programs do not
+    /// exist yet.
     pub fn new(program: &str, chain: &'static str) -> Self {
         let temp = tempfile::tempdir().expect("a temporary directory");
         let new = Self { program: program.into(), temp, chain };
@@ -66,7 +66,7 @@ impl Datadir {
         let mut datadir = OsString::from("-datadir=");
         datadir.push(self.datadir());
         command.arg(format!("-chain={}", self.chain)).arg(datadir);
-        // Many nodes run beside each other, and few are asked anything. The port for Tor is the next one's.
+        // Many nodes run at the same time, and few are asked anything. The port for Tor is the next one's.
         let words = || words.iter().map(|word| word.as_ref().to_string_lossy());
         let is_node = self.program.ends_with("godwit") && words().all(|word| word.starts_with('-'));
         let has = |option: &str| words().any(|word| word.starts_with(option));
@@ -90,7 +90,7 @@ impl Datadir {
     }
 }
 
-/// How a command ended.
+/// The result of a command.
 pub struct Ended {
     /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
@@ -101,7 +101,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// From what `std` says.
+    /// From the output that `std` collected.
     pub fn of(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).expect("the program prints text");
         let Output { status, stdout, stderr } = output;
@@ -113,7 +113,7 @@ impl Ended {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut stdin = child.stdin.take().expect("it is a pipe");
-        // A program that ends before it has read everything is what some tests want.
+        // Some tests want a program that ends before it has read everything.
         match stdin.write_all(input.as_bytes()) {
             Err(error) => assert_eq!(error.kind(), ErrorKind::BrokenPipe),
             Ok(()) => drop(stdin),
@@ -151,27 +151,27 @@ pub struct UnprivilegedPlace {
 }
 
 impl UnprivilegedPlace {
-    /// Without a program yet.
+    /// A place without a program.
     pub fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        // Of the tests' user alone otherwise, who may be root.
+        // The directory would otherwise belong to the tests' user alone, who may be root.
         fs::set_permissions(directory.path(), Permissions::from_mode(0o777)).expect("it is ours");
         Self { directory }
     }
 
-    /// With a copy of `program`.
+    /// A place with a copy of `program`.
     pub fn with_program(program: &str) -> Self {
         let place = Self::new();
         place.program(Path::new(program));
         place
     }
 
-    /// What is or will be in it.
+    /// The path of a file that is or will be in it.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// A copy of `program`, which may be where only root gets to.
+    /// Copies `program`, which may be in a place that only root can reach.
     pub fn program(&self, program: &Path) -> PathBuf {
         let copy = self.path(program.file_name().and_then(OsStr::to_str).expect("a name"));
         if fs::hard_link(program, &copy).is_err() {
@@ -180,7 +180,7 @@ impl UnprivilegedPlace {
         copy
     }
 
-    /// A copy of a file that the user may read.
+    /// Copies a file so that the user may read it.
     pub fn give(&self, file: &Path) -> PathBuf {
         let copy = self.path(file.file_name().and_then(OsStr::to_str).expect("a name"));
         fs::copy(file, &copy).expect("there is room for a copy");
@@ -188,7 +188,7 @@ impl UnprivilegedPlace {
         copy
     }
 
-    /// Runs `program` behind `prefix`, words of a shell, without privileges.
+    /// Runs `program` without privileges, behind `prefix`: words of a shell.
     pub fn command(&self, prefix: &str, program: &Path) -> Command {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(format!("{prefix} exec \"$0\" \"$@\"")).arg(program);
@@ -206,7 +206,7 @@ impl Default for UnprivilegedPlace {
     }
 }
 
-/// Waits until something holds; how long that took.
+/// Waits until `holds` returns true, and returns how long that took.
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let started = Instant::now();

@@ -1,4 +1,4 @@
-//! What a generated chain contains.
+//! Summary of a generated chain's content.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a node remembers: duplicates, failed blocks, their descendants, side branches.
+//! What a node remembers about blocks: duplicates, failed blocks, their descendants, side branches.
 
 use bitcoin::consensus::serialize;
 use bitcoin::hashes::Hash;
@@ -78,7 +78,7 @@ fn failed_in_connect(stage: &mut Stage) {
     stage.submit(&grandchild, Some("prev-blk-not-found"));
 }
 
-/// So is one that fails a contextual rule, as its header was valid.
+/// A block that fails a contextual rule is remembered too, because its header was valid.
 fn failed_in_context(stage: &mut Stage) {
     let tip = stage.tip();
     let mut bad = stage.draft(vec![]);
@@ -175,8 +175,8 @@ fn invalid_branches(stage: &mut Stage) {
     stage.mine_empty(2);
 }
 
-/// Nothing is said of a block whose coins are wrong when a script below it fails, though the coins
-/// may well be looked at first.
+/// If a script of a block fails, no verdict is given on a descendant with wrong coins, though its coins may
+/// well be looked at first.
 fn unverified_ancestor(stage: &mut Stage) {
     let mut tx = stage.any_witness_tx();
     tx.input[0].witness.clear();
@@ -206,7 +206,7 @@ fn deep_invalid_branch(stage: &mut Stage) {
     stage.case("nine rivals, the fifth invalid");
     let mut parent = fork;
     for number in 1..=9 {
-        // The same coins, in another order.
+        // The same coins, spent in another order.
         let spent = txs.get(9 - number).cloned();
         let mut block = stage.draft_on(&parent, spent.into_iter().collect());
         if number == 5 {

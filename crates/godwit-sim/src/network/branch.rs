@@ -15,7 +15,7 @@ use crate::miner;
 pub struct StoredBlock {
     pub hash: BlockHash,
     pub header: BlockHeader,
-    /// The whole, as it is sent.
+    /// The whole block, as it is sent.
     pub bytes: Vec<u8>,
 }
 
@@ -35,7 +35,7 @@ pub struct Branch {
 }
 
 impl Branch {
-    /// The chain of genesis alone.
+    /// The chain that consists of the genesis block alone.
     pub fn genesis() -> Self {
         let genesis = Arc::new(StoredBlock::new(serialize(&miner::genesis())));
         let heights = HashMap::from([(genesis.hash, 0)]);

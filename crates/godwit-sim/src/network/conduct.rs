@@ -1,4 +1,4 @@
-//! What a peer does, and what it does wrong.
+//! The conduct of a peer, right or wrong.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ pub enum Announce {
     Compact,
 }
 
-/// What comes back for `getheaders`.
+/// The answer to `getheaders`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderConduct {
-    /// What it has.
+    /// The headers that the peer has.
     Serve,
     /// Nothing.
     Silent,
@@ -29,28 +29,28 @@ pub enum HeaderConduct {
     WithoutWork,
     /// Headers with one missing in the middle.
     Gap,
-    /// More than 2,000 in a message.
+    /// More than 2,000 headers in a message.
     TooMany,
     /// Headers whose parents nobody knows, again and again.
     Unconnected,
-    /// Short forks of the chain, again and again others; each keeps its own target.
+    /// Short forks of the chain, different ones each time; each header meets its own target.
     LowWork,
-    /// Full messages without an end, of a chain that starts near genesis.
+    /// Full messages without end, of a chain that starts near genesis.
     Endless,
-    /// What it has, at so many bytes a second.
+    /// The headers that the peer has, at this many bytes a second.
     Dribble(u64),
-    /// What it has, so many milliseconds late.
+    /// The headers that the peer has, this many milliseconds late.
     Late(u64),
 }
 
-/// What comes back for `getdata`.
+/// The answer to `getdata`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockConduct {
-    /// What it has; `notfound` for the rest.
+    /// The blocks that the peer has; `notfound` for the rest.
     Serve,
     /// Nothing (B4).
     Silent,
-    /// Blocks, at so many bytes a second (B4).
+    /// Blocks, at this many bytes a second (B4).
     Dribble(u64),
     /// All but the first that was asked for (B4).
     WithholdFirst,
@@ -60,7 +60,7 @@ pub enum BlockConduct {
     NotFound,
     /// Another block than was asked for (B6).
     Other,
-    /// What was asked for, between blocks that nobody asked for (B6).
+    /// The requested blocks, between blocks that nobody asked for (B6).
     Unrequested,
     /// The block with transactions repeated: same hash, other contents (CVE-2012-2459, A2).
     Mutated,
@@ -73,12 +73,12 @@ pub enum BlockConduct {
 /// How a peer speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speech {
-    /// In plain; it does not understand anything else.
+    /// Unencrypted; the peer understands nothing else.
     Plain,
-    /// Encrypted (BIP324). What is not a message, or pretends to be one, goes between its packets as
-    /// it is.
+    /// Encrypted (BIP324). Bytes that are not a message, or only pretend to be one, are sent as they are
+    /// between packets.
     Encrypted,
-    /// A key, then bytes that never come to an end that the node could find (B16).
+    /// A key, then bytes in which the node never finds the garbage's end (B16).
     Garbage,
 }
 
@@ -95,13 +95,13 @@ pub enum Noise {
     GetData,
     /// `getdata` of existing blocks, whose answers are never read (B7).
     GetDataUnread,
-    /// The same without witnesses (B7).
+    /// Such requests for blocks without witnesses (B7).
     StrippedUnread,
     /// `getheaders` from genesis, whose answers are never read (B7).
     GetHeadersUnread,
-    /// Headers that the node has.
+    /// Headers that the node already has.
     Headers,
-    /// A header of a frame that announces 4 MB, and a little of it (B9).
+    /// A frame's header that announces 4 MB, and a little of the payload (B9).
     Announced,
     /// A message above the limit of its kind.
     Oversized,
@@ -121,12 +121,12 @@ pub enum Noise {
     Unknown,
 }
 
-/// What a peer is.
+/// Everything that characterises a peer.
 #[derive(Clone, Debug)]
 pub struct Conduct {
-    /// For the trace.
+    /// Name for the trace.
     pub name: &'static str,
-    /// Keeps the protocol: the node must never punish it.
+    /// The peer keeps the protocol: the node must never punish it.
     pub honest: bool,
     /// Services that it claims.
     pub services: Services,
@@ -138,15 +138,15 @@ pub struct Conduct {
     pub view: View,
     /// How it announces a new tip.
     pub announce: Announce,
-    /// Headers.
+    /// How it answers `getheaders`.
     pub headers: HeaderConduct,
-    /// Blocks.
+    /// How it answers `getdata`.
     pub blocks: BlockConduct,
     /// What it sends unasked, how many times in a row, and how long it waits between.
     pub noise: Option<(Noise, u32, Duration)>,
     /// Time before each answer.
     pub think: Duration,
-    /// It leaves after a time between these.
+    /// It leaves after a random time in this range.
     pub leaves: Option<(Duration, Duration)>,
     /// It completes no handshake.
     pub mute: bool,
@@ -188,27 +188,27 @@ impl Conduct {
         Self { name, honest: false, ..Self::honest(view) }
     }
 
-    /// The same with another way with headers.
+    /// The same peer, answering `getheaders` in another way.
     pub fn with_headers(self, headers: HeaderConduct) -> Self {
         Self { headers, ..self }
     }
 
-    /// The same with another way with blocks.
+    /// The same peer, answering `getdata` in another way.
     pub fn with_blocks(self, blocks: BlockConduct) -> Self {
         Self { blocks, ..self }
     }
 
-    /// The same, and it sends `count` of those every `pause`.
+    /// The same peer, sending `count` of these every `pause`.
     pub fn with_noise(self, noise: Noise, count: u32, pause: Duration) -> Self {
         Self { noise: Some((noise, count, pause)), ..self }
     }
 
-    /// The same, speaking in another way.
+    /// The same peer, speaking in another way.
     pub fn speaking(self, speech: Speech) -> Self {
         Self { speech, ..self }
     }
 
-    /// Whether what the node writes is read.
+    /// Whether the peer reads what the node writes.
     pub(super) fn reads(&self) -> bool {
         let unread = |noise: &Noise| {
             let unread = [Noise::GetDataUnread, Noise::StrippedUnread, Noise::GetHeadersUnread];

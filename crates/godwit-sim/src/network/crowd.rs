@@ -1,4 +1,4 @@
-//! The peers of a run, and what of their doings reaches the node.
+//! The peers of a run, and the events by which they reach the node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ pub struct PeerPlan {
     pub link: LinkSpec,
     /// Whether it accepts connections.
     pub listens: bool,
-    /// It opens a connection to the node after the first time, and after the second again whenever
-    /// that ends.
+    /// The peer opens a connection to the node after the first time, and a new one after the second time
+    /// whenever a connection ends.
     pub dials: Option<(Duration, Duration)>,
 }
 
-/// What the node's driver has to look at.
+/// An event that the node's driver has to handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeEvent {
     /// A peer has opened a connection.
     Incoming(ConnectionId, NetAddress),
-    /// A connection that the node opened is there.
+    /// A connection that the node opened is established.
     Connected(ConnectionId),
     /// Bytes have arrived.
     Readable(ConnectionId),
@@ -52,7 +52,7 @@ struct Open {
     wake: Option<Duration>,
 }
 
-/// Tokens of timers: what they are for.
+/// Bits of timer tokens that tell what a timer is for.
 const SESSION: u64 = 1 << 63;
 const DIAL: u64 = 1 << 62;
 
@@ -97,8 +97,8 @@ impl Crowd {
         peer.is_none_or(|peer| self.network.is_reachable(peer))
     }
 
-    /// Whether nothing more can be expected of the connection, or something went wrong with the links
-    /// of its peer alone.
+    /// Whether the connection may fail without a fault of the node: nothing more can be expected of it, or
+    /// the links of its peer alone have failed.
     pub fn is_excused(&self, id: ConnectionId) -> bool {
         let failed = |open: &Open| self.network.has_failed(open.peer);
         self.network.is_dead(id) || self.open.get(&id).is_some_and(failed)
@@ -118,7 +118,7 @@ impl Crowd {
         self.open.get(&id).map(|open| &self.plans[open.peer])
     }
 
-    /// Opens a connection from the node. `None`: nobody listens there.
+    /// Opens a connection from the node; `None` if nobody listens there.
     pub fn connect(&mut self, address: &NetAddress) -> Option<ConnectionId> {
         let listens = |plan: &PeerPlan| plan.listens && plan.address == *address;
         let peer = self.plans.iter().position(listens)?;
@@ -141,7 +141,7 @@ impl Crowd {
         self.network.wake(at, token);
     }
 
-    /// Moves time until something concerns the node, or to `until`: then `None`.
+    /// Moves time to the next event that concerns the node; `None` if there is none until `until`.
     pub fn next(&mut self, until: Duration) -> Option<NodeEvent> {
         while let Some(happening) = self.network.next(until) {
             if let Some(event) = self.happen(happening) {
@@ -190,7 +190,7 @@ impl Crowd {
         if token & SESSION != 0 {
             let id = ConnectionId(token & !SESSION);
             let now = self.network.now();
-            // An earlier timer may have been set since; this one is then forgotten.
+            // If an earlier timer has been set since, this one no longer counts.
             if let Some(open) = self.open.get_mut(&id).filter(|open| open.wake == Some(now)) {
                 open.wake = None;
                 self.serve(id);

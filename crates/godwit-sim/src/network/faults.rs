@@ -1,19 +1,19 @@
-//! What goes wrong between the node and its peers, and is the fault of neither.
+//! Failures between the node and its peers for which neither is to blame.
 
 use std::time::Duration;
 
 use crate::rng::Rng;
 
-/// How long the system of an end goes on with a connection of which nothing arrives, when it watches.
+/// How long an end's system keeps a connection on which nothing arrives, if it watches for that.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Something happens to the links of one peer, or to all of them: the node's own line.
+/// A failure of the links of one peer, or of all links: that is the node's own line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub at: Duration,
-    /// How long no connection can be opened, and what a [stall](FaultKind::Stall) holds back.
+    /// How long no connection can be opened, and how long a [stall](FaultKind::Stall) holds bytes back.
     pub lasts: Duration,
-    /// The peer's place in the company; `None`: the line.
+    /// Number of the peer; `None`: the node's line.
     pub whom: Option<usize>,
     pub kind: FaultKind,
 }
@@ -22,9 +22,9 @@ pub struct Fault {
 pub enum FaultKind {
     /// Connections end on both sides, with all that is under way.
     Reset,
-    /// Nothing arrives; at the end, all that was sent.
+    /// Nothing arrives until the end of the fault; then everything sent meanwhile arrives.
     Stall,
-    /// What is sent over connections that stand vanishes from then on; the other way it may go on.
+    /// From then on, bytes sent over existing connections vanish, in one direction or both.
     BlackHole { lost: Lost, noticed: Noticed },
 }
 
@@ -39,13 +39,13 @@ pub enum Lost {
 /// Whether the systems of the ends find that a connection is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noticed {
-    /// A minute after something arrived last.
+    /// A minute after the last bytes arrived.
     Soon,
     Never,
 }
 
 impl Fault {
-    /// Whether it keeps connections to the peer from being opened.
+    /// Whether the fault prevents connections to the peer.
     pub(super) fn bars(&self, peer: usize, now: Duration) -> bool {
         self.concerns(peer) && self.at <= now && now < self.at + self.lasts
     }
@@ -54,13 +54,13 @@ impl Fault {
         self.whom.is_none_or(|whom| whom == peer)
     }
 
-    /// When something that would arrive then does.
+    /// The time to which this fault delays an arrival, if it does.
     pub(super) fn delays_to(&self, peer: usize, arrival: Duration) -> Option<Duration> {
         (self.kind == FaultKind::Stall && self.bars(peer, arrival)).then(|| self.at + self.lasts)
     }
 }
 
-/// Faults of a run with so many peers, of which the node's line has one at least.
+/// Random faults for a run with this many peers; at least one concerns the node's line.
 pub(super) fn random(rng: &mut Rng, peers: usize) -> Vec<Fault> {
     let mut faults = Vec::new();
     for _ in 0..rng.between(1, 3) {

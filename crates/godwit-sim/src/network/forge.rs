@@ -1,4 +1,4 @@
-//! Blocks and headers that are not what they seem.
+//! Forged blocks and headers.
 
 use bitcoin::consensus::{deserialize, serialize};
 use bitcoin::{Amount, Block, ScriptBuf, Transaction, TxIn, Witness};
@@ -62,7 +62,7 @@ fn is_signature(item: &[u8]) -> bool {
     (64..=73).contains(&item.len())
 }
 
-/// `branch` with so many empty blocks more. Another `nonce` makes other blocks.
+/// `branch` with `count` more empty blocks. Another `nonce` makes other blocks.
 pub fn extended_by_empty(branch: &Branch, count: u32, nonce: u64) -> Branch {
     let mut tip = tip_of(branch, branch.height());
     let blocks: Vec<Vec<u8>> = (0..count)
@@ -96,8 +96,7 @@ fn empty_block(tip: &Tip, nonce: u64) -> Block {
     miner::draft(tip, vec![coinbase])
 }
 
-/// Changes a signature of the last transaction. The commitment to the witnesses is made anew by the
-/// caller.
+/// Changes a signature of the last transaction. The caller has to renew the commitment to the witnesses.
 fn wrong_signature(mut block: Block) -> Block {
     let coinbase = &mut block.txdata[0];
     coinbase.output.retain(|output| !output.script_pubkey.is_op_return());
@@ -109,13 +108,12 @@ fn wrong_signature(mut block: Block) -> Block {
     block
 }
 
-/// The same header over repeated transactions (CVE-2012-2459); `None` where no repetition keeps the
-/// merkle root.
+/// The same header over repeated transactions (CVE-2012-2459); `None` if no repetition keeps the merkle root.
 pub fn mutated(block: &[u8]) -> Option<Vec<u8>> {
     let mut block: Block = deserialize(block).ok()?;
     let root = block.header.merkle_root;
     let count = block.txdata.len();
-    // On the level where the number of nodes is odd, the last one is taken twice.
+    // On the level whose number of nodes is odd, the last node is used twice.
     let mut covered = 1;
     while covered < count && (count / covered).is_multiple_of(2) {
         covered *= 2;
@@ -137,7 +135,7 @@ pub fn bit_flipped(block: &[u8], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Good headers but for the last, which does not meet its target.
+/// Good headers, except that the last one does not meet its target.
 pub(super) fn without_work(mut headers: Vec<BlockHeader>) -> Vec<BlockHeader> {
     if let Some(last) = headers.last_mut() {
         while last.block_hash().to_bytes()[31] < 0x80 {

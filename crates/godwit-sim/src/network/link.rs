@@ -8,14 +8,14 @@ use crate::rng::Rng;
 /// Largest segment, in bytes. Larger than TCP's: each costs an event.
 const MAX_SEGMENT: u64 = 32 << 10;
 
-/// Of 1,000 segments, those that are cut within the first bytes: headers and lengths arrive in
-/// pieces, too.
+/// In 1,000 segments, the number of those that are cut within the first bytes, so that headers and lengths
+/// also arrive in pieces.
 const TINY_SEGMENTS: u32 = 60;
 
 /// How a link behaves, in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
-    /// From one end to the other, without queueing.
+    /// Time from one end to the other, without queueing.
     pub latency: Duration,
     /// Most that is added to the latency of a segment; segments never overtake each other.
     pub jitter: Duration,
@@ -50,7 +50,7 @@ pub(super) struct Pipe {
     read: usize,
     unread: usize,
     under_way: usize,
-    /// The sender found no room and is to be told when there is some.
+    /// The sender found no room, and has to be told when there is some.
     pub(super) starved: bool,
     /// The sender's end has been closed and everything before that has arrived.
     pub(super) ended: bool,
@@ -83,15 +83,15 @@ impl Pipe {
         self.spec.window.saturating_sub(self.unread + self.under_way)
     }
 
-    /// Accepts one segment of `bytes`: how many bytes it has, and when it arrives. `from` is when the
-    /// first of them can leave.
+    /// Accepts one segment of `bytes`: returns its length, and the time at which it arrives. `from` is when
+    /// its first byte can leave.
     pub(super) fn accept(
         &mut self,
         from: Duration,
         bytes: usize,
         rng: &mut Rng,
     ) -> (usize, Duration) {
-        // At a byte a second a segment is a byte.
+        // At a rate of one byte a second, a segment is one byte.
         let most = MAX_SEGMENT.min(self.spec.rate).max(1).min(bytes as u64);
         let len = match rng.chance(TINY_SEGMENTS) {
             true => rng.between(1, most.min(30)),
@@ -141,7 +141,7 @@ impl Pipe {
         filled
     }
 
-    /// Forgets what nobody will read.
+    /// Drops bytes that nobody will read.
     pub(super) fn drain(&mut self) {
         self.arrived.clear();
         (self.read, self.unread) = (0, 0);

@@ -1,4 +1,4 @@
-//! Random company: honest and hostile peers in every combination.
+//! Random sets of peers: honest and hostile ones in every combination.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,19 +23,19 @@ const PORT: u16 = 18_444;
 /// The circumstances of a run.
 #[derive(Clone, Debug)]
 pub struct Mix {
-    /// The peers; the first is honest, has the best chain in the end and can always be reached.
+    /// The peers; the first one is honest, has the best chain in the end, and can always be reached.
     pub peers: Vec<PeerPlan>,
     /// Bytes a second of the node's own line.
     pub line: Option<u64>,
     /// Times at which the node is killed.
     pub kills: Vec<Duration>,
-    /// From then on every honest peer that ever will has the best chain.
+    /// From then on, every honest peer that will ever have the best chain has it.
     pub settled: Duration,
     /// What goes wrong on the links.
     pub faults: Vec<Fault>,
 }
 
-/// The company that a seed gives.
+/// The peers that follow from a seed.
 pub fn mix(seed: u64, world: &World) -> Mix {
     let rng = &mut Rng::new(seed ^ 0x6d69_7865);
     let settled = Duration::from_secs(rng.log_between(1, 600));
@@ -50,7 +50,7 @@ pub fn mix(seed: u64, world: &World) -> Mix {
     Mix { peers, line, kills, settled, faults: Vec::new() }
 }
 
-/// A company whose links fail: of every ten one of a hundred peers, the others of a few.
+/// Peers whose links fail: of ten such sets, one has a hundred peers, the others have a few.
 pub fn faulty_mix(seed: u64, world: &World) -> Mix {
     let rng = &mut Rng::new(seed ^ 0x6661_756c);
     let settled = Duration::from_secs(rng.log_between(1, 600));
@@ -93,7 +93,7 @@ fn plan(rng: &mut Rng, conduct: Conduct, address: NetAddress, first: bool) -> Pe
     }
 }
 
-/// Peers of different networks, so that none is refused for being near another.
+/// An address for each peer in a network of its own, so that no peer is refused for being near another.
 pub(super) fn address(number: usize, rng: &mut Rng) -> NetAddress {
     let (low, high) = (rng.next_u64() as u8, rng.between(1, 254) as u8);
     NetAddress::new(Host::Ipv4([20 + number as u8, 7, low, high]), PORT)

@@ -1,4 +1,4 @@
-//! Connections between the node and its peers, and the queue of what happens when.
+//! Connections between the node and its peers, and the queue of events.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -31,7 +31,7 @@ impl End {
     }
 }
 
-/// What an end has to look at.
+/// An event that an end has to handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A connection was established, and this end may write. The end that opened it hears of it a
@@ -56,7 +56,7 @@ enum Kind {
     End(ConnectionId, End),
     /// The fault with this number begins.
     Fault(usize),
-    /// The ends find that the connection is dead.
+    /// The ends notice that the connection is dead.
     Reset(ConnectionId),
 }
 
@@ -82,7 +82,7 @@ impl PartialOrd for Entry {
 
 #[derive(Debug)]
 struct Connection {
-    /// The place of the peer in the company.
+    /// Number of the peer.
     peer: usize,
     to_node: Pipe,
     to_peer: Pipe,
@@ -144,7 +144,7 @@ impl Network {
         }
     }
 
-    /// What goes wrong, and when. Before the first connection.
+    /// Sets the faults of a run. To be called before the first connection.
     pub fn plan_faults(&mut self, faults: Vec<Fault>) {
         for (number, fault) in faults.iter().enumerate() {
             if fault.kind != FaultKind::Stall {
@@ -175,7 +175,7 @@ impl Network {
         self.now
     }
 
-    /// The next thing that happens, if it does until then; else `None`, and it is `until`.
+    /// The next event, if there is one until `until`; otherwise `None`, and the clock shows `until`.
     pub fn next(&mut self, until: Duration) -> Option<Happening> {
         while self.queue.peek().is_some_and(|Reverse(entry)| entry.at <= until) {
             let Reverse(entry) = self.queue.pop().expect("just seen");
@@ -193,7 +193,7 @@ impl Network {
         self.push(at, Kind::Tell(Happening::Timer(token)));
     }
 
-    /// Opens a connection from `opener` to or from the peer at this place.
+    /// Opens a connection from `opener` between the node and this peer.
     pub fn connect(&mut self, peer: usize, spec: LinkSpec, opener: End) -> ConnectionId {
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
@@ -240,10 +240,10 @@ impl Network {
         self.queue.push(Reverse(entry));
     }
 
-    /// When something that would arrive then does.
+    /// The time at which something planned to arrive at `arrival` does arrive.
     fn delayed(&self, peer: usize, arrival: Duration) -> Duration {
         let later = |at, fault: &Fault| fault.delays_to(peer, at).unwrap_or(at);
-        // In any order: what one has delayed may meet another.
+        // Faults may be in any order: an arrival delayed by one may meet another.
         let once = |at| self.faults.iter().fold(at, later);
         let (mut at, mut next) = (arrival, once(arrival));
         while next > at {
@@ -252,7 +252,7 @@ impl Network {
         at
     }
 
-    /// Does to the connections that stand what the fault does.
+    /// Applies a fault to existing connections.
     fn fail(&mut self, fault: Fault) {
         let concerned = |(_, connection): &(_, &mut Connection)| fault.concerns(connection.peer);
         let mut resets = Vec::new();
@@ -338,7 +338,7 @@ impl Network {
         (!*connection.closed(end)).then_some(Happening::Ended(id, end))
     }
 
-    /// News of a connection that its end has left are not told.
+    /// Whether the end is to be told; events of a connection that it has left are not.
     fn concerns(&mut self, happening: &Happening) -> bool {
         match happening {
             Happening::Timer(_) => true,

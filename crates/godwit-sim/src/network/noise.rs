@@ -1,4 +1,4 @@
-//! What peers send unasked.
+//! Messages that peers send unasked.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -29,7 +29,8 @@ impl Session {
             return;
         }
         self.next_noise = Some(now + pause);
-        // Whoever does not take the last lot gets no new one: memory of this test is bounded, too.
+        // A node that does not take the last messages gets no new ones: the test's memory has to be bounded,
+        // too.
         if self.is_backed_up() {
             return;
         }
@@ -75,8 +76,8 @@ impl Session {
     }
 }
 
-/// Large messages of one kind, made once: drawing, encoding and hashing new ones each time was nearly all
-/// of the work of a run with such a flooder.
+/// Large messages of one kind, made once: drawing, encoding and hashing new ones each time was nearly all of
+/// the work of a run with a peer that floods the node.
 struct Floods {
     command: Command,
     kind: InventoryKind,
@@ -84,7 +85,7 @@ struct Floods {
     made: [OnceLock<Prepared>; FLOODS],
 }
 
-/// Different messages of a kind.
+/// Number of different messages of a kind.
 const FLOODS: usize = 8;
 
 static INVENTORIES: Floods = Floods::new(Command::INV, InventoryKind::BLOCK, MAX_INVENTORY);
@@ -110,8 +111,8 @@ impl Floods {
     }
 }
 
-/// One of the messages. As much is drawn as a new one would take, so that a seed's run is what it was when
-/// each was new.
+/// One of the messages. Draws as much randomness as making a new one would, so that a seed's run stays what
+/// it was when each message was new.
 fn flood(floods: &'static Floods, rng: &mut Rng) -> &'static Prepared {
     let mut hash = [0; 32];
     (0..floods.entries).for_each(|_| rng.fill(&mut hash));
@@ -119,7 +120,7 @@ fn flood(floods: &'static Floods, rng: &mut Rng) -> &'static Prepared {
     floods.made[n].get_or_init(|| floods.make(n))
 }
 
-/// Noise that is no message.
+/// Noise that is not a message.
 fn raw(noise: Noise, rng: &mut Rng) -> Out {
     let random = |rng: &mut Rng, len| {
         let mut bytes = vec![0; len];

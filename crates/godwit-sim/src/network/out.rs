@@ -1,4 +1,4 @@
-//! What a simulated peer writes, before it is framed.
+//! Output of a simulated peer, before it is framed.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use godwit_p2p::{Command, Message};
 
 use super::branch::StoredBlock;
 
-/// What will be written, when its time has come.
+/// Output to be written when its time has come.
 #[derive(Debug)]
 pub(super) enum Out {
     Message(Message),
@@ -22,7 +22,7 @@ pub(super) enum Out {
     /// A message that is the same for many peers.
     Prepared(&'static Prepared),
     Raw(Vec<u8>),
-    /// No more than so many bytes a second from here on.
+    /// From here on, at most this many bytes a second are written.
     Pace(u64),
 }
 

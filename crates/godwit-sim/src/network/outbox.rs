@@ -1,4 +1,4 @@
-//! What a peer has still to write: messages, raw bytes, and the pace at which they go out.
+//! Output that a peer has still to write: messages, raw bytes, and the pace at which they go out.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct Outbox {
     pace: Option<Pace>,
 }
 
-/// What came of writing.
+/// The result of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     All,
@@ -45,7 +45,7 @@ impl Outbox {
         Self { magic, bytes: Vec::new(), at: 0, pace: None }
     }
 
-    /// Queues a message, as the connection is spoken.
+    /// Queues a message in the connection's encoding.
     pub(super) fn message(
         &mut self,
         spoken: &mut Transport,
@@ -56,7 +56,7 @@ impl Outbox {
         self.take(spoken);
     }
 
-    /// Queues a message that is encoded and hashed already, as the connection is spoken.
+    /// Queues a message that is already encoded and hashed, in the connection's encoding.
     pub(super) fn prepared(&mut self, spoken: &mut Transport, message: &Prepared) {
         let Prepared { command, payload, checksum } = message;
         if spoken.protocol() != Protocol::V1 {
@@ -70,7 +70,7 @@ impl Outbox {
         self.raw(payload);
     }
 
-    /// Queues what the transport has to write.
+    /// Queues the bytes that the transport has ready.
     pub(super) fn take(&mut self, spoken: &mut Transport) {
         let everything = usize::MAX;
         spoken.write(&mut self.bytes, everything).expect("a vector takes every write");
@@ -81,7 +81,7 @@ impl Outbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Queues a frame that says of itself what it likes.
+    /// Queues a frame whose header may be false.
     pub(super) fn forged_frame(&mut self, command: Command, announced: u32, payload: &[u8]) {
         self.raw(&self.magic.clone());
         self.raw(&command.to_bytes());

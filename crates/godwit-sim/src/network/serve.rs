@@ -1,4 +1,4 @@
-//! Answers to what the node asks for, true and false ones.
+//! Answers to the node's requests, true and false ones.
 
 use std::sync::Arc;
 use std::time::Duration;

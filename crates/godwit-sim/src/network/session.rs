@@ -25,7 +25,7 @@ const PROTOCOL_VERSION: i32 = 70_016;
 const COMPACT_VERSION: u64 = 2;
 /// Bytes read at once.
 const READ_BUDGET: usize = 1 << 20;
-/// Above so many bytes of unwritten answers a peer stops reading, as Core does.
+/// A peer with more unwritten bytes of answers than this stops reading, as Core does.
 const ENOUGH_QUEUED: usize = 1 << 20;
 
 /// A peer's side of one connection.
@@ -47,7 +47,7 @@ pub struct Session {
     pub(super) first_asked: Option<BlockHash>,
     pub(super) next_noise: Option<Duration>,
     leaves_at: Option<Duration>,
-    /// Since when nothing more may be written before that.
+    /// Set while the pace forbids writing before this time.
     paced: Option<Duration>,
     alive: bool,
     pub(super) forged: u64,
@@ -55,7 +55,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session of a peer that behaves so. `opened_it`: the peer opened the connection.
+    /// A session of a peer with this conduct. `opened_it`: the peer opened the connection.
     pub fn new(
         conduct: Arc<Conduct>,
         magic: [u8; 4],
@@ -99,7 +99,7 @@ impl Session {
         session
     }
 
-    /// Whether the connection is to be kept.
+    /// Whether the connection is to be kept open.
     pub fn is_alive(&self) -> bool {
         self.alive
     }
@@ -137,12 +137,12 @@ impl Session {
         }
     }
 
-    /// Whether it reads at the moment.
+    /// Whether the peer reads at the moment.
     pub fn takes_more(&self) -> bool {
         (self.conduct.reads() || !self.ready) && self.outbox.queued() < ENOUGH_QUEUED
     }
 
-    /// Does what is due, and writes. `false`: the connection is over.
+    /// Does everything that is due, and writes. `false`: the connection is over.
     pub fn writable(&mut self, now: Duration, sink: &mut impl Write) -> bool {
         self.act(now);
         self.outbox.take(&mut self.transport);
@@ -201,7 +201,7 @@ impl Session {
         }
     }
 
-    /// Queues an answer, after the time that this peer thinks.
+    /// Queues an answer, to be written after the peer's thinking time.
     pub(super) fn answer(&mut self, now: Duration, out: Out) {
         let due = now + self.conduct.think;
         self.later.push_back((due, out));
@@ -314,7 +314,7 @@ impl Session {
     }
 }
 
-/// The secrets of a scripted peer are no secrets: they come from its seed.
+/// The secrets of a scripted peer need no protection: they come from its seed.
 fn transport(speech: Speech, magic: [u8; 4], opened_it: bool, rng: &mut Rng) -> Transport {
     if speech != Speech::Encrypted {
         return Transport::new_v1(magic, small_pool());

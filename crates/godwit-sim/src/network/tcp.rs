@@ -1,4 +1,4 @@
-//! The same peers on real sockets.
+//! Scripted peers on real sockets.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::conduct::Conduct;
 use super::session::Session;
 
-/// Longest that a read or a write waits: then timers are looked at.
+/// Longest wait of a read or a write; then timers are checked.
 const TURN: Duration = Duration::from_millis(4);
 
 /// A scripted peer that listens on a port of its own. Dropping it ends its connections.

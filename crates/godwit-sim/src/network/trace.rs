@@ -1,4 +1,4 @@
-//! The last things that happened, for a run that failed.
+//! The last events of a run, for a run that failed.
 
 use std::collections::VecDeque;
 use std::fmt;

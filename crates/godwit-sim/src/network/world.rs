@@ -1,4 +1,4 @@
-//! The chains of a run: the best one, rivals, and ones that look better and are invalid.
+//! The chains of a run: the best one, rivals, and chains that look better but are invalid.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::plan::ChainPlan;
 /// Chains that are made once and shared by all runs.
 #[derive(Debug)]
 pub struct World {
-    /// For messages.
+    /// Name for messages.
     pub name: &'static str,
     /// The chain with the most work of the valid ones.
     pub best: Arc<Branch>,
     /// Valid chains with less work. None contains another.
     pub stale: Vec<Arc<Branch>>,
-    /// Chains with more work than the best, of which a block is invalid.
+    /// Chains with more work than the best one, each with an invalid block.
     pub invalid: Vec<Arc<Branch>>,
     /// Height up to which headers must be linked before any is stored (`-minimumchainwork`).
     pub minimum_height: u32,

@@ -1,6 +1,6 @@
-//! Each condition of a claim for itself: a spend that meets all of them makes a claim which is proven;
-//! with one of them broken, and signed again, it makes none. `tools/mutate-native` takes the conditions
-//! away one by one.
+//! Tests each condition of a claim by itself: a spend that meets all of them makes a claim, and it is proven;
+//! with one condition broken, and the spend signed again, there is no claim. `tools/mutate-native` removes
+//! the conditions one by one.
 
 use bitcoin::hashes::{Hash, hash160};
 use bitcoin::key::Secp256k1;

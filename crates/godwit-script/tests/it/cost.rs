@@ -1,4 +1,5 @@
-//! What the door costs beside the checks themselves. Prints; asserts no times.
+//! The cost of claims and of the engine's wrapper beside the checks themselves. Prints times, and asserts
+//! none.
 //!
 //! `cargo test --release -p godwit-script -- --ignored --nocapture cost`
 

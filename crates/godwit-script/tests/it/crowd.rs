@@ -1,6 +1,7 @@
-//! Transactions of several inputs of any forms, each mutated up to three times and its script patched byte by
-//! byte before all is signed, some of them damaged afterwards: the claims of all inputs, made in any order by
-//! two readers who share what inputs share, beside Core's verdicts under every set of flags.
+//! Transactions with several inputs of any forms. Each is mutated up to three times and its script patched
+//! byte by byte before everything is signed, and some are damaged afterwards. Two readers, who share the
+//! parts that inputs share, make the claims of all inputs in any order; the claims are compared with Core's
+//! verdicts under every set of flags.
 
 use std::sync::Arc;
 

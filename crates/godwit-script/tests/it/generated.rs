@@ -1,5 +1,6 @@
-//! Generated spends of every form with one mutation each, most of them signed again, so that only what was
-//! mutated fails: the claims beside Core's verdicts under every set of flags that a chain can ask for.
+//! Generated spends of every form with one mutation each. Most are signed again, so that only the mutation
+//! can make them fail. Their claims are compared with Core's verdicts under every set of flags that a chain
+//! can ask for.
 
 use bitcoin::Witness;
 use bitcoin::key::Secp256k1;

@@ -1,5 +1,5 @@
-//! Arguments that Core's kernel would assert on, and bytes that nobody honest would send. A test
-//! process that lives to the end is half of what these tests show.
+//! Arguments that would violate assertions of Core's kernel, and bytes that no honest peer would send. Half
+//! of the proof is that the test process lives to the end.
 
 use godwit_primitives::ScriptFlags;
 use godwit_script::{PreparedTx, ScriptError, SpentOutput, verify_transaction};

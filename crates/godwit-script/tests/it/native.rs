@@ -1,4 +1,4 @@
-//! Claims and their proofs beside Core's verdicts, and how often there is none, by type.
+//! Claims and their proofs beside Core's verdicts, and how often inputs of each type make no claim.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

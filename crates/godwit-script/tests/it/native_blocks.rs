@@ -1,4 +1,4 @@
-//! Real blocks through the whole of it: how much is claimed and proven, by type, and what it costs.
+//! Real blocks through the whole crate: how many inputs are claimed and proven, by type, and the cost.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Spends of every form that is claimed, described so that one thing about them can be changed and all of
-//! it signed afterwards.
+//! Spends of every form that can be claimed, described so that one property can be changed and the whole
+//! signed afterwards.
 
 use bitcoin::absolute::LockTime;
 use bitcoin::consensus::serialize;

@@ -1,4 +1,4 @@
-//! Claims, proofs and Core's engine together: the verdicts are those of the engine alone.
+//! Claims, proofs and Core's engine together give the same verdicts as the engine alone.
 
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind};

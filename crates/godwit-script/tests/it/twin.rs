@@ -1,5 +1,5 @@
-//! The door and its naive twin: the engine with every spent output and every flag on every call. What the
-//! twin says is also held against the claims.
+//! The engine's wrapper and its naive twin, which gives the engine every spent output and every flag on every
+//! call. The claims are compared with the twin's verdicts, too.
 
 use bitcoinkernel::prelude::*;
 use bitcoinkernel::{

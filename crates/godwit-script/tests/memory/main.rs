@@ -1,4 +1,4 @@
-//! The memory of a process that has nothing else to do.
+//! Memory of a process that does nothing else.
 
 use std::fs;
 use std::thread;

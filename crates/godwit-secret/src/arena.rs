@@ -1,8 +1,8 @@
 //! The pool of locked memory: arenas of 256 KiB that are cut into chunks (Bitcoin Core
 //! `support/lockedpool.h`).
 //!
-//! `unsafe` is here because memory is handed out by address. Two rules hold it together: a chunk that
-//! is free consists of zeros, and a chunk that is used belongs to whoever took it.
+//! `unsafe` is here because memory is handed out by address. Two rules make this sound: a free chunk consists
+//! of zeros, and a chunk in use belongs to whoever took it.
 //!
 //! The unsafe parts of this crate run clean under AddressSanitizer: `RUSTC_BOOTSTRAP=1
 //! RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan cargo test --release -p godwit-secret --lib
@@ -20,7 +20,7 @@ use crate::cleanse::cleanse_raw;
 use crate::error::{LockError, unlocked_secrets_allowed};
 use crate::pages::{LockedPages, page_size};
 
-/// Bytes of one arena; less where RLIMIT_MEMLOCK leaves less.
+/// Bytes of one arena; fewer if RLIMIT_MEMLOCK leaves less.
 pub const ARENA_SIZE: usize = 256 * 1024;
 
 /// The pool that all secrets of the process live in.
@@ -50,13 +50,13 @@ struct Arena {
 /// Memory for secrets, in bytes unless the name says otherwise (as Bitcoin Core's `getmemoryinfo`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Handed out.
+    /// Bytes that are handed out.
     pub used: usize,
-    /// Ready to be handed out.
+    /// Bytes that are ready to be handed out.
     pub free: usize,
-    /// Used and free.
+    /// Used and free bytes.
     pub total: usize,
-    /// Of the total, what cannot be swapped out.
+    /// The part of the total that cannot be swapped out.
     pub locked: usize,
     /// Number of chunks that are handed out.
     pub chunks_used: usize,
@@ -70,8 +70,8 @@ impl LockedPool {
         Self { arenas: Mutex::new(Vec::new()) }
     }
 
-    /// `size` bytes of zeros, aligned to 16, until they are given to [`free`](Self::free) or the pool
-    /// is dropped. For `size` 0 the address is dangling.
+    /// Returns `size` bytes of zeros, aligned to 16, valid until they are given to [`free`](Self::free) or
+    /// the pool is dropped. For `size` 0 the address is dangling.
     pub fn allocate(&self, size: usize) -> Result<NonNull<[u8]>, LockError> {
         if size == 0 {
             let dangling = ptr::without_provenance_mut(CHUNK_ALIGN);
@@ -144,7 +144,7 @@ impl LockedPool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arena>> {
-        // What can panic under the lock does so before it changes anything.
+        // Anything that can panic under the lock does so before it changes anything.
         self.arenas.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,8 +162,8 @@ impl Arena {
     }
 }
 
-/// Pages for an arena that has room for `size` bytes. Memory that is not locked is taken, where it is
-/// accepted, when no memory of any size can be locked.
+/// Maps pages for an arena that has room for `size` bytes. If no memory of any size can be locked, it takes
+/// unlocked memory, provided that this is accepted.
 fn map_room_for(size: usize) -> Result<LockedPages, LockError> {
     match map_protected_room_for(size) {
         Err(_) if unlocked_secrets_allowed() => LockedPages::map(ARENA_SIZE.max(size)),
@@ -177,7 +177,8 @@ fn map_protected_room_for(size: usize) -> Result<LockedPages, LockError> {
     loop {
         match LockedPages::map_protected(arena) {
             Err(LockError::Limit { .. }) if arena / 2 >= size.max(page_size()) => arena /= 2,
-            // The smallest that would do: the error then tells what is needed, not what is nice.
+            // Tries the smallest size that would do, so that the error tells what is needed rather than what
+            // is nice.
             Err(LockError::Limit { .. }) if arena > size.max(page_size()) => {
                 arena = size.max(page_size());
             }

@@ -1,4 +1,4 @@
-//! Memory that cannot be kept from the disk, and the one way past that.
+//! Errors of memory that cannot be kept from the disk, and the one way to accept such memory.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ static UNLOCKED_ALLOWED: AtomicBool = AtomicBool::new(false);
 /// Accepts, for the rest of the process, secrets in memory that may reach a swap file or a core dump,
 /// and keys in a process that can be traced (option `-allowunlockedsecrets`).
 ///
-/// Locking and hardening are still tried; that they fail is no error any more.
+/// Locking and hardening are still tried, but their failure is no longer an error.
 pub fn allow_unlocked_secrets() {
     UNLOCKED_ALLOWED.store(true, Ordering::Relaxed);
 }
@@ -48,8 +48,9 @@ pub enum LockError {
     },
 }
 
-/// What is proposed as RLIMIT_MEMLOCK at least, the default of Linux and systemd. With just what one
-/// allocation needs, the next one would fail: each operation on secrets has a locked stack besides.
+/// The least value that error messages propose for RLIMIT_MEMLOCK, which is the default of Linux and systemd.
+/// If the limit were just what one allocation needs, the next one would fail: each operation on secrets also
+/// has a locked stack.
 const COMFORTABLE: u64 = 8 << 20;
 
 /// How to go on without locked memory.

@@ -35,14 +35,14 @@ pub enum HardeningError {
     TracerUnknown,
 }
 
-/// What [`harden_process`] reached.
+/// The outcome of [`harden_process`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "what could not be had belongs into the program's log"]
 pub enum Hardened {
     /// No core dumps, and no tracing.
     Fully,
-    /// Not all of that, for these reasons, which
-    /// [`allow_unlocked_secrets`](crate::allow_unlocked_secrets) accepts. A program says so in its log.
+    /// Not all of that, for these reasons, which [`allow_unlocked_secrets`](crate::allow_unlocked_secrets)
+    /// accepts. The program has to say so in its log.
     Partly(Vec<HardeningError>),
 }
 
@@ -93,11 +93,11 @@ impl Error for HardeningError {}
 /// Turns core dumps off (RLIMIT_CORE 0) and makes the process untraceable by other processes of its user
 /// (PR_SET_DUMPABLE 0), for good. Called before the first secret.
 ///
-/// All of it is tried in any case. That a part fails is an error, the first one, until
-/// [`allow_unlocked_secrets`](crate::allow_unlocked_secrets) is called.
+/// All parts are tried in any case. The first failure is returned as an error, unless
+/// [`allow_unlocked_secrets`](crate::allow_unlocked_secrets) was called.
 ///
-/// A program that is started from here is not hardened, and one that changes its user id is not any
-/// more either way: what PR_SET_DUMPABLE says then is up to the system.
+/// Programs started from this one are not hardened. If this program changes its user id, it may no longer be
+/// hardened either: the system decides what becomes of PR_SET_DUMPABLE then.
 pub fn harden_process() -> Result<Hardened, HardeningError> {
     let outcome = [forbid_core_dumps(), forbid_tracing(), find_tracer()];
     let errors: Vec<_> = outcome.into_iter().filter_map(Result::err).collect();
@@ -108,12 +108,12 @@ pub fn harden_process() -> Result<Hardened, HardeningError> {
     }
 }
 
-/// Has the process's signals handled by its other threads, for as long as this one lives: a handler here
-/// would put the registers, and with them parts of a key, on this thread's stack, perhaps behind what is
-/// wiped of it after each operation. Threads that are started from here take none either.
+/// Has the process's signals handled by its other threads for as long as this thread lives. A handler on this
+/// thread would put the registers, and with them parts of a key, on its stack, perhaps behind the part that
+/// is wiped after each operation. Threads started from this one take no signals either.
 ///
-/// Signals for a fault of the thread itself stay as they are: a process whose thread blocks these ends
-/// without a word.
+/// Signals for faults of the thread itself stay as they are: a process whose thread blocks these would end
+/// silently.
 pub fn leave_signals_to_other_threads() -> io::Result<()> {
     const OF_FAULTS: [libc::c_int; 7] = [
         libc::SIGABRT,
@@ -149,7 +149,7 @@ fn forbid_core_dumps() -> Result<(), HardeningError> {
     }
 }
 
-/// Also keeps a core dump from being piped to a program, for which RLIMIT_CORE does not hold.
+/// This also keeps a core dump from being piped to a program: RLIMIT_CORE does not prevent that.
 fn forbid_tracing() -> Result<(), HardeningError> {
     // SAFETY: this option takes an integer and touches no memory.
     match unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0 as libc::c_ulong) } {
@@ -158,7 +158,8 @@ fn forbid_tracing() -> Result<(), HardeningError> {
     }
 }
 
-/// A tracer that was there before stays. It traces threads: any of them will do to read the memory.
+/// Finds a tracer that was there before, which stays. Tracing is per thread, and a tracer of any thread can
+/// read the memory.
 fn find_tracer() -> Result<(), HardeningError> {
     let mut seen = false;
     for thread in fs::read_dir("/proc/self/task").map_err(|_| HardeningError::TracerUnknown)? {
@@ -173,7 +174,7 @@ fn find_tracer() -> Result<(), HardeningError> {
     seen.then_some(()).ok_or(HardeningError::TracerUnknown)
 }
 
-/// Whether reading about a thread failed because it is no more.
+/// Whether reading about a thread failed because it has ended.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }

@@ -12,12 +12,12 @@ use std::ptr::{self, NonNull};
 use crate::cleanse::cleanse_raw;
 use crate::error::{LockError, unlocked_secrets_allowed};
 
-/// Inaccessible bytes on either side, at least. A page would not do below a stack: a function of a C
-/// library has a frame of several, and need not touch each of them on its way down.
+/// Least number of inaccessible bytes on either side. One page would not do below a stack: a function of a C
+/// library may have a frame of several pages, and need not touch each of them on its way down.
 const GUARD: usize = 64 * 1024;
 
-/// From here on pages of the size of a few of them are asked for in one: 64 MiB for Argon2 take sixteen
-/// thousand page faults otherwise.
+/// Allocations from this size on ask for huge pages: 64 MiB for Argon2 take sixteen thousand page faults
+/// otherwise.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// One mapping. Its bytes are zero at first.
@@ -34,22 +34,23 @@ pub(crate) struct LockedPages {
 unsafe impl Send for LockedPages {}
 
 impl LockedPages {
-    /// Maps `bytes`, rounded up to whole pages. Where they cannot be protected, it is an error until
-    /// [`allow_unlocked_secrets`](crate::allow_unlocked_secrets) is called.
+    /// Maps `bytes`, rounded up to whole pages. Pages that cannot be protected are an error, unless
+    /// [`allow_unlocked_secrets`](crate::allow_unlocked_secrets) was called.
     pub(crate) fn map(bytes: usize) -> Result<Self, LockError> {
         let (pages, outcome) = Self::map_and_protect(bytes)?;
         outcome.or_else(|error| unlocked_secrets_allowed().then_some(()).ok_or(error))?;
         Ok(pages)
     }
 
-    /// Maps `bytes`, rounded up to whole pages, and accepts no refusal.
+    /// Maps `bytes`, rounded up to whole pages. Pages that cannot be protected are always an error.
     pub(crate) fn map_protected(bytes: usize) -> Result<Self, LockError> {
         let (pages, outcome) = Self::map_and_protect(bytes)?;
         outcome.map(|()| pages)
     }
 
-    /// Maps `bytes`, rounded up to whole pages, and locks of them what half of the limit's rest has room for,
-    /// if not all: the beginnings of `parts` equal parts. How many bytes those are.
+    /// Maps `bytes`, rounded up to whole pages. If they cannot all be locked, locks the beginnings of `parts`
+    /// equal parts, in all as many bytes as half of the limit's rest has room for. Returns how many bytes are
+    /// locked.
     pub(crate) fn map_beginnings(bytes: usize, parts: usize) -> Result<(Self, usize), LockError> {
         let (pages, outcome) = Self::map_and_protect(bytes)?;
         match outcome {
@@ -66,7 +67,7 @@ impl LockedPages {
     fn lock_beginnings(&self, bytes: usize, parts: usize) -> usize {
         let page = page_size();
         let part = bytes / parts;
-        // Where no limit is told, each part is tried whole.
+        // If the limit is unknown, locking each whole part is tried.
         let each = match memlock_limit() {
             Some(limit) => {
                 let left = limit.saturating_sub(locked_by_process()) / 2;
@@ -84,7 +85,7 @@ impl LockedPages {
         (0..parts).map(lock).sum()
     }
 
-    /// Pages, and whether they are protected in every way.
+    /// Maps pages, and tells whether they are protected in every way.
     fn map_and_protect(bytes: usize) -> Result<(Self, Result<(), LockError>), LockError> {
         let page = page_size();
         let refused = |errno| LockError::Map { bytes, errno };
@@ -113,8 +114,8 @@ impl LockedPages {
         Ok((pages, outcome))
     }
 
-    /// Keeps the pages from swap, from core dumps and from forked children. That a limit is too low is told
-    /// where nothing else is wrong: only then does it help to lock less.
+    /// Keeps the pages from swap, from core dumps and from forked children. Reports a limit that is too low
+    /// only if nothing else is wrong, because only then does it help to lock less.
     fn protect(&mut self) -> Result<(), LockError> {
         let (start, len) = (self.start.as_ptr().cast(), self.len);
         if len >= HUGE_PAGE {
@@ -190,7 +191,7 @@ pub(crate) fn page_size() -> usize {
     usize::try_from(size).expect("every Unix system has a page size")
 }
 
-/// Whole pages.
+/// Bytes of the guard on one side, in whole pages.
 fn guard_size() -> usize {
     GUARD.next_multiple_of(page_size())
 }

@@ -1,4 +1,4 @@
-//! A stack of its own for what is done with secrets.
+//! A separate stack for operations on secrets.
 //!
 //! Libraries leave copies of keys in local variables and spilled registers. On the stack of a thread
 //! those stay until something overwrites them; here they lie in locked pages that are wiped when the

@@ -1,4 +1,4 @@
-//! Memory for a computation on a secret that takes more of it than most systems lock.
+//! Memory for a computation on a secret that needs more memory than most systems allow to lock.
 //!
 //! `unsafe` is here because pages become a slice of values.
 

@@ -1,4 +1,4 @@
-//! The search for many byte strings, and parts of them, at once.
+//! Searches for many byte strings, and parts of them, at once.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -9,7 +9,7 @@ use super::scratch::Scratch;
 use crate::array::SecretArray;
 use crate::releasable::Declassified;
 
-/// Bits of the filter of anchors, at least and at most: what a processor has near, and two megabytes.
+/// Least and most bits of the filter of anchors: what fits a processor's nearest cache, and two megabytes.
 const FILTER_BITS: RangeInclusive<usize> = 1 << 15..=1 << 24;
 /// Bits of the filter for each anchor, so that few windows of other bytes pass it.
 const BITS_OF_ONE: usize = 64;
@@ -26,14 +26,14 @@ const BITS_OF_ONE: usize = 64;
 /// Windows at every byte, and anchors at every eighth, found the same and took more than twice as long.
 pub(super) struct Patterns<'a> {
     forms: Scratch<(&'a Needle, &'a Form)>,
-    /// Of long forms, and of short ones if there are any.
+    /// The anchors of long forms, and those of short ones, if there are any.
     groups: [Option<Anchors>; 2],
     /// Odd, random and secret, so that the hashes tell nothing.
     multiplier: SecretArray<8>,
     longest: usize,
 }
 
-/// Which windows find forms of a length.
+/// The windows that find forms of some lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Grid {
     width: usize,
@@ -43,9 +43,9 @@ struct Grid {
 }
 
 impl Grid {
-    /// Parts of sixteen bytes count here.
+    /// Forms of which parts of sixteen bytes count, too.
     const LONG: Self = Self { width: 8, stride: 8, lengths: (15, usize::MAX) };
-    /// These count whole alone. Windows of four bytes would be found at every turn.
+    /// Forms that count only as a whole. Windows of four bytes would be found everywhere by chance.
     const SHORT: Self = Self { width: 5, stride: 4, lengths: (SHORTEST, 14) };
 
     fn holds(&self, form: &Form) -> bool {
@@ -81,7 +81,7 @@ struct Anchors {
     longest: usize,
 }
 
-/// What zeros say, of which most of memory consists.
+/// What zeros mean for a search; most of memory consists of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zeros {
     /// No form has an anchor of zeros.

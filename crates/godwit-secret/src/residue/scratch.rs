@@ -1,5 +1,5 @@
-//! Room for a search outside of the heap: what it took there would be written over what others have freed,
-//! before that is searched.
+//! Memory outside of the heap for a search: memory that the search took from the heap could overwrite what
+//! others have freed, before that is searched.
 //!
 //! `unsafe` is here because pages become a slice of values.
 
@@ -27,7 +27,7 @@ pub(super) struct Scratch<T: Copy> {
 unsafe impl<T: Copy + Sync> Sync for Scratch<T> {}
 
 impl<T: Copy> Scratch<T> {
-    /// Pages are taken from the system as they are filled.
+    /// Pages are taken from the system only as they are filled.
     pub(super) fn with_capacity(capacity: usize) -> io::Result<Self> {
         assert!(align_of::<T>() <= page_size(), "pages are aligned to pages");
         let mapped = capacity.saturating_mul(size_of::<T>()).max(1);
@@ -42,7 +42,7 @@ impl<T: Copy> Scratch<T> {
         Ok(Self { start, mapped, capacity, len: 0 })
     }
 
-    /// Adds values; none where there is no room for all.
+    /// Adds all values, or none if there is no room for all.
     pub(super) fn extend(&mut self, values: &[T]) -> io::Result<()> {
         if self.capacity - self.len < values.len() {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -58,7 +58,7 @@ impl<T: Copy> Scratch<T> {
 }
 
 impl Scratch<u8> {
-    /// What `source` gives.
+    /// Reads everything from `source`.
     pub(super) fn read(capacity: usize, mut source: impl Read) -> io::Result<Self> {
         let mut all = Self::with_capacity(capacity)?;
         let mut some = [0; 4096];

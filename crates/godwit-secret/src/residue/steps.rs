@@ -3,14 +3,14 @@
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Who is told of steps.
+/// The function that is told of steps.
 type Observer = Arc<Mutex<dyn FnMut(&'static str) + Send>>;
 
-/// Operations run on stacks and threads of their own, so this is of the process.
+/// One observer for the whole process, because operations run on stacks and threads of their own.
 static OBSERVER: Mutex<Option<Observer>> = Mutex::new(None);
 
 thread_local! {
-    /// Whether this thread is the observer's now.
+    /// Whether the observer is running on this thread.
     static OBSERVES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -18,8 +18,8 @@ fn observer() -> MutexGuard<'static, Option<Observer>> {
     OBSERVER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells of a step, unless the observer itself takes it. A step of another thread waits until the observer
-/// has seen the one before.
+/// Tells the observer of a step, unless the observer itself takes it. A step of another thread waits until
+/// the observer has seen the one before.
 pub(crate) fn tell(step: &'static str) {
     if OBSERVES.get() {
         return;
@@ -31,7 +31,7 @@ pub(crate) fn tell(step: &'static str) {
     observe(step);
 }
 
-/// The observer's turn, also when it panics.
+/// Marks the observer's turn until it is dropped, even if the observer panics.
 struct Own;
 
 impl Drop for Own {
@@ -40,7 +40,7 @@ impl Drop for Own {
     }
 }
 
-/// Steps are observed while it lives.
+/// Steps are observed until this is dropped.
 #[derive(Debug)]
 pub struct Observed(());
 

@@ -75,9 +75,11 @@ pub(crate) fn set_headers_asked(downloads: &mut Downloads, peer: PeerId, asked: 
     }
 }
 
-/// Bytes of headers arrived from the peer. They prove no rate, but may come before blocks.
-pub(crate) fn headers_received(downloads: &mut Downloads, peer: PeerId, now: Now) {
-    let now = downloads.clock.advance(now);
+/// Bytes of headers arrived from the peer. They prove no rate, but may come before blocks. The clock does not
+/// advance for them: it counts little of a time in which it is not looked at, and more would count against
+/// everybody.
+pub(crate) fn headers_received(downloads: &mut Downloads, peer: PeerId) {
+    let now = downloads.clock.time();
     if let Some(peer) = downloads.peers.get_mut(&peer) {
         peer.headers_arrive(now);
     }

@@ -100,9 +100,15 @@ impl Flight {
     }
 
     /// Up to when the peer could not send it, because headers came that it was asked for before: all known
-    /// software answers in order. That is no excuse later than so many seconds after it was asked for.
+    /// software answers in order. That is no excuse later than so many seconds after it was asked for, and
+    /// none where a block came that was requested later.
     pub(super) fn excused_until(&self, most: f64) -> Duration {
-        self.headers_came.min(self.asked.saturating_add(Duration::from_secs_f64(most)))
+        match self.skipped {
+            true => Duration::ZERO,
+            false => {
+                self.headers_came.min(self.asked.saturating_add(Duration::from_secs_f64(most)))
+            }
+        }
     }
 }
 
@@ -301,7 +307,11 @@ impl Peer {
         for before in self.queue.range_mut(..position) {
             before.skipped = true;
         }
-        self.queue.remove(position);
+        let ended = self.queue.remove(position);
+        if ended.is_some_and(|ended| ended.behind_headers) {
+            // It does not answer in order: what it sends of those headers delays no block.
+            self.queue.iter_mut().for_each(|flight| flight.behind_headers = false);
+        }
         self.rate.note_answer();
         self.partial = 0;
         (self.last_bytes, self.last_block) = (now, now);

@@ -90,8 +90,8 @@ impl BlockFetch {
     }
 
     /// Bytes of headers arrived.
-    pub(super) fn on_header_bytes(&mut self, cx: &Context<'_>, id: PeerId) {
-        headers_received(&mut self.downloads, id, cx.judged());
+    pub(super) fn on_header_bytes(&mut self, id: PeerId) {
+        headers_received(&mut self.downloads, id);
     }
 
     /// The index has another tip. Its sender is asked to announce the next one by a compact block.

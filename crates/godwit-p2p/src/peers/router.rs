@@ -265,7 +265,7 @@ impl Parts {
         peer.flow.footprint.moved(cx.now.monotonic, bytes);
         if command == Command::HEADERS {
             self.headers.on_bytes(cx, id, bytes);
-            self.fetch.on_header_bytes(cx, id);
+            self.fetch.on_header_bytes(id);
         } else {
             self.fetch.on_bytes(cx, id, bytes);
         }

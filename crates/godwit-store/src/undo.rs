@@ -400,19 +400,30 @@ impl UndoFiles {
         // Thousands of records may be wrong, and there are thousands of files: each is opened once.
         for file in files {
             let path = self.path(file);
-            let Ok(handle) = self.disk.open_cached(&path) else { continue };
-            let is_here = |(at, prev): &&(UndoPosition, BlockHash)| {
-                let here = UndoPosition { file, ..*at };
-                at.file != file && has_length(&handle, here) && self.read(here, prev).is_ok()
+            let handle = match self.disk.open_cached(&path) {
+                Err(error) if error.is_not_found() => continue,
+                other => other?,
             };
-            if let Some((at, _)) = wrong.iter().find(is_here) {
-                let own = self.path(at.file);
-                let own = own.display();
-                let text = format!("it has the records of {own}: give both their names again");
-                return Err(refused(&path, text));
+            for (at, prev) in wrong.iter().filter(|(at, _)| at.file != file) {
+                let here = UndoPosition { file, ..*at };
+                if may_have_length(&handle, here)? && self.is_record(here, prev)? {
+                    let own = self.path(at.file);
+                    let own = own.display();
+                    let text = format!("it has the records of {own}: give both their names again");
+                    return Err(refused(&path, text));
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether the record at this place is whole and has its checksum.
+    fn is_record(&self, at: UndoPosition, prev: &BlockHash) -> Result<bool, StoreError> {
+        match self.read(at, prev) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_rotten() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Appends a record to a file that nobody else appends to, and makes it durable. Nothing is cut off: what
@@ -514,13 +525,17 @@ pub(crate) fn end_of(at: UndoPosition) -> u64 {
     at.offset + u64::from(at.len) + HASH_SIZE as u64
 }
 
-/// Whether the length in front of a place is that of the record: of those of other files hardly any is read
-/// further.
-fn has_length(handle: &StoreFile, at: UndoPosition) -> bool {
+/// Whether the length in front of a place is that of the record, or cannot be read: of those of other files
+/// hardly any is read further.
+fn may_have_length(handle: &StoreFile, at: UndoPosition) -> Result<bool, StoreError> {
     let mut len = [0; size_of::<u32>()];
-    let start = at.offset.checked_sub(len.len() as u64);
-    start.is_some_and(|start| handle.read_exact_at(start, &mut len).is_ok())
-        && len == at.len.to_le_bytes()
+    let Some(start) = at.offset.checked_sub(len.len() as u64) else { return Ok(false) };
+    match handle.read_exact_at(start, &mut len) {
+        Ok(()) => Ok(len == at.len.to_le_bytes()),
+        // Beyond the end there is no record, either.
+        Err(error) if error.is_unreadable() => Ok(at.offset < handle.file_len()?),
+        Err(error) => Err(error),
+    }
 }
 
 /// The length in the frame at `at` of a file of `len` bytes, if there is one.

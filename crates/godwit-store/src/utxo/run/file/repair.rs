@@ -47,7 +47,10 @@ impl RunFile {
     /// checksum wrong and comes here, where it waits and then finds the block right.
     pub(crate) fn repair(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<(), StoreError> {
         let _alone = self.repairs.begin();
-        if self.read_valid(&self.open()?, number, block)? {
+        // The page cache would give again what the disk misread.
+        let (file, start) = (self.open()?, u64::from(number) * BLOCK as u64);
+        file.release_cache(start..start + BLOCK as u64);
+        if self.read_valid(&file, number, block)? {
             return Ok(());
         }
         if !self.rebuild(number, block)? {

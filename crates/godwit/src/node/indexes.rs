@@ -203,15 +203,18 @@ impl Fatal for BehindAbsent {
     }
 }
 
-/// Has the blocks kept that an index has not read. Fails where it cannot read them.
+/// Has the blocks kept that an index has not read. Fails where it cannot read them: because they are deleted,
+/// by this node or an earlier one, or where this one deletes blocks and does not have these yet.
 fn keep<I: Index>(chain: &mut Chain, index: Option<&I>) -> Result<(), Failure> {
     let Some(index) = index else { return Ok(()) };
     let resumes = resumes_above(chain, &index.position());
     let height = resumes.map_or(index.durable_height(), |above| above.min(index.durable_height()));
     let lowest = lowest_for_indexes(chain);
-    if deletes_blocks(chain) && height + 1 < lowest {
+    if height + 1 < lowest {
         let absent = Absence::above(chain, height);
-        return Err(BehindAbsent { name: I::NAME, height, absent }.into());
+        if deletes_blocks(chain) || matches!(absent, Absence::Deleted(_)) {
+            return Err(BehindAbsent { name: I::NAME, height, absent }.into());
+        }
     }
     keep_above(chain, I::NAME, Some(height));
     Ok(())
@@ -256,6 +259,7 @@ impl Opened {
             coin_stats: wanted.coin_stats.then(coin_stats).transpose()?.flatten(),
         };
         // Before any block is deleted.
+        keep(chain, opened.transactions.as_ref())?;
         keep(chain, opened.filters.as_ref())?;
         keep(chain, opened.coin_stats.as_ref())?;
         Ok(opened)

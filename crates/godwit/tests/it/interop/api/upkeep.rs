@@ -441,10 +441,14 @@ fn old_blocks_are_deleted_on_request_and_fetched_again_as_at_bitcoind() {
     is_damaged_beyond_rebuild(&node, godwit, &blocks);
     // An index that begins now would wait for ever.
     fs::remove_dir_all(node.network_dir().join("indexes")).expect("a directory");
-    let words: [&dyn AsRef<std::ffi::OsStr>; 4] =
-        [&"-prune=1", &FILTERS, &"-connect=0", &"-listen=0"];
-    let ended = node.run(&words).expect(Exit::Configuration);
-    assert!(ended.stderr.contains("has come to height 0, and blocks below height"), "{ended:?}");
+    for (prune, index) in [("-prune=1", FILTERS), ("-prune=0", FILTERS), ("-prune=0", "-txindex")] {
+        let words: [&dyn AsRef<std::ffi::OsStr>; 4] = [&prune, &index, &"-connect=0", &"-listen=0"];
+        let ended = node.run(&words).expect(Exit::Configuration);
+        assert!(
+            ended.stderr.contains("has come to height 0, and blocks below height"),
+            "{ended:?}"
+        );
+    }
 }
 
 #[test]

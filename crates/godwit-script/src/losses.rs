@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Let P be the time of proven claims and E the engine's time for all other inputs. If the lanes are at least
-//! 1.5 times as fast as the engine, the engine alone would take at least 1.5 P + E. With claims the time is P
-//! + E + losses, at most 1.5 P + 1.125 E + PATIENCE + the losses of one share. Nothing but time depends on
+//! 1.5 times as fast as the engine, the engine alone would take at least 1.5 P + E. With claims the time is
+//! P + E + losses, at most 1.5 P + 1.125 E + PATIENCE + the losses of one share. Nothing but time depends on
 //! this.
 
 use std::time::Duration;

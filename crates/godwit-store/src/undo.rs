@@ -394,9 +394,8 @@ impl UndoFiles {
         wrong: &[(UndoPosition, BlockHash)],
     ) -> Result<(), StoreError> {
         // All of them: who asks may have the records of one alone, and come to the other's later.
-        let listed = self.disk.list(&self.dir)?;
         let files: BTreeSet<u32> =
-            listed.iter().filter_map(|path| file_number(path, "rev")).collect();
+            self.disk.list(&self.dir)?.iter().filter_map(|path| file_number(path, "rev")).collect();
         // Thousands of records may be wrong, and there are thousands of files: each is opened once.
         for file in files {
             let path = self.path(file);
@@ -407,8 +406,7 @@ impl UndoFiles {
             for (at, prev) in wrong.iter().filter(|(at, _)| at.file != file) {
                 let here = UndoPosition { file, ..*at };
                 if may_have_length(&handle, here)? && self.is_record(here, prev)? {
-                    let own = self.path(at.file);
-                    let own = own.display();
+                    let own = self.path(at.file).display().to_string();
                     let text = format!("it has the records of {own}: give both their names again");
                     return Err(refused(&path, text));
                 }

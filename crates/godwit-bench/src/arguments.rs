@@ -11,12 +11,12 @@ use crate::case::Case;
 /// cases.
 pub const USAGE: &str = "\
 -chain=FILE -godwit=BIN -bitcoind=BIN -rival=BIN -out=DIR [-rounds=N] [-cases=A,B,...]
-[-bitcoind-options=-A=B,-C=D,...]
+[-godwit-options=-A=B,-C=D,...] [-bitcoind-options=-A=B,-C=D,...]
 
 FILE is a generated chain with its summary beside it (FILE with the ending .json), as
 `godwit-sim generate --plan benchmark --out FILE` writes and prints them; a bitcoin-cli lies beside
 bitcoind and rival, the bitcoinds of tools/build-bitcoind and tools/build-rival, of which the first runs
-in cases with probes. Options of bitcoind count where it is measured. Data directories are made and removed
+in cases with probes. Options of a program count where it is measured. Data directories are made and removed
 beside FILE. Rounds: 10. Cases, all by default:";
 
 /// An even number, so that each program goes first equally often; fewer than six give no interval.
@@ -33,7 +33,9 @@ pub struct Arguments {
     pub bitcoind: PathBuf,
     /// The one that does not look every output up.
     pub rival: PathBuf,
-    /// What either gets where it is measured.
+    /// What `godwit` gets where it is measured.
+    pub godwit_options: Vec<String>,
+    /// What either `bitcoind` gets where it is measured.
     pub bitcoind_options: Vec<String>,
     /// Directory of the report.
     pub out: PathBuf,
@@ -56,7 +58,8 @@ impl Arguments {
             godwit: words.path("godwit")?,
             bitcoind: words.path("bitcoind")?,
             rival: words.path("rival")?,
-            bitcoind_options: words.bitcoind_options()?,
+            godwit_options: words.options("godwit-options")?,
+            bitcoind_options: words.options("bitcoind-options")?,
             out: words.path("out")?,
             rounds: words.number("rounds", DEFAULT_ROUNDS)?,
             cases,
@@ -91,9 +94,9 @@ impl Words {
         self.read(name, default, |text| text.parse().ok().filter(|number| *number > N::default()))
     }
 
-    /// `-bitcoind-options=-A=B,-C=D`; none unless they are given.
-    pub(crate) fn bitcoind_options(&mut self) -> Option<Vec<String>> {
-        self.read("bitcoind-options", vec![], |text| {
+    /// Options of a program, as in `-bitcoind-options=-A=B,-C=D`; none unless they are given.
+    pub(crate) fn options(&mut self, name: &str) -> Option<Vec<String>> {
+        self.read(name, vec![], |text| {
             let is_option = |word: &&str| split(OsStr::new(word)).is_some();
             text.split(',').map(|word| Some(word).filter(is_option).map(str::to_owned)).collect()
         })
@@ -140,7 +143,7 @@ mod tests {
         let arguments = parse(&[]).unwrap();
         assert_eq!(arguments.godwit, PathBuf::from("/b"));
         assert_eq!((arguments.rounds, arguments.cases.len()), (10, 6));
-        assert!(arguments.bitcoind_options.is_empty());
+        assert!(arguments.godwit_options.is_empty() && arguments.bitcoind_options.is_empty());
         for missing in 0..PATHS.len() {
             let rest = PATHS.iter().enumerate().filter(|(n, _)| *n != missing);
             assert_eq!(
@@ -157,6 +160,11 @@ mod tests {
         assert_eq!(arguments.cases, [Case::IMPORT[2], Case::IMPORT[0]]);
         let arguments = parse(&["-bitcoind-options=-par=3,-prevoutfetchthreads=0"]).unwrap();
         assert_eq!(arguments.bitcoind_options, ["-par=3", "-prevoutfetchthreads=0"]);
+        assert!(arguments.godwit_options.is_empty());
+        assert_eq!(
+            parse(&["-godwit-options=-lanes=avx2"]).unwrap().godwit_options,
+            ["-lanes=avx2"]
+        );
         assert_eq!(parse(&["-bitcoind-options=par"]), None);
         for wrong in
             ["-rounds=0", "-rounds=x", "-cases=scripts,", "-cases=", "-chain=", "rounds=1", "-x=1"]

@@ -133,7 +133,7 @@ impl Arguments {
             rounds: words.number("rounds", DEFAULT_ROUNDS)?,
             memory: words.number("memory", DEFAULT_MEMORY)?,
             dbcache: words.number("dbcache", DEFAULT_DBCACHE)?,
-            bitcoind_options: words.bitcoind_options()?,
+            bitcoind_options: words.options("bitcoind-options")?,
         };
         words.are_used().then_some(arguments)
     }
@@ -172,6 +172,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let programs = Programs {
         godwit: arguments.godwit.clone(),
         bitcoind: arguments.bitcoind.clone(),
+        godwit_options: vec![],
         bitcoind_options,
         probes: false,
     };

@@ -35,6 +35,7 @@ pub fn run(intake: Intake, arguments: &Arguments) -> Result<(), Failure> {
     let with = |bitcoind: &PathBuf, probes| Programs {
         godwit: arguments.godwit.clone(),
         bitcoind: bitcoind.clone(),
+        godwit_options: arguments.godwit_options.clone(),
         bitcoind_options: arguments.bitcoind_options.clone(),
         probes,
     };
@@ -153,12 +154,13 @@ impl Contest<'_> {
         let processor = Ratio::of(&rounds, Measured::processor_seconds).expect("there is a round");
         let set = set.expect("the first round looks");
         let (dbcache, assumevalid) = (terms.dbcache, terms.assumevalid.to_owned());
-        let bitcoind_options = self.programs.bitcoind_options.clone();
+        let Programs { godwit_options, bitcoind_options, .. } = self.programs.clone();
         let case = *case;
         Ok(CaseResult {
             case,
             dbcache,
             assumevalid,
+            godwit_options,
             bitcoind_options,
             ratio,
             processor,

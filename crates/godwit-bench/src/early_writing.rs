@@ -106,8 +106,13 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(Failure::TooShort);
     }
     let godwit = arguments.godwit.clone();
-    let programs =
-        Programs { bitcoind: godwit.clone(), godwit, bitcoind_options: vec![], probes: false };
+    let programs = Programs {
+        bitcoind: godwit.clone(),
+        godwit,
+        godwit_options: vec![],
+        bitcoind_options: vec![],
+        probes: false,
+    };
     let mut report = Report {
         machine: Machine::here(),
         version: programs.version(Node::Godwit)?,

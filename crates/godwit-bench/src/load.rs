@@ -122,6 +122,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         godwit: arguments.godwit.clone(),
         // None runs.
         bitcoind: PathBuf::new(),
+        godwit_options: vec![],
         bitcoind_options: vec![],
         probes: false,
     };

@@ -61,6 +61,8 @@ pub struct Programs {
     pub godwit: PathBuf,
     /// `bitcoind`; `bitcoin-cli` lies beside it.
     pub bitcoind: PathBuf,
+    /// What `godwit` gets besides where it is measured.
+    pub godwit_options: Vec<String>,
     /// What `bitcoind` gets behind everything else where it is measured. Of an option that is given twice it
     /// takes the last one.
     pub bitcoind_options: Vec<String>,
@@ -94,7 +96,7 @@ impl Programs {
         match node {
             Node::Godwit => {
                 let mut command = self.command(node, Some("import"), settings);
-                command.arg(chain);
+                command.args(&self.godwit_options).arg(chain);
                 command
             }
             Node::Bitcoind => {
@@ -116,9 +118,12 @@ impl Programs {
         height: u32,
     ) -> Command {
         let mut command = self.command(node, None, settings);
-        if node == Node::Bitcoind {
-            command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER).args(&self.bitcoind_options);
-        }
+        match node {
+            Node::Godwit => command.args(&self.godwit_options),
+            Node::Bitcoind => {
+                command.args(BITCOIND_OPTIONS).args(BITCOIND_PEER).args(&self.bitcoind_options)
+            }
+        };
         command.args(["-dnsseed=0", "-listen=0", "-server=0"]);
         command.args(ports.iter().map(|port| format!("-connect=127.0.0.1:{port}")));
         command.arg(format!("-stopatheight={height}"));
@@ -240,6 +245,7 @@ mod tests {
         let programs = Programs {
             godwit: "g".into(),
             bitcoind: "/b/bitcoind".into(),
+            godwit_options: vec!["-lanes=avx2".into()],
             bitcoind_options: vec!["-par=3".into()],
             probes: false,
         };
@@ -263,6 +269,7 @@ mod tests {
                 let own = node == Node::Bitcoind;
                 assert_eq!(place("-par=3") > place("-par=2"), own, "{node}: the last one counts");
                 assert_eq!(place("-checkmempool=0").is_some(), own, "{node}");
+                assert_eq!(place("-lanes=avx2").is_some(), !own, "{node}");
                 // bitcoind is built so.
                 assert_eq!(place("-test=bip34").is_some(), !own, "{node}");
             }

@@ -232,11 +232,15 @@ impl Report {
              (fsync).\n\n```",
             self.intake.method()
         )?;
-        let options = self.results.first().map(|result| result.bitcoind_options.clone());
+        let options =
+            |result: &CaseResult| (result.godwit_options.clone(), result.bitcoind_options.clone());
+        let (godwit_options, bitcoind_options) =
+            self.results.first().map(options).unwrap_or_default();
         let programs = Programs {
             godwit: "godwit".into(),
             bitcoind: "bitcoind".into(),
-            bitcoind_options: options.unwrap_or_default(),
+            godwit_options,
+            bitcoind_options,
             probes: false,
         };
         let settings = NodeSettings { datadir: Path::new("DIR"), dbcache: 0, assumevalid: "HASH" };
@@ -252,8 +256,11 @@ impl Report {
             write_command(out, "Each server: bitcoind", &command)?;
         }
         writeln!(out, "```")?;
-        let options = self.results.first().map(|result| &*result.bitcoind_options);
-        write_change(out, &self.change, options.unwrap_or_default())
+        match &*programs.godwit_options {
+            [] => {}
+            options => writeln!(out, "\nOptions chosen for godwit: `{}`.", options.join(" "))?,
+        }
+        write_change(out, &self.change, &programs.bitcoind_options)
     }
 }
 
@@ -386,6 +393,7 @@ mod tests {
             case: Case::IMPORT[3],
             dbcache: 7,
             assumevalid: "aa".into(),
+            godwit_options: vec!["-lanes=avx2".into()],
             bitcoind_options: vec![],
             ratio: Ratio::of(&rounds, |measured| measured.seconds).unwrap(),
             processor: Ratio::of(&rounds, Measured::processor_seconds).unwrap(),
@@ -454,6 +462,8 @@ mod tests {
     fn the_change_is_printed_and_probes_are_explained_where_they_are() {
         let text = report(Case::IMPORT[0], 1).markdown().unwrap();
         assert!(text.contains("```diff\n-old\n+new\n```"), "{text}");
+        let chosen = "Options chosen for godwit: `-lanes=avx2`.";
+        assert!(text.contains("-lanes=avx2 FILE\n") && text.contains(chosen), "{text}");
         assert!(!text.contains("In cases with *probes*"), "{text}");
         let text = report(Case::IMPORT[4], 1).markdown().unwrap();
         assert!(text.contains("In cases with *probes*") && text.contains("| none |  |"), "{text}");

@@ -95,6 +95,8 @@ pub struct CaseResult {
     pub dbcache: u64,
     /// `-assumevalid`.
     pub assumevalid: String,
+    /// What `godwit` gets besides.
+    pub godwit_options: Vec<String>,
     /// What `bitcoind` gets besides.
     pub bitcoind_options: Vec<String>,
     /// Of the time from start to exit.

@@ -85,6 +85,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     let rival = Programs {
         godwit: arguments.godwit.clone(),
         bitcoind: arguments.rival.clone(),
+        godwit_options: vec![],
         bitcoind_options: arguments.bitcoind_options.clone(),
         probes: false,
     };
@@ -257,6 +258,7 @@ mod tests {
         let programs = Programs {
             godwit: "g".into(),
             bitcoind: "b".into(),
+            godwit_options: vec![],
             bitcoind_options: vec!["-a=b".into()],
             probes: false,
         };

@@ -104,7 +104,13 @@ impl SyncHead {
 /// One of the programs, and the `godwit` that serves it.
 pub fn bitcoind(godwit: &Path, programs: &Path, policy: Policy, order: usize) -> Programs {
     let bitcoind = program(programs, policy, order, "bitcoind");
-    Programs { godwit: godwit.to_owned(), bitcoind, bitcoind_options: vec![], probes: false }
+    Programs {
+        godwit: godwit.to_owned(),
+        bitcoind,
+        godwit_options: vec![],
+        bitcoind_options: vec![],
+        probes: false,
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub fn run(count: &CoreWipes) -> Result<(), Failure> {
     let programs = Programs {
         godwit: count.programs.join(Subject::Plain.name()).join("godwit"),
         bitcoind: count.probe.clone(),
+        godwit_options: vec![],
         bitcoind_options: Vec::new(),
         probes: false,
     };

@@ -30,6 +30,7 @@ pub fn run(measure: &Measure) -> Result<(), Failure> {
     let build = |name: &str| Programs {
         godwit: measure.programs.join(name).join("godwit"),
         bitcoind: measure.bitcoind.clone(),
+        godwit_options: vec![],
         bitcoind_options: measure.bitcoind_options.clone(),
         probes: false,
     };

@@ -27,6 +27,7 @@ mod error;
 mod hardening;
 mod pages;
 mod random;
+mod registers;
 mod releasable;
 #[cfg(any(test, feature = "residue"))]
 pub mod residue;
@@ -45,6 +46,7 @@ pub use cleanse::cleanse;
 pub use error::{LockError, allow_unlocked_secrets};
 pub use hardening::{Hardened, HardeningError, harden_process, leave_signals_to_other_threads};
 pub use random::RandomError;
+pub use registers::clear_registers;
 pub use releasable::{Declassified, Releasable, Unprotected};
 pub use slice::SecretSlice;
 pub use stack::{SECRET_STACK_SIZE, run_on_secret_stack};

@@ -1,14 +1,17 @@
-//! Wipes what computations leave behind on the stack.
+//! Wipes what computations leave behind on the stack and in registers.
 
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 
+use godwit_secret::clear_registers;
+
 /// Runs `operation` and then overwrites the `SIZE` bytes of this thread's stack in which its frame and
 /// those of the functions that it called lay. What it captures by value and what it returns lie
-/// outside.
+/// outside. Registers are cleared as well: from there a part of a key came onto the stack again.
 pub(super) fn on_wiped_stack<const SIZE: usize, R>(operation: impl FnOnce() -> R) -> R {
     let result = in_own_frame(operation);
     wipe_stack::<SIZE>();
+    clear_registers();
     result
 }
 

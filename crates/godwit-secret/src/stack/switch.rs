@@ -5,12 +5,13 @@
 
 #![allow(unsafe_code)]
 
-use std::arch::{asm, naked_asm};
+use std::arch::naked_asm;
 use std::ffi::c_void;
 
 use super::Entry;
 use crate::error::LockError;
 use crate::pages::LockedPages;
+use crate::registers::clear_registers;
 
 /// Calls `entry(argument)` on `stack`.
 ///
@@ -29,13 +30,11 @@ pub(super) unsafe fn call_on(
         let top = stack.start().add(stack.len());
         switch(argument, entry, top.as_ptr());
     }
-    clear_wide_registers();
-    clear_mmx_registers();
+    clear_registers();
     Ok(())
 }
 
-/// Calls `entry(argument)` with the stack pointer at `top`, and clears the registers that a function
-/// need not preserve.
+/// Calls `entry(argument)` with the stack pointer at `top`.
 ///
 /// # Safety
 ///
@@ -54,58 +53,7 @@ unsafe extern "sysv64" fn switch(argument: *mut c_void, entry: Entry, top: *mut 
         "mov rsp, rbp",
         "pop rbp",
         ".cfi_def_cfa rsp, 8",
-        "xor eax, eax",
-        "xor ecx, ecx",
-        "xor edx, edx",
-        "xor esi, esi",
-        "xor edi, edi",
-        "xor r8d, r8d",
-        "xor r9d, r9d",
-        "xor r10d, r10d",
-        "xor r11d, r11d",
-        ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
-        "pxor xmm\\n, xmm\\n",
-        ".endr",
         "ret",
         ".cfi_endproc",
     )
-}
-
-/// Clears the registers of MMX and with them those of the x87, which are the same ones.
-fn clear_mmx_registers() {
-    // SAFETY: every x86_64 has them. `emms` leaves the x87's stack empty, as functions expect it.
-    unsafe {
-        asm!(
-            ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
-            "pxor mm\\n, mm\\n",
-            ".endr",
-            "emms",
-            clobber_abi("sysv64"),
-            options(nomem, nostack, preserves_flags)
-        )
-    }
-}
-
-/// Clears the vector registers beyond SSE, where `memcpy` leaves what it copied, and the masks.
-fn clear_wide_registers() {
-    if is_x86_feature_detected!("avx") {
-        // SAFETY: the processor and the system have AVX; the clobbers name what it changes.
-        unsafe { asm!("vzeroall", clobber_abi("sysv64"), options(nomem, nostack, preserves_flags)) }
-    }
-    if is_x86_feature_detected!("avx512f") {
-        // SAFETY: likewise for AVX-512.
-        unsafe {
-            asm!(
-                ".irp n, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31",
-                "vpxord zmm\\n, zmm\\n, zmm\\n",
-                ".endr",
-                // All 64 bits of a mask, where it has as many.
-                ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
-                "kxorw k\\n, k\\n, k\\n",
-                ".endr",
-                clobber_abi("sysv64"),
-                options(nomem, nostack, preserves_flags)
-            )
-        }
-    }
 }

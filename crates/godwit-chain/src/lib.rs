@@ -109,9 +109,9 @@ pub use structure::{Received, Structured, structure};
 pub use tree::{HeaderTree, Node, NodeId, Validity};
 pub use verify::ScriptTotals;
 pub use view::{
-    body, deletes_blocks, has_pruned, heading, history, history_memory, history_progress,
-    is_below_lowest, is_pruning, is_unvalidated, keep_above, lacks_history_alone, left_blocks,
-    lowest_for_indexes, may_return, prune_to, replay_ahead, scripts_from, show_blocks, starts_over,
-    view_coins, want_again, want_no_longer,
+    body, deletes_blocks, end_of_deleted, has_pruned, heading, history, history_memory,
+    history_progress, is_below_lowest, is_pruning, is_unvalidated, keep_above, lacks_history_alone,
+    left_blocks, lowest_for_indexes, may_return, prune_to, replay_ahead, scripts_from, show_blocks,
+    starts_over, view_coins, want_again, want_no_longer,
 };
 pub use waiting::{settle_until, wait_with_both};

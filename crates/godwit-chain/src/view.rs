@@ -89,11 +89,17 @@ pub fn lowest_for_indexes(chain: &Chain) -> u32 {
 /// Whether no block above `height` was deleted, and an index lacks some there only because they belong to the
 /// history below a snapshot, which is still to be validated. Walks the chain down to there.
 pub fn lacks_history_alone(chain: &Chain, height: u32) -> bool {
+    chain.index.history().is_some() && end_of_deleted(chain, height).is_none()
+}
+
+/// The height above the highest block that was deleted, of those above `height`. Walks the chain down to
+/// there.
+pub fn end_of_deleted(chain: &Chain, height: u32) -> Option<u32> {
     let index = &chain.index;
     let parent = |id: &NodeId| index.node(*id).parent();
     let mut above =
         iter::successors(Some(index.tip()), parent).take_while(|id| index.height(*id) > height);
-    index.history().is_some() && !above.any(|id| Body::of(index, id) == Body::Pruned)
+    above.find(|id| Body::of(index, *id) == Body::Pruned).map(|id| index.height(id) + 1)
 }
 
 /// The height above the history below a snapshot that is not validated; 0 without one.

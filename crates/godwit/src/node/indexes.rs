@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use godwit_api::Seam;
 use godwit_chain::{
-    Chain, deletes_blocks, keep_above, lacks_history_alone, left_blocks, lowest_for_indexes,
-    starts_over,
+    Chain, deletes_blocks, end_of_deleted, keep_above, lacks_history_alone, left_blocks,
+    lowest_for_indexes, starts_over,
 };
 use godwit_index::{
     CoinStatsIndexWriter, FilterIndexWriter, Follower, INDEXES_DIR, Index, IndexError, Indexes,
@@ -209,12 +209,10 @@ fn keep<I: Index>(chain: &mut Chain, index: Option<&I>) -> Result<(), Failure> {
     let Some(index) = index else { return Ok(()) };
     let resumes = resumes_above(chain, &index.position());
     let height = resumes.map_or(index.durable_height(), |above| above.min(index.durable_height()));
-    let lowest = lowest_for_indexes(chain);
-    if height + 1 < lowest {
-        let absent = Absence::above(chain, height);
-        if deletes_blocks(chain) || matches!(absent, Absence::Deleted(_)) {
-            return Err(BehindAbsent { name: I::NAME, height, absent }.into());
-        }
+    let deleted = end_of_deleted(chain, height).map(Absence::Deleted);
+    let is_behind = deletes_blocks(chain) && height + 1 < lowest_for_indexes(chain);
+    if let Some(absent) = deleted.or_else(|| is_behind.then(|| Absence::above(chain, height))) {
+        return Err(BehindAbsent { name: I::NAME, height, absent }.into());
     }
     keep_above(chain, I::NAME, Some(height));
     Ok(())
@@ -245,7 +243,7 @@ impl Opened {
         };
         let (params, absent, deletes) =
             (chain.params(), Absence::above(chain, 0), deletes_blocks(chain));
-        // Not with -prune.
+        // It is cleared where it is damaged; then, or with -prune, it may lack blocks that are deleted.
         let none = Absence::Deleted(0);
         let transactions =
             || opened(contents, none, false, |_| TxIndexWriter::open(&disk, &dir, genesis, secret));

@@ -13,7 +13,9 @@
 use std::arch::asm;
 
 /// Clears the registers that a function need not preserve, on x86_64; elsewhere it does nothing. The others
-/// have the caller's values again when the function with the secrets has returned.
+/// have the caller's values again when the function with the secrets has returned. Inlined, since a call may
+/// put one onto the stack.
+#[inline(always)]
 pub fn clear_registers() {
     #[cfg(target_arch = "x86_64")]
     {
@@ -24,6 +26,7 @@ pub fn clear_registers() {
 }
 
 #[cfg(target_arch = "x86_64")]
+#[inline(always)]
 fn clear_general_and_sse() {
     // SAFETY: every x86_64 has them, and the clobbers name all of them.
     unsafe {

@@ -10,8 +10,9 @@ use godwit_secret::clear_registers;
 /// outside. Registers are cleared as well: from there a part of a key came onto the stack again.
 pub(super) fn on_wiped_stack<const SIZE: usize, R>(operation: impl FnOnce() -> R) -> R {
     let result = in_own_frame(operation);
-    wipe_stack::<SIZE>();
+    // First, since what comes next may put a register onto the stack.
     clear_registers();
+    wipe_stack::<SIZE>();
     result
 }
 

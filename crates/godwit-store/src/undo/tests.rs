@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use godwit_fault_disk::{Counted, FaultDisk, Survival};
+use godwit_fault_disk::{Counted, DiskError, Fault, FaultDisk, Lasting, Survival};
 use proptest::prelude::*;
 
 use super::*;
@@ -409,6 +409,16 @@ fn records_that_are_in_another_file_are_recognised() {
         let error = refused(wrong).unwrap_err();
         assert_eq!(error.unusable_path(), Some(&*path(found)), "{error}");
         assert!(error.to_string().contains(&format!("rev{own:05}.dat")), "{error}");
+    }
+    // The file that cannot be opened may be the one that has them.
+    for nth in 1..=2 {
+        let (broken, error) = (fault.copy(), DiskError::Device);
+        let (counted, lasting) = (Counted::Opens, Lasting::Once);
+        broken.plan(Fault { counted, nth, error, lasting, forgets: false });
+        let disk = StoreDisk::new(Arc::new(broken.clone()));
+        let searched = files(&disk, &[]).refuse_misplaced(&placed[..3]);
+        assert!(matches!(searched, Err(StoreError::Io(_))), "{searched:?}");
+        assert!(broken.has_failed());
     }
 }
 

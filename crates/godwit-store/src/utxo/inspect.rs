@@ -316,9 +316,7 @@ impl<'a> Reading<'a> {
             return Ok(BlockState::Intact);
         }
         // A read may fail or go wrong once.
-        let start = u64::from(number) * BLOCK as u64;
-        self.file.release_cache(start..start + BLOCK as u64);
-        if self.run.read_valid(self.file, number, block)? {
+        if self.run.read_again(self.file, number, block)? {
             return Ok(BlockState::Intact);
         }
         let known = match self.repair {

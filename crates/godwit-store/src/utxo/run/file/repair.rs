@@ -47,10 +47,7 @@ impl RunFile {
     /// checksum wrong and comes here, where it waits and then finds the block right.
     pub(crate) fn repair(&self, number: u32, block: &mut [u8; BLOCK]) -> Result<(), StoreError> {
         let _alone = self.repairs.begin();
-        // The page cache would give again what the disk misread.
-        let (file, start) = (self.open()?, u64::from(number) * BLOCK as u64);
-        file.release_cache(start..start + BLOCK as u64);
-        if self.read_valid(&file, number, block)? {
+        if self.read_again(&self.open()?, number, block)? {
             return Ok(());
         }
         if !self.rebuild(number, block)? {
@@ -68,8 +65,21 @@ impl RunFile {
         Ok(())
     }
 
+    /// Reads a block once more, from the disk: the page cache would give again what was misread. Tells whether
+    /// it is what was written.
+    pub(crate) fn read_again(
+        &self,
+        file: &StoreFile,
+        number: u32,
+        block: &mut [u8; BLOCK],
+    ) -> Result<bool, StoreError> {
+        let start = u64::from(number) * BLOCK as u64;
+        file.release_cache(start..start + BLOCK as u64);
+        self.read_valid(file, number, block)
+    }
+
     /// Reads a block and tells whether it is what was written.
-    pub(crate) fn read_valid(
+    fn read_valid(
         &self,
         file: &StoreFile,
         number: u32,

@@ -243,7 +243,7 @@ impl Opened {
         };
         let (params, absent, deletes) =
             (chain.params(), Absence::above(chain, 0), deletes_blocks(chain));
-        // It is cleared where it is damaged; then, or with -prune, it may lack blocks that are deleted.
+        // It is cleared where it is damaged; if blocks are deleted that it then needs, `keep` says so.
         let none = Absence::Deleted(0);
         let transactions =
             || opened(contents, none, false, |_| TxIndexWriter::open(&disk, &dir, genesis, secret));

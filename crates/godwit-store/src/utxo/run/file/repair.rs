@@ -65,8 +65,8 @@ impl RunFile {
         Ok(())
     }
 
-    /// Reads a block once more, from the disk: the page cache would give again what was misread. Tells whether
-    /// it is what was written.
+    /// Reads a block once more, from the disk: the page cache would give again what was misread. Tells
+    /// whether it is what was written.
     pub(crate) fn read_again(
         &self,
         file: &StoreFile,

@@ -1,4 +1,4 @@
-//! Signature checks in the lanes of every backend of this machine and of both models, beside libsecp256k1.
+//! Signature checks in the lanes of every backend of this machine and of the models, beside libsecp256k1.
 
 use std::cell::RefCell;
 

@@ -6,11 +6,14 @@
 #![allow(unsafe_code)]
 
 use crate::field::outlined::Outlined;
+use crate::field::products::{Fused, Ifma};
 use crate::field::radix29::Radix29;
 use crate::field::radix52::Radix52;
 use crate::generator::{GeneratorTables, tables};
 use crate::group::{GROUPS, Group, prove};
 use crate::vector::model::Model;
+#[cfg(target_arch = "x86_64")]
+use crate::vector::pair::Pair;
 use crate::verdict::Proven;
 
 #[cfg(target_arch = "aarch64")]
@@ -32,7 +35,7 @@ pub enum BackendKind {
     Ifma512,
     /// Eight lanes of AVX-512F.
     Avx512,
-    /// Four lanes of AVX2.
+    /// Eight lanes of AVX2 with FMA, in pairs of registers.
     Avx2,
     /// Four lanes of IFMA in its 256-bit form, for tests: the code that processors with AVX-IFMA alone will
     /// run, which nobody could measure so far. Never chosen by itself.
@@ -40,23 +43,26 @@ pub enum BackendKind {
     /// Four lanes of NEON. Not chosen by itself before somebody has measured it on such a processor.
     Neon,
     /// The IFMA backend in plain `u64`, eight lanes, for tests. Never chosen by itself.
-    Model52,
-    /// The AVX-512F backend in plain `u64`, eight lanes, for tests. Never chosen by itself.
-    Model29,
+    ModelIfma,
+    /// AVX-512F's and AVX2's in plain `u64` and `f64`, eight lanes, for tests. Never chosen by itself.
+    ModelFused,
+    /// NEON's in plain `u64`, eight lanes, for tests. Never chosen by itself.
+    ModelNeon,
     /// No lanes: libsecp256k1, one check after another.
     Single,
 }
 
 impl BackendKind {
     /// All of them.
-    pub const ALL: [BackendKind; 8] = [
+    pub const ALL: [BackendKind; 9] = [
         BackendKind::Ifma512,
         BackendKind::Avx512,
         BackendKind::Avx2,
         BackendKind::Ifma256,
         BackendKind::Neon,
-        BackendKind::Model52,
-        BackendKind::Model29,
+        BackendKind::ModelIfma,
+        BackendKind::ModelFused,
+        BackendKind::ModelNeon,
         BackendKind::Single,
     ];
 
@@ -67,9 +73,13 @@ impl BackendKind {
     /// Checks side by side; 0 of [`BackendKind::Single`].
     pub fn lanes(self) -> usize {
         match self {
-            BackendKind::Ifma512 | BackendKind::Avx512 => 8,
-            BackendKind::Model52 | BackendKind::Model29 => 8,
-            BackendKind::Avx2 | BackendKind::Ifma256 | BackendKind::Neon => 4,
+            BackendKind::Ifma512
+            | BackendKind::Avx512
+            | BackendKind::Avx2
+            | BackendKind::ModelIfma
+            | BackendKind::ModelFused
+            | BackendKind::ModelNeon => 8,
+            BackendKind::Ifma256 | BackendKind::Neon => 4,
             BackendKind::Single => 0,
         }
     }
@@ -82,14 +92,19 @@ impl BackendKind {
                 is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma")
             }
             BackendKind::Avx512 => is_x86_feature_detected!("avx512f"),
-            BackendKind::Avx2 => is_x86_feature_detected!("avx2"),
+            BackendKind::Avx2 => {
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+            }
             BackendKind::Ifma256 => {
                 is_x86_feature_detected!("avx2")
                     && is_x86_feature_detected!("avx512ifma")
                     && is_x86_feature_detected!("avx512vl")
             }
             BackendKind::Neon => false,
-            BackendKind::Model52 | BackendKind::Model29 | BackendKind::Single => true,
+            BackendKind::ModelIfma
+            | BackendKind::ModelFused
+            | BackendKind::ModelNeon
+            | BackendKind::Single => true,
         }
     }
 
@@ -102,7 +117,10 @@ impl BackendKind {
             BackendKind::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             #[cfg(not(target_arch = "aarch64"))]
             BackendKind::Neon => false,
-            BackendKind::Model52 | BackendKind::Model29 | BackendKind::Single => true,
+            BackendKind::ModelIfma
+            | BackendKind::ModelFused
+            | BackendKind::ModelNeon
+            | BackendKind::Single => true,
         }
     }
 }
@@ -141,7 +159,10 @@ impl Backend {
                 BackendKind::Avx2 => return avx2(groups, tables),
                 BackendKind::Ifma256 => return ifma256(groups, tables),
                 BackendKind::Neon => {}
-                BackendKind::Model52 | BackendKind::Model29 | BackendKind::Single => {}
+                BackendKind::ModelIfma
+                | BackendKind::ModelFused
+                | BackendKind::ModelNeon
+                | BackendKind::Single => {}
             }
         }
         #[cfg(target_arch = "aarch64")]
@@ -150,8 +171,9 @@ impl Backend {
             return unsafe { neon(groups, tables) };
         }
         match self.kind {
-            BackendKind::Model52 => prove::<Outlined<Radix52<Model<8>>>>(groups, tables),
-            BackendKind::Model29 => prove::<Outlined<Radix29<Model<8>>>>(groups, tables),
+            BackendKind::ModelIfma => prove::<Outlined<Radix52<Model<8>, Ifma>>>(groups, tables),
+            BackendKind::ModelFused => prove::<Outlined<Radix52<Model<8>, Fused>>>(groups, tables),
+            BackendKind::ModelNeon => prove::<Outlined<Radix29<Model<8>>>>(groups, tables),
             _ => [Proven::default(); GROUPS],
         }
     }
@@ -160,25 +182,25 @@ impl Backend {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn ifma512(groups: &[Group], tables: &GeneratorTables) -> [Proven; GROUPS] {
-    prove::<Radix52<V512>>(groups, tables)
+    prove::<Radix52<V512, Ifma>>(groups, tables)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,avx512ifma,avx512vl")]
 fn ifma256(groups: &[Group], tables: &GeneratorTables) -> [Proven; GROUPS] {
-    prove::<Radix52<V256>>(groups, tables)
+    prove::<Radix52<V256, Ifma>>(groups, tables)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn avx512(groups: &[Group], tables: &GeneratorTables) -> [Proven; GROUPS] {
-    prove::<Radix29<V512>>(groups, tables)
+    prove::<Radix52<V512, Fused>>(groups, tables)
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,fma")]
 fn avx2(groups: &[Group], tables: &GeneratorTables) -> [Proven; GROUPS] {
-    prove::<Radix29<V256>>(groups, tables)
+    prove::<Radix52<Pair<V256>, Fused>>(groups, tables)
 }
 
 #[cfg(target_arch = "aarch64")]

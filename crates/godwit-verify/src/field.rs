@@ -12,6 +12,7 @@
 //! The interval test (`crate::tests::intervals`) runs every formula and holds all of this against the words.
 
 pub(crate) mod outlined;
+pub(crate) mod products;
 pub(crate) mod radix29;
 pub(crate) mod radix52;
 

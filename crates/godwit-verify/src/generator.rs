@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use crate::digits::GENERATOR_ENTRIES;
 use crate::field::outlined::Outlined;
+use crate::field::products::Ifma;
 use crate::field::radix52::Radix52;
 use crate::field::{Field, constant, inverse};
 use crate::point::{Affine, GENERATOR, Jacobian, add, double, one};
@@ -12,7 +13,7 @@ use crate::vector::model::Model;
 use crate::vector::{Entry, LaneMask, Vector};
 
 /// One lane of the model: what needs no speed.
-type Single = Outlined<Radix52<Model<1>>>;
+type Single = Outlined<Radix52<Model<1>, Ifma>>;
 
 /// Entry i of each table is 2 i + 1 times its point.
 #[derive(Debug)]

@@ -43,10 +43,10 @@
 //! ```text
 //! verifier     batches, libsecp256k1 for the rest        known_answers
 //! group, verdict, point, field     written once, generic over the vector
-//! radix52 (IFMA)         radix29 (32 x 32 bits)           two representations of an element
-//! V512, V256     V512 (AVX-512F), V256 (AVX2), Neon       real instructions: `backend`
-//! Model<8>       Model<8>                                 the same in u64, bit for bit
-//! Interval       Interval                                 tests: the proof that nothing wraps
+//! radix52, Ifma     radix52, Fused        radix29         two representations, three multiplications
+//! V512, V256        V512, Pair<V256>      Neon            real instructions: `backend`
+//! Model<8>          Model<8>              Model<8>        the same in u64 and f64, bit for bit
+//! Interval          Interval              Interval        tests: the proof that nothing wraps
 //! ```
 //!
 //! # What is trusted, and what is not

@@ -7,6 +7,7 @@ mod edges;
 mod instructions;
 mod intervals;
 mod parts;
+mod products;
 mod sample;
 mod start;
 mod twin;
@@ -33,9 +34,9 @@ fn real() -> Vec<Backend> {
     present
 }
 
-/// The real instructions and both models.
+/// The real instructions and the models.
 fn all() -> Vec<Backend> {
-    let models = [BackendKind::Model52, BackendKind::Model29];
+    let models = [BackendKind::ModelIfma, BackendKind::ModelFused, BackendKind::ModelNeon];
     let models = models.map(|kind| Backend::detect(kind).expect("a model runs everywhere"));
     models.into_iter().chain(real()).collect()
 }

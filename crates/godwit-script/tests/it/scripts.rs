@@ -345,7 +345,7 @@ fn every_claim_is_settled_once() {
     let cases = cases(400, 4);
     let bytes: Vec<_> = cases.iter().map(Case::bytes).collect();
     let txs = spending(&bytes, &cases);
-    for kind in [BackendKind::Single, BackendKind::Model52, BackendKind::Ifma512] {
+    for kind in [BackendKind::Single, BackendKind::ModelIfma, BackendKind::Ifma512] {
         let Some(mut queue) = ClaimQueue::with_backend(kind) else {
             godwit_testdata::skip(&format!("the processor cannot run {kind:?}"));
             continue;

@@ -1,20 +1,24 @@
-//! Four lanes in 256-bit registers: AVX2, and the 256-bit form of AVX-512 IFMA.
+//! Four lanes in a 256-bit register, and eight in two: AVX2 with FMA, and the 256-bit form of AVX-512 IFMA.
 //!
 //! Every function here uses instructions that the processor may not have. A [`V256`] exists only inside the
 //! entry points of `backend.rs` and in tests, which run where these features were found.
 
 #![allow(unsafe_code)]
 
+use std::arch::asm;
 use std::arch::x86_64::{
-    __m256i, _mm_cvtsi32_si128, _mm256_add_epi64, _mm256_and_si256, _mm256_blendv_epi8,
-    _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_loadu_si256, _mm256_madd52hi_epu64,
-    _mm256_madd52lo_epu64, _mm256_movemask_pd, _mm256_mul_epu32, _mm256_permute2x128_si256,
-    _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_sll_epi64, _mm256_srl_epi64,
-    _mm256_storeu_si256, _mm256_sub_epi64, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64,
+    __m256d, __m256i, _mm_cvtsi32_si128, _mm256_add_epi64, _mm256_and_si256, _mm256_blendv_epi8,
+    _mm256_castpd_si256, _mm256_castsi256_pd, _mm256_cmpeq_epi64, _mm256_fmadd_pd,
+    _mm256_loadu_si256, _mm256_madd52hi_epu64, _mm256_madd52lo_epu64, _mm256_movemask_pd,
+    _mm256_permute2x128_si256, _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_sll_epi64,
+    _mm256_srl_epi64, _mm256_storeu_si256, _mm256_sub_epi64, _mm256_sub_pd, _mm256_unpackhi_epi64,
+    _mm256_unpacklo_epi64,
 };
 
-use crate::field::{radix29, radix52};
-use crate::vector::{Entry, LaneMask, MAX_LANES, Multiply32, Multiply52, Vector};
+use crate::field::products::{Fused, Ifma};
+use crate::field::radix52;
+use crate::vector::pair::{Pair, join, split};
+use crate::vector::{Doubles, Entry, LaneMask, MAX_LANES, Multiply52, Vector};
 
 /// Four lanes.
 #[derive(Clone, Copy)]
@@ -113,50 +117,121 @@ impl Vector for V256 {
     }
 }
 
-impl Multiply32 for V256 {
-    type Factor = Self;
+impl Doubles for V256 {
+    type Double = __m256d;
 
     #[inline(always)]
-    fn factor(self) -> Self {
-        self
-    }
-
-    #[inline(always)]
-    fn twice(factor: Self) -> Self {
-        factor.add(factor)
-    }
-
-    #[inline(always)]
-    fn mul32(a: Self, b: Self) -> Self {
+    fn doubles(self) -> __m256d {
         // SAFETY: AVX2 is there (see the module).
-        V256(unsafe { _mm256_mul_epu32(a.0, b.0) })
+        unsafe { _mm256_castsi256_pd(self.0) }
     }
 
     #[inline(always)]
-    fn mul9(a: &[Self; 9], b: &[Self; 9]) -> [Self; 9] {
+    fn words(doubles: __m256d) -> Self {
         // SAFETY: AVX2 is there (see the module).
-        unsafe { mul_limbs(a, b) }
+        V256(unsafe { _mm256_castpd_si256(doubles) })
     }
 
     #[inline(always)]
-    fn sqr9(a: &[Self; 9]) -> [Self; 9] {
+    fn minus(a: __m256d, b: __m256d) -> __m256d {
         // SAFETY: AVX2 is there (see the module).
-        unsafe { sqr_limbs(a) }
+        unsafe { _mm256_sub_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn fused(a: __m256d, b: __m256d, c: __m256d) -> __m256d {
+        // SAFETY: FMA is there (see the module).
+        unsafe { _mm256_fmadd_pd(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn in_order(columns: &mut [Self; 10], first: usize, factor: &mut __m256d) {
+        // SAFETY: AVX2 is there (see the module).
+        unsafe { in_order(columns, first, factor) }
     }
 }
 
-// Calls rather than inlined: some fifteen of them would not fit the instruction cache.
-
-#[target_feature(enable = "avx2")]
-#[inline(never)]
-fn mul_limbs(a: &[V256; 9], b: &[V256; 9]) -> [V256; 9] {
-    radix29::mul_limbs(a, b)
+/// The six columns that a row adds to.
+#[target_feature(enable = "avx")]
+#[inline]
+fn in_order(c: &mut [V256; 10], first: usize, factor: &mut __m256d) {
+    let [mut x0, mut x1, mut x2] = [c[first].0, c[first + 1].0, c[first + 2].0];
+    let [mut x3, mut x4, mut x5] = [c[first + 3].0, c[first + 4].0, c[first + 5].0];
+    // SAFETY: the text is a comment: no instruction, nothing read, written or changed.
+    unsafe {
+        asm!(
+            "/* {} {} {} {} {} {} {} */",
+            inout(ymm_reg) x0,
+            inout(ymm_reg) x1,
+            inout(ymm_reg) x2,
+            inout(ymm_reg) x3,
+            inout(ymm_reg) x4,
+            inout(ymm_reg) x5,
+            inout(ymm_reg) *factor,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    c[first] = V256(x0);
+    c[first + 1] = V256(x1);
+    c[first + 2] = V256(x2);
+    c[first + 3] = V256(x3);
+    c[first + 4] = V256(x4);
+    c[first + 5] = V256(x5);
 }
 
-#[target_feature(enable = "avx2")]
+impl Doubles for Pair<V256> {
+    type Double = [__m256d; 2];
+
+    #[inline(always)]
+    fn doubles(self) -> [__m256d; 2] {
+        [self.0.doubles(), self.1.doubles()]
+    }
+
+    #[inline(always)]
+    fn words(doubles: [__m256d; 2]) -> Self {
+        Pair(V256::words(doubles[0]), V256::words(doubles[1]))
+    }
+
+    #[inline(always)]
+    fn minus(a: [__m256d; 2], b: [__m256d; 2]) -> [__m256d; 2] {
+        [V256::minus(a[0], b[0]), V256::minus(a[1], b[1])]
+    }
+
+    #[inline(always)]
+    fn fused(a: [__m256d; 2], b: [__m256d; 2], c: [__m256d; 2]) -> [__m256d; 2] {
+        [V256::fused(a[0], b[0], c[0]), V256::fused(a[1], b[1], c[1])]
+    }
+
+    #[inline(always)]
+    fn mul5(a: &[Self; 5], b: &[Self; 5]) -> [Self; 5] {
+        // SAFETY: AVX2 and FMA are there (see the module).
+        unsafe { mul_pairs(a, b) }
+    }
+
+    #[inline(always)]
+    fn sqr5(a: &[Self; 5]) -> [Self; 5] {
+        // SAFETY: AVX2 and FMA are there (see the module).
+        unsafe { sqr_pairs(a) }
+    }
+}
+
+// One product after the other, as the columns of one fill the registers; and calls rather than inlined: a
+// dozen of them would not fit the instruction cache.
+
+#[target_feature(enable = "avx2,fma")]
 #[inline(never)]
-fn sqr_limbs(a: &[V256; 9]) -> [V256; 9] {
-    radix29::sqr_limbs(a)
+fn mul_pairs(a: &[Pair<V256>; 5], b: &[Pair<V256>; 5]) -> [Pair<V256>; 5] {
+    let ([a, c], [b, d]) = (split(a), split(b));
+    let first = radix52::mul_limbs::<V256, Fused>(&a, &b);
+    join(first, radix52::mul_limbs::<V256, Fused>(&c, &d))
+}
+
+#[target_feature(enable = "avx2,fma")]
+#[inline(never)]
+fn sqr_pairs(a: &[Pair<V256>; 5]) -> [Pair<V256>; 5] {
+    let [a, b] = split(a);
+    let first = radix52::sqr_limbs::<V256, Fused>(&a);
+    join(first, radix52::sqr_limbs::<V256, Fused>(&b))
 }
 
 impl Multiply52 for V256 {
@@ -191,11 +266,11 @@ impl Multiply52 for V256 {
 #[target_feature(enable = "avx2,avx512ifma,avx512vl")]
 #[inline(never)]
 fn mul_five(a: &[V256; 5], b: &[V256; 5]) -> [V256; 5] {
-    radix52::mul_limbs(a, b)
+    radix52::mul_limbs::<V256, Ifma>(a, b)
 }
 
 #[target_feature(enable = "avx2,avx512ifma,avx512vl")]
 #[inline(never)]
 fn sqr_five(a: &[V256; 5]) -> [V256; 5] {
-    radix52::sqr_limbs(a)
+    radix52::sqr_limbs::<V256, Ifma>(a)
 }

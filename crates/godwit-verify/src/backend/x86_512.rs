@@ -6,15 +6,16 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __m512i, _mm_cvtsi32_si128, _mm512_add_epi64, _mm512_and_si512, _mm512_loadu_si512,
-    _mm512_madd52hi_epu64, _mm512_madd52lo_epu64, _mm512_mask_blend_epi64, _mm512_mul_epu32,
-    _mm512_set1_epi64, _mm512_shuffle_i64x2, _mm512_sll_epi64, _mm512_srl_epi64,
-    _mm512_storeu_si512, _mm512_sub_epi64, _mm512_testn_epi64_mask, _mm512_unpackhi_epi64,
-    _mm512_unpacklo_epi64,
+    __m512d, __m512i, _mm_cvtsi32_si128, _mm512_add_epi64, _mm512_and_si512, _mm512_castpd_si512,
+    _mm512_castsi512_pd, _mm512_fmadd_pd, _mm512_loadu_si512, _mm512_madd52hi_epu64,
+    _mm512_madd52lo_epu64, _mm512_mask_blend_epi64, _mm512_set1_epi64, _mm512_shuffle_i64x2,
+    _mm512_sll_epi64, _mm512_srl_epi64, _mm512_storeu_si512, _mm512_sub_epi64, _mm512_sub_pd,
+    _mm512_testn_epi64_mask, _mm512_unpackhi_epi64, _mm512_unpacklo_epi64,
 };
 
-use crate::field::radix29;
-use crate::vector::{Entry, LaneMask, MAX_LANES, Multiply32, Multiply52, Vector};
+use crate::field::products::Fused;
+use crate::field::radix52;
+use crate::vector::{Doubles, Entry, LaneMask, MAX_LANES, Multiply52, Vector};
 
 /// Eight lanes.
 #[derive(Clone, Copy)]
@@ -118,50 +119,58 @@ impl Vector for V512 {
     }
 }
 
-impl Multiply32 for V512 {
-    type Factor = Self;
+impl Doubles for V512 {
+    type Double = __m512d;
 
     #[inline(always)]
-    fn factor(self) -> Self {
-        self
-    }
-
-    #[inline(always)]
-    fn twice(factor: Self) -> Self {
-        factor.add(factor)
-    }
-
-    #[inline(always)]
-    fn mul32(a: Self, b: Self) -> Self {
+    fn doubles(self) -> __m512d {
         // SAFETY: AVX-512F is there (see the module).
-        V512(unsafe { _mm512_mul_epu32(a.0, b.0) })
+        unsafe { _mm512_castsi512_pd(self.0) }
     }
 
     #[inline(always)]
-    fn mul9(a: &[Self; 9], b: &[Self; 9]) -> [Self; 9] {
+    fn words(doubles: __m512d) -> Self {
         // SAFETY: AVX-512F is there (see the module).
-        unsafe { mul_limbs(a, b) }
+        V512(unsafe { _mm512_castpd_si512(doubles) })
     }
 
     #[inline(always)]
-    fn sqr9(a: &[Self; 9]) -> [Self; 9] {
+    fn minus(a: __m512d, b: __m512d) -> __m512d {
         // SAFETY: AVX-512F is there (see the module).
-        unsafe { sqr_limbs(a) }
+        unsafe { _mm512_sub_pd(a, b) }
+    }
+
+    #[inline(always)]
+    fn fused(a: __m512d, b: __m512d, c: __m512d) -> __m512d {
+        // SAFETY: AVX-512F is there (see the module).
+        unsafe { _mm512_fmadd_pd(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn mul5(a: &[Self; 5], b: &[Self; 5]) -> [Self; 5] {
+        // SAFETY: AVX-512F is there (see the module).
+        unsafe { mul_fused(a, b) }
+    }
+
+    #[inline(always)]
+    fn sqr5(a: &[Self; 5]) -> [Self; 5] {
+        // SAFETY: AVX-512F is there (see the module).
+        unsafe { sqr_fused(a) }
     }
 }
 
-// Calls rather than inlined: some fifteen of them would not fit the instruction cache.
+// Calls rather than inlined: a dozen of them would not fit the instruction cache.
 
 #[target_feature(enable = "avx512f")]
 #[inline(never)]
-fn mul_limbs(a: &[V512; 9], b: &[V512; 9]) -> [V512; 9] {
-    radix29::mul_limbs(a, b)
+fn mul_fused(a: &[V512; 5], b: &[V512; 5]) -> [V512; 5] {
+    radix52::mul_limbs::<V512, Fused>(a, b)
 }
 
 #[target_feature(enable = "avx512f")]
 #[inline(never)]
-fn sqr_limbs(a: &[V512; 9]) -> [V512; 9] {
-    radix29::sqr_limbs(a)
+fn sqr_fused(a: &[V512; 5]) -> [V512; 5] {
+    radix52::sqr_limbs::<V512, Fused>(a)
 }
 
 impl Multiply52 for V512 {

@@ -5,6 +5,7 @@ use super::{all, lanes};
 use crate::check::{Check, KeyBytes, parse};
 use crate::digits::{Digits, GENERATOR_DIGITS, GENERATOR_WINDOW, KEY_DIGITS, KEY_WINDOW, entry_of};
 use crate::field::outlined::Outlined;
+use crate::field::products::Ifma;
 use crate::field::radix52::Radix52;
 use crate::field::{Field, P};
 use crate::generator::tables;
@@ -354,7 +355,7 @@ fn forged(samples: &mut Samples, key: &dyn Fn(&mut Samples) -> KeyBytes) -> Vec<
         group.set(lane, &parse(&check).expect("a usual encoding"), digits);
         factors.push((u1, u2, key));
     }
-    let words = sum::<Outlined<Radix52<Model<8>>>>(&group, tables()).x_unchecked().pack();
+    let words = sum::<Outlined<Radix52<Model<8>, Ifma>>>(&group, tables()).x_unchecked().pack();
     let words = words.map(Vector::store);
     let forge = |(lane, (u1, u2, key)): (usize, (Scalar, Scalar, KeyBytes))| {
         let r = Scalar::new(words.map(|word| word[lane])).expect("below n but for 1 in 2^128");

@@ -6,19 +6,26 @@ use rand::Rng;
 
 use super::real;
 use super::sample::Samples;
+use super::twin::Limbs;
+#[cfg(target_arch = "aarch64")]
+use super::twin::Twin29;
 #[cfg(target_arch = "x86_64")]
-use super::twin::Twin52;
-use super::twin::{Limbs, Twin29};
+use super::twin::{TwinFused, TwinIfma};
 use crate::backend::BackendKind;
 #[cfg(target_arch = "x86_64")]
 use crate::backend::{x86_256::V256, x86_512::V512};
 use crate::field::outlined::Outlined;
+use crate::field::products::Products;
+#[cfg(target_arch = "x86_64")]
+use crate::field::products::{Fused, Ifma};
 use crate::field::radix29::Radix29;
 use crate::field::radix52::Radix52;
 use crate::field::{Field, P, even_lanes, inverse, square_root, zero_lanes};
 use crate::point::{Affine, Jacobian, add, double};
 use crate::vector::model::Model;
-use crate::vector::{LaneMask, MAX_LANES, Multiply32, Multiply52, Vector};
+#[cfg(target_arch = "x86_64")]
+use crate::vector::pair::Pair;
+use crate::vector::{LaneMask, MAX_LANES, Multiply32, Vector};
 
 type Row = [u64; MAX_LANES];
 
@@ -32,21 +39,22 @@ trait Raw: Field {
     fn rows(&self) -> [Row; LIMBS];
 }
 
-impl<V: Multiply52> Raw for Radix52<V> {
+impl<V: Vector, P: Products<V>> Raw for Radix52<V, P> {
     #[inline(always)]
     fn from_rows(rows: &[Row; LIMBS]) -> Self {
         let mut limbs = [V::splat(0); 5];
         for k in 0..5 {
             limbs[k] = V::load(&rows[k]);
         }
-        Radix52(limbs)
+        Radix52::new(limbs)
     }
 
     #[inline(always)]
     fn rows(&self) -> [Row; LIMBS] {
+        let limbs = self.limbs();
         let mut rows = [[0; MAX_LANES]; LIMBS];
         for k in 0..5 {
-            rows[k] = self.0[k].store();
+            rows[k] = limbs[k].store();
         }
         rows
     }
@@ -187,9 +195,11 @@ fn compare<T: Limbs + Raw>(
 mod entries {
     #![allow(unsafe_code)]
 
-    use super::{LIMBS, Radix29, Results, Row, compute};
+    #[cfg(target_arch = "aarch64")]
+    use super::Radix29;
     #[cfg(target_arch = "x86_64")]
-    use super::{Radix52, V256, V512};
+    use super::{Fused, Ifma, Pair, Radix52, V256, V512};
+    use super::{LIMBS, Results, Row, compute};
     use crate::vector::LaneMask;
 
     macro_rules! entry {
@@ -202,13 +212,13 @@ mod entries {
     }
 
     #[cfg(target_arch = "x86_64")]
-    entry!(ifma512, "avx512f,avx512ifma", Radix52<V512>);
+    entry!(ifma512, "avx512f,avx512ifma", Radix52<V512, Ifma>);
     #[cfg(target_arch = "x86_64")]
-    entry!(ifma256, "avx2,avx512ifma,avx512vl", Radix52<V256>);
+    entry!(ifma256, "avx2,avx512ifma,avx512vl", Radix52<V256, Ifma>);
     #[cfg(target_arch = "x86_64")]
-    entry!(avx512, "avx512f", Radix29<V512>);
+    entry!(avx512, "avx512f", Radix52<V512, Fused>);
     #[cfg(target_arch = "x86_64")]
-    entry!(avx2, "avx2", Radix29<V256>);
+    entry!(avx2, "avx2,fma", Radix52<Pair<V256>, Fused>);
     #[cfg(target_arch = "aarch64")]
     entry!(neon, "neon", Radix29<crate::backend::aarch64::Neon>);
 }
@@ -222,18 +232,18 @@ fn the_compiled_field_is_the_model_s_on_the_largest_limbs() {
         #[cfg(target_arch = "x86_64")]
         match kind {
             BackendKind::Ifma512 => {
-                compare::<Twin52>(kind, |of, mask| unsafe { entries::ifma512(of, mask) });
+                compare::<TwinIfma>(kind, |of, mask| unsafe { entries::ifma512(of, mask) });
             }
             BackendKind::Ifma256 => {
-                compare::<Twin52>(kind, |of, mask| unsafe { entries::ifma256(of, mask) });
+                compare::<TwinIfma>(kind, |of, mask| unsafe { entries::ifma256(of, mask) });
             }
             // SAFETY: as above.
             BackendKind::Avx512 => {
-                compare::<Twin29>(kind, |of, mask| unsafe { entries::avx512(of, mask) });
+                compare::<TwinFused>(kind, |of, mask| unsafe { entries::avx512(of, mask) });
             }
             // SAFETY: as above.
             BackendKind::Avx2 => {
-                compare::<Twin29>(kind, |of, mask| unsafe { entries::avx2(of, mask) });
+                compare::<TwinFused>(kind, |of, mask| unsafe { entries::avx2(of, mask) });
             }
             other => panic!("{other:?} is of another architecture"),
         }

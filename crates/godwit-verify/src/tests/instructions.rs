@@ -9,8 +9,12 @@ use rand::Rng;
 use super::real;
 use super::sample::Samples;
 use crate::backend::BackendKind;
+#[cfg(target_arch = "aarch64")]
+use crate::vector::Multiply32;
 use crate::vector::model::Model;
-use crate::vector::{Entry, LaneMask, MAX_LANES, Multiply32, Multiply52, Vector};
+#[cfg(target_arch = "x86_64")]
+use crate::vector::{Doubles, Multiply52, pair::Pair};
+use crate::vector::{Entry, LaneMask, MAX_LANES, Vector};
 
 type Words = [u64; MAX_LANES];
 
@@ -70,6 +74,7 @@ fn plain<V: Vector>() {
     }
 }
 
+#[cfg(target_arch = "aarch64")]
 fn multiplies_32<V: Multiply32>() {
     let mut samples = Samples::new(44);
     for _ in 0..ROUNDS {
@@ -86,6 +91,46 @@ fn multiplies_32<V: Multiply32>() {
     }
 }
 
+/// Words that are neither an infinity nor no number, whose bits processors choose differently.
+#[cfg(target_arch = "x86_64")]
+fn finite(words: Words) -> Words {
+    words.map(|word| if f64::from_bits(word).is_finite() { word } else { word ^ 1 << 62 })
+}
+
+/// Limbs as doubles, of which the products are.
+#[cfg(target_arch = "x86_64")]
+fn limbs(words: Words) -> Words {
+    words.map(|word| ((word & ((1 << 52) - 1)) as f64).to_bits())
+}
+
+/// Compares all that is done with doubles, and returns a b + c.
+#[cfg(target_arch = "x86_64")]
+fn arithmetic<V: Doubles>(words: &[Words; 3]) -> Words {
+    let [a, b, c] = words.each_ref().map(|words| V::load(words).doubles());
+    let [m, n, o] = words.each_ref().map(|words| Model::<8>::load(words).doubles());
+    same("doubles", V::words(a), Model::words(m));
+    same("minus", V::words(V::minus(a, b)), Model::words(Model::minus(m, n)));
+    let sum = Model::words(Model::fused(m, n, o));
+    same("fused", V::words(V::fused(a, b, c)), sum);
+    sum.store()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn fuses<V: Doubles>() {
+    const TWO_104: f64 = (1_u128 << 104) as f64;
+    let mut samples = Samples::new(44);
+    for _ in 0..ROUNDS {
+        let [x, y, z] = std::array::from_fn(|_| words(&mut samples));
+        arithmetic::<V>(&[x, y, z].map(finite));
+        let high = arithmetic::<V>(&[limbs(x), limbs(y), [TWO_104.to_bits(); MAX_LANES]]);
+        // What is left of the product without its upper part, as `field::products` takes it.
+        let rest =
+            high.map(|word| (TWO_104 - 1.5 * 2_f64.powi(52) - f64::from_bits(word)).to_bits());
+        arithmetic::<V>(&[limbs(x), limbs(y), rest]);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
 fn multiplies_52<V: Multiply52>() {
     let mut samples = Samples::new(45);
     for _ in 0..ROUNDS {
@@ -112,11 +157,13 @@ fn each_real_instruction_is_the_model_s_on_every_word() {
             }
             BackendKind::Avx512 => {
                 plain::<crate::backend::x86_512::V512>();
-                multiplies_32::<crate::backend::x86_512::V512>();
+                fuses::<crate::backend::x86_512::V512>();
             }
             BackendKind::Avx2 => {
                 plain::<crate::backend::x86_256::V256>();
-                multiplies_32::<crate::backend::x86_256::V256>();
+                plain::<Pair<crate::backend::x86_256::V256>>();
+                fuses::<crate::backend::x86_256::V256>();
+                fuses::<Pair<crate::backend::x86_256::V256>>();
             }
             other => panic!("{other:?} is of another architecture"),
         }

@@ -2,14 +2,14 @@
 //! and masks are. `vector::interval` says what is asserted.
 
 use crate::field::outlined::Outlined;
+use crate::field::products::Ifma;
 use crate::field::radix29::Radix29;
 use crate::field::radix52::Radix52;
 use crate::field::{Field, constant, load};
 use crate::generator::tables;
 use crate::group::{GROUPS, Group, prove};
-use crate::tests::twin::Limbs;
-use crate::vector::interval::Interval;
-use crate::vector::model::Model;
+use crate::tests::twin::{Limbs, Twin29, TwinFused, TwinIfma};
+use crate::vector::interval::{Interval, Nearest};
 use crate::vector::{LaneMask, MAX_LANES};
 
 /// As many groups as share an inversion, with every branch that depends on a group taken.
@@ -19,8 +19,13 @@ fn groups() -> Vec<Group> {
 }
 
 #[test]
-fn nothing_wraps_in_radix_52() {
-    prove::<Outlined<Radix52<Interval>>>(&groups(), tables());
+fn nothing_wraps_with_ifma() {
+    prove::<Outlined<Radix52<Interval, Ifma>>>(&groups(), tables());
+}
+
+#[test]
+fn nothing_wraps_with_fused_multiply_adds() {
+    prove::<Outlined<Radix52<Interval, Nearest>>>(&groups(), tables());
 }
 
 #[test]
@@ -31,7 +36,8 @@ fn nothing_wraps_in_radix_29() {
 #[test]
 fn nothing_wraps_without_square_roots() {
     let group = Group { with_parity: LaneMask(1), ..Group::EMPTY };
-    prove::<Outlined<Radix52<Interval>>>(std::slice::from_ref(&group), tables());
+    prove::<Outlined<Radix52<Interval, Ifma>>>(std::slice::from_ref(&group), tables());
+    prove::<Outlined<Radix52<Interval, Nearest>>>(std::slice::from_ref(&group), tables());
     prove::<Outlined<Radix29<Interval>>>(&[group], tables());
 }
 
@@ -56,8 +62,9 @@ fn settled_limbs<F: Field<V = Interval>, T: Limbs>(limbs: impl Fn(F) -> Vec<Inte
 
 #[test]
 fn settled_limbs_are_as_large_as_said() {
-    settled_limbs::<Radix52<Interval>, Radix52<Model<8>>>(|element| element.0.to_vec());
-    settled_limbs::<Radix29<Interval>, Radix29<Model<8>>>(|element| element.0.to_vec());
+    settled_limbs::<Radix52<Interval, Ifma>, TwinIfma>(|element| element.limbs().to_vec());
+    settled_limbs::<Radix52<Interval, Nearest>, TwinFused>(|element| element.limbs().to_vec());
+    settled_limbs::<Radix29<Interval>, Twin29>(|element| element.0.to_vec());
 }
 
 #[test]
@@ -72,13 +79,13 @@ fn a_sum_that_wraps_is_found() {
 #[test]
 #[should_panic(expected = "multiplicand")]
 fn an_operand_that_is_not_carried_is_found() {
-    let any: Radix52<Interval> = load(&[[0; 4]; MAX_LANES]);
+    let any: Radix52<Interval, Nearest> = load(&[[0; 4]; MAX_LANES]);
     any.add(any).mul(&any);
 }
 
 #[test]
 #[should_panic(expected = "negative")]
 fn a_difference_below_zero_is_found() {
-    let any: Radix52<Interval> = load(&[[0; 4]; MAX_LANES]);
+    let any: Radix52<Interval, Nearest> = load(&[[0; 4]; MAX_LANES]);
     any.sub::<1>(any.times_power(2));
 }

@@ -3,6 +3,7 @@
 use super::sample::{Samples, secret_key};
 use crate::digits::{Digits, GENERATOR_WINDOW, KEY_WINDOW, entry_of};
 use crate::field::outlined::Outlined;
+use crate::field::products::{Fused, Ifma};
 use crate::field::radix29::Radix29;
 use crate::field::radix52::Radix52;
 use crate::field::{Field, P, constant};
@@ -75,7 +76,7 @@ fn every_number_splits_into_two_short_halves() {
 fn lambda_is_beta_on_the_curve() {
     let secp = Samples::new(62).secp;
     let point = secret_key(LAMBDA).public_key(&secp).serialize_uncompressed();
-    let x: Radix52<Model<1>> = constant(&GENERATOR[0]);
+    let x: Radix52<Model<1>, Ifma> = constant(&GENERATOR[0]);
     let x = x.mul(&constant(&BETA)).pack().map(crate::vector::Vector::store).map(|word| word[0]);
     assert_eq!(words(point[1..33].try_into().expect("32 bytes")), x);
     assert_eq!(words(point[33..].try_into().expect("32 bytes")), GENERATOR[1]);
@@ -129,7 +130,8 @@ fn z_must_not_be_zero<F: Field>() {
 
 #[test]
 fn z_is_zero_as_zero_and_as_p_and_as_twice_p() {
-    z_must_not_be_zero::<Outlined<Radix52<Model<8>>>>();
+    z_must_not_be_zero::<Outlined<Radix52<Model<8>, Ifma>>>();
+    z_must_not_be_zero::<Outlined<Radix52<Model<8>, Fused>>>();
     z_must_not_be_zero::<Outlined<Radix29<Model<8>>>>();
 }
 

@@ -45,14 +45,14 @@ fn a_backend_that_fails_its_known_answers_gives_way_to_libsecp256k1_and_is_named
     log::set_logger(&LINES).expect("the only logger of these tests");
     log::set_max_level(log::LevelFilter::Info);
     // Both models run everywhere; the second is not asked, because the first was found to be wrong.
-    let models = [BackendKind::Model29, BackendKind::Model52];
+    let models = [BackendKind::ModelFused, BackendKind::ModelIfma];
     let right = fastest_of(&models, |_| true);
-    assert_eq!(right.kind(), BackendKind::Model29);
+    assert_eq!(right.kind(), BackendKind::ModelFused);
     assert_eq!(LINES.0.lock().expect("whole").len(), 0);
-    let wrong = fastest_of(&models, |backend| backend.kind() != BackendKind::Model29);
+    let wrong = fastest_of(&models, |backend| backend.kind() != BackendKind::ModelFused);
     assert_eq!(wrong.kind(), BackendKind::Single);
     let lines = LINES.0.lock().expect("whole").clone();
-    assert_eq!(lines, ["ERROR: Model29 fails its known answers: signatures go to libsecp256k1"]);
+    assert_eq!(lines, ["ERROR: ModelFused fails its known answers: signatures go to libsecp256k1"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use rand::Rng;
 
 use super::sample::Samples;
 use crate::field::outlined::Outlined;
+use crate::field::products::{Fused, Ifma, Products};
 use crate::field::radix29::Radix29;
 use crate::field::radix52::Radix52;
 use crate::field::{C, Field, P, constant, even_lanes, inverse, square_root, zero_lanes};
@@ -38,17 +39,17 @@ pub(super) trait Limbs: Field<V = V> {
     }
 }
 
-impl Limbs for Radix52<V> {
+impl<P: Products<V>> Limbs for Radix52<V, P> {
     const BITS: u32 = 52;
-    const LARGEST: [u64; 2] = [(1 << 52) - 1, (1 << 48) + (1 << 6)];
+    const LARGEST: [u64; 2] = [(1 << 52) - 1, (1 << 48) + (1 << 7)];
     fn from_limbs(limbs: &[V]) -> Self {
-        Radix52(limbs.try_into().expect("five"))
+        Radix52::new(limbs.try_into().expect("five"))
     }
     fn count() -> usize {
         5
     }
     fn limbs(&self) -> Vec<V> {
-        self.0.to_vec()
+        self.limbs().to_vec()
     }
 }
 
@@ -81,7 +82,8 @@ impl<F: Limbs> Limbs for Outlined<F> {
     }
 }
 
-pub(super) type Twin52 = Outlined<Radix52<V>>;
+pub(super) type TwinIfma = Outlined<Radix52<V, Ifma>>;
+pub(super) type TwinFused = Outlined<Radix52<V, Fused>>;
 pub(super) type Twin29 = Outlined<Radix29<V>>;
 
 /// A settled element with limbs at the borders as often as not.
@@ -144,8 +146,13 @@ fn operations<F: Limbs>(count: usize) {
 }
 
 #[test]
-fn operations_in_radix_52_are_those_modulo_p() {
-    operations::<Twin52>(4_000);
+fn operations_by_ifma_are_those_modulo_p() {
+    operations::<TwinIfma>(4_000);
+}
+
+#[test]
+fn operations_by_fused_multiply_adds_are_those_modulo_p() {
+    operations::<TwinFused>(4_000);
 }
 
 #[test]
@@ -175,7 +182,8 @@ fn packing<F: Limbs>() {
 
 #[test]
 fn every_number_of_256_bits_is_unpacked_and_packed() {
-    packing::<Twin52>();
+    packing::<TwinIfma>();
+    packing::<TwinFused>();
     packing::<Twin29>();
 }
 
@@ -198,6 +206,7 @@ fn powers<F: Limbs>() {
 
 #[test]
 fn powers_are_inverse_and_square_root() {
-    powers::<Twin52>();
+    powers::<TwinIfma>();
+    powers::<TwinFused>();
     powers::<Twin29>();
 }

@@ -5,6 +5,8 @@
 //! table entries) is any word at all.
 
 use super::{Entry, LaneMask, MAX_LANES, Multiply32, Multiply52, Vector};
+use crate::field::products::Products;
+use crate::field::radix52;
 
 /// All integers from `low` to `high`. They are wider than a word, so that an overflow is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +126,53 @@ impl Multiply52 for Interval {
     #[inline(never)]
     fn low52(self) -> Self {
         if self.high <= LOW_52 { self } else { Interval::new(0, LOW_52) }
+    }
+}
+
+/// The products of [`Fused`](crate::field::products::Fused) as integers, without the biases, which cancel
+/// modulo 2^64.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nearest;
+
+impl Products<Interval> for Nearest {
+    type Factor = Interval;
+    const TO_NEAREST: bool = true;
+    const BIAS: [u64; 2] = [0, 0];
+
+    #[inline(never)]
+    fn factor(limb: Interval) -> Interval {
+        assert!(limb.high <= LOW_52, "multiplicand {:#x}", limb.high);
+        limb
+    }
+
+    #[inline(never)]
+    fn add(low: Interval, high: Interval, a: Interval, b: Interval) -> (Interval, Interval) {
+        const HALF: u128 = 1 << 51;
+        let (least, most) = a.product(b, 52);
+        let half = Interval::new(HALF, HALF);
+        // Ties go either way.
+        let rounded = Interval::new((least + HALF - 1) >> 52, (most + HALF) >> 52);
+        (low.sub(half).add(Interval::new(0, 2 * HALF)), high.add(rounded))
+    }
+
+    #[inline(never)]
+    fn add_small(sum: Interval, a: Interval, b: Interval) -> Interval {
+        sum.madd_small(a, b)
+    }
+
+    #[inline(never)]
+    fn low52(limb: Interval) -> Interval {
+        limb.low52()
+    }
+
+    #[inline(never)]
+    fn mul(a: &[Interval; 5], b: &[Interval; 5]) -> [Interval; 5] {
+        radix52::mul_limbs::<Interval, Self>(a, b)
+    }
+
+    #[inline(never)]
+    fn sqr(a: &[Interval; 5]) -> [Interval; 5] {
+        radix52::sqr_limbs::<Interval, Self>(a)
     }
 }
 

@@ -1,6 +1,6 @@
-//! The instructions of every backend in plain `u64`, bit for bit.
+//! The instructions of every backend in plain `u64` and `f64`, bit for bit.
 
-use super::{Entry, LaneMask, MAX_LANES, Multiply32, Multiply52, Vector};
+use super::{Doubles, Entry, LaneMask, MAX_LANES, Multiply32, Multiply52, Vector};
 
 const LOW_52: u64 = (1 << 52) - 1;
 
@@ -92,6 +92,30 @@ impl<const N: usize> Multiply52 for Model<N> {
     fn madd_high(self, a: Self, b: Self) -> Self {
         let high = |a, b| ((u128::from(a & LOW_52) * u128::from(b & LOW_52)) >> 52) as u64;
         self.add(a.zip(b, high))
+    }
+}
+
+impl<const N: usize> Doubles for Model<N> {
+    type Double = [f64; N];
+
+    #[inline]
+    fn doubles(self) -> [f64; N] {
+        self.0.map(f64::from_bits)
+    }
+
+    #[inline]
+    fn words(doubles: [f64; N]) -> Self {
+        Model(doubles.map(f64::to_bits))
+    }
+
+    #[inline]
+    fn minus(a: [f64; N], b: [f64; N]) -> [f64; N] {
+        std::array::from_fn(|lane| a[lane] - b[lane])
+    }
+
+    #[inline]
+    fn fused(a: [f64; N], b: [f64; N], c: [f64; N]) -> [f64; N] {
+        std::array::from_fn(|lane| a[lane].mul_add(b[lane], c[lane]))
     }
 }
 

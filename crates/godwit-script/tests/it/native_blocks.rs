@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::generated::flags_of_chains;
 use crate::native::{form, note, print_tally, prove};
 use crate::real_blocks::{flags_of, read_prevouts};
+use crate::scripts::proving;
 use crate::twin::{Output, prepare, spent_outputs};
 
 fn whole<'s, 'a>(txs: &'s [SpendingTx<'a>], flags: ScriptFlags) -> Group<'s, 'a> {
@@ -23,7 +24,7 @@ fn real_blocks_are_proven() {
     let Some(index) = shared_file("blocks/index.json") else { return };
     let index: Value = serde_json::from_slice(&index).expect("JSON");
     let mut forms = BTreeMap::<&str, (usize, usize)>::new();
-    let mut scripts = Scripts::new();
+    let mut scripts = proving();
     let (mut inputs, mut took) = (0, Duration::ZERO);
     for entry in index.as_array().expect("an array of blocks") {
         let Some(prevouts) = entry["prevouts_file"].as_str() else { continue };

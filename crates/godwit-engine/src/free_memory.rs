@@ -48,6 +48,8 @@ pub(crate) mod tests {
     use std::sync::{Arc, Barrier};
     use std::thread;
 
+    use godwit_testdata::alone;
+
     use super::*;
 
     const THREADS: usize = 4;
@@ -62,9 +64,14 @@ pub(crate) mod tests {
         line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
     }
 
-    /// The test takes 128 MB, which is more than other tests beside it take.
+    /// Others release memory too, and take some.
     #[test]
     fn what_threads_have_freed_goes_back_to_the_system() {
+        let test = "free_memory::tests::what_threads_have_freed_goes_back_to_the_system";
+        alone(test, release_after_threads);
+    }
+
+    fn release_after_threads() {
         let freed = Arc::new(Barrier::new(THREADS + 1));
         let measured = Arc::new(Barrier::new(THREADS + 1));
         let threads: Vec<_> = (0..THREADS)

@@ -309,6 +309,12 @@ mod tests {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[test]
     fn what_a_large_transaction_took_goes_back_to_the_system_before_the_next_one_comes() {
+        let test = "memory::tests::what_a_large_transaction_took_goes_back_to_the_system_before_the_next_one_comes";
+        godwit_testdata::alone(test, judge_a_large_transaction_on_each_thread);
+    }
+
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn judge_a_large_transaction_on_each_thread() {
         use crate::free_memory::tests::anonymous;
         use crate::prepared::{PreparedTx, SpentOutput};
 

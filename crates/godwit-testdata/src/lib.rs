@@ -10,6 +10,10 @@
 //! # }
 //! ```
 
+mod alone;
+
+pub use alone::alone;
+
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};

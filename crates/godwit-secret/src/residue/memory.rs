@@ -236,6 +236,13 @@ mod tests {
     /// What the loader does to some pages: written, then no longer writable.
     #[test]
     fn a_secret_in_a_page_of_a_file_that_was_written_to_is_found() {
+        let test =
+            "residue::memory::tests::a_secret_in_a_page_of_a_file_that_was_written_to_is_found";
+        // What other tests have mapped would be counted too.
+        godwit_testdata::alone(test, search_a_page_of_a_file_that_was_written_to);
+    }
+
+    fn search_a_page_of_a_file_that_was_written_to() {
         let secret = crate::SecretArray::<32>::random().expect("memory");
         let needle = [Needle::new("page", &secret).expect("memory")];
         let program = std::env::current_exe().and_then(File::open).expect("a program has a file");

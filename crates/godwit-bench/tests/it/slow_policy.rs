@@ -16,6 +16,9 @@ use godwit_stream::{AllocError, Allocator, PUBLIC_MEMORY, PublicMemory};
 /// How often a block is overwritten before it is freed: many times what filling it takes.
 const TIMES: usize = 50;
 
+/// Its line.
+const SLOW: &str = "godwit, zero-after-free";
+
 /// Overwrites a block again and again before it is freed.
 #[derive(Clone, Copy)]
 struct Slow;
@@ -43,8 +46,11 @@ fn line(name: &str, subject: &Subject, epochs: Vec<godwit_bench::harness::Epoch>
     Line { name, kind: Kind::Godwit, unit, units_per_iteration, epochs, callgrind: None }
 }
 
-#[test]
-fn a_policy_that_is_slower_on_purpose_is_seen_as_slower() {
+/// How many measurements a busy machine may disturb, one after the other.
+const TRIES: usize = 50;
+
+/// Both policies, measured once.
+fn measured() -> Group {
     let (mut plain, mut slow) = (alloc_in::<PublicMemory>(PUBLIC_MEMORY), alloc_in(Slow));
     let mut runners: Vec<Box<dyn Runner + '_>> =
         vec![Box::new(Here::new(&mut plain)), Box::new(Here::new(&mut slow))];
@@ -52,13 +58,22 @@ fn a_policy_that_is_slower_on_purpose_is_seen_as_slower() {
     let mut epochs = run_rounds(&mut runners, &plan, |_, _| ()).unwrap();
     drop(runners);
     let slow_epochs = epochs.pop().unwrap();
-    let lines = vec![
-        line(OURS, &plain, epochs.pop().unwrap()),
-        line("godwit, zero-after-free", &slow, slow_epochs),
-    ];
-    let group = Group { name: "DataStreamAlloc".to_owned(), lines };
-    let excess = group.excess("godwit, zero-after-free", OURS).unwrap();
-    assert!(excess.is_real() && excess.low > 100.0, "{excess:?}");
-    let difference = group.difference("godwit, zero-after-free", OURS).unwrap();
-    assert!(difference.is_real() && difference.low > 0.0, "{difference:?}");
+    let lines = vec![line(OURS, &plain, epochs.pop().unwrap()), line(SLOW, &slow, slow_epochs)];
+    Group { name: "DataStreamAlloc".to_owned(), lines }
+}
+
+/// Of two epochs that lose their processor to another program, no figure is sure.
+#[test]
+fn a_policy_that_is_slower_on_purpose_is_seen_as_slower() {
+    let mut seen = Vec::new();
+    let is_seen = (0..TRIES).any(|_| {
+        let group = measured();
+        let excess = group.excess(SLOW, OURS).unwrap();
+        let difference = group.difference(SLOW, OURS).unwrap();
+        let is_slower = excess.is_real() && excess.low > 100.0;
+        let is_seen = is_slower && difference.is_real() && difference.low > 0.0;
+        seen.push((excess, difference));
+        is_seen
+    });
+    assert!(is_seen, "{seen:?}");
 }

@@ -16,7 +16,7 @@ use crate::node::Node;
 use crate::progress::Phase;
 use crate::records;
 use crate::running::{Moment, Running};
-use crate::sync::{free_port, serve, stops_in_time, wait_until};
+use crate::sync::{free_port, has_started, serve, stops_in_time, wait_until};
 
 /// Kinds of moments, in the order in which a client meets them; each is met by both signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,8 +67,7 @@ impl Client<'_> {
             When::Random | When::In(_) => (server, Some(LINE.to_owned())),
         };
         let mut running = start(&self.node, port, line);
-        // Before its signal handler stands, a process dies of the signal.
-        wait_until("it runs", || running.log().0.contains("Using at most"));
+        has_started(&mut running);
         let tip = self.reference.stats["bestblock"].as_str().expect("a hash");
         match when {
             When::BeforeHeaders => {

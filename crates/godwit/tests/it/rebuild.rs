@@ -16,7 +16,7 @@ use crate::kill::{CACHE_MIB, reference, succeeds};
 use crate::node::{Ended, Node};
 use crate::running::{Moment, Running};
 use crate::snapshot::{load, node_with_headers, small_snapshot};
-use crate::sync::{free_port, serve, stops_in_time, wait_until, with_small_chain};
+use crate::sync::{free_port, has_started, serve, stops_in_time, wait_until, with_small_chain};
 
 /// What the log says when it is done.
 const FORGOTTEN: &str = " files of coins.";
@@ -184,6 +184,8 @@ fn a_rebuild_that_is_stopped_or_killed_goes_on_without_the_option() {
             let mut running = Running::start(&node, &words);
             if round == 0 {
                 wait_until("the coins are gone", || running.log().0.contains(FORGOTTEN));
+            } else {
+                has_started(&mut running);
             }
             running.wait_for(Moment::After(Duration::from_millis(100 + rng.below(500))));
             if round % 2 == 0 {

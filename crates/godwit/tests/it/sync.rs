@@ -40,6 +40,11 @@ fn listening(mut running: Running<'_>, port: u16) -> Running<'_> {
     running
 }
 
+/// Waits until a signal is a node's to obey: before its handler stands, a process dies of it.
+pub(crate) fn has_started(running: &mut Running<'_>) {
+    wait_until("it runs", || running.log().0.contains("Using at most"));
+}
+
 pub(crate) fn connect_to(ports: &[u16]) -> Vec<String> {
     ports.iter().map(|port| format!("-connect=127.0.0.1:{port}")).collect()
 }
@@ -85,6 +90,7 @@ fn a_sync_goes_on_where_it_was_stopped_and_fetches_nothing_twice() {
     for _ in 0..3 {
         let connect = format!("-connect=127.0.0.1:{port}");
         let mut running = Running::start(&node, &[&connect, &"-maxdownloadrate=100k"]);
+        has_started(&mut running);
         running.wait_for(Moment::After(Duration::from_millis(400)));
         stops_in_time(running);
     }

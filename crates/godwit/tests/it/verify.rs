@@ -385,7 +385,8 @@ fn a_verification_that_is_told_to_stop_ends_soon_and_says_so() {
         copy(&reference.node)
     };
     let mut interrupted = 0;
-    for delay in [50, 150, 300] {
+    // Before its signal handler stands, a process dies of the signal.
+    for delay in [50, 150, 300, 1_000] {
         let mut running = Running::start(&node, &[&"verify"]);
         if !running.wait_for(Moment::After(Duration::from_millis(delay))) {
             continue;

@@ -277,6 +277,8 @@ fn the_cookie_lets_in_and_goes_with_the_node() {
         );
         exchange(port, request.as_bytes()).expect("an answer")
     };
+    // The cookie is there before.
+    wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     wait_until("it answers", || ask().status == 200);
     assert_eq!(std::fs::read_to_string(&victim).expect("it is there"), "precious");
     assert!(godwit.running.terminate().1.success());

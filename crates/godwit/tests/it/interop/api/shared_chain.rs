@@ -27,15 +27,12 @@ fn what_is_shared_with_a_peer_is_told_as_by_bitcoind() {
             let shared = |peers: &Value| {
                 ["synced_headers", "synced_blocks"].map(|name| peers[0][name].as_i64())
             };
-            let mut found = [None; 2];
-            wait_until("the peer's chain is known", || {
-                found = shared(&rpc.call("getpeerinfo", &json!([])));
-                found[0] == Some(headers)
-            });
-            // A peer is looked at ten times a second.
+            let found = || shared(&rpc.call("getpeerinfo", &json!([])));
+            let expected = [Some(headers), Some(blocks)];
+            wait_until("the peer's chain is known", || found() == expected);
+            // A peer is looked at ten times a second: it stays so.
             std::thread::sleep(std::time::Duration::from_millis(500));
-            found = shared(&rpc.call("getpeerinfo", &json!([])));
-            assert_eq!(found, [Some(headers), Some(blocks)]);
+            assert_eq!(found(), expected);
         };
         let mut peer = Peer::connect(port, chain.summary.height);
         expect(rpc, -1, -1);

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use godwit::exit::Exit;
 use godwit_primitives::sha256::sha256;
@@ -202,7 +201,12 @@ fn load_while_asked(godwit: &Answering<'_>) -> (Result<Value, RpcError>, [[u32; 
             .map(|method| scope.spawn(|| ask_until(godwit, &end, method)));
         // One that waits for what does not come hears of the pause.
         let waits = scope.spawn(|| godwit.rpc.try_call("waitforblockheight", &json!([1_000])));
-        thread::sleep(Duration::from_millis(200));
+        wait_until("it waits", || {
+            let active = godwit.call("getrpcinfo", &json!([]))["active_commands"].clone();
+            active.as_array().is_some_and(|all| {
+                all.iter().any(|command| command["method"] == "waitforblockheight")
+            })
+        });
         let loaded = load(godwit, "snapshot.dat");
         assert_eq!(godwit.call("getblockcount", &json!([])), BASE, "at once behind the answer");
         end.store(true, Ordering::SeqCst);

@@ -1,6 +1,7 @@
 //! Loads that come to nothing: coins that are refused, kills and signals.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use godwit_chain::SnapshotHeader;
 use rustix::process::Signal;
@@ -25,6 +26,19 @@ impl Held {
         let mut threads: Vec<String> = entries("task").into_iter().map(name).collect();
         threads.sort_unstable();
         Self { threads, files: entries("fd").len() }
+    }
+
+    /// What it holds at rest, when the connection of the last question is closed, too: the same for a second.
+    fn at_rest(answering: &Answering<'_>) -> Self {
+        let (mut held, mut since) = (Self::by(answering), Instant::now());
+        wait_until("it holds the same for a second", || {
+            let now = Self::by(answering);
+            if now != held {
+                (held, since) = (now, Instant::now());
+            }
+            since.elapsed() > Duration::from_secs(1)
+        });
+        held
     }
 }
 
@@ -82,9 +96,7 @@ fn coins_that_are_refused_leave_the_node_as_it_was() {
         || godwit.call("getpeerinfo", &json!([]))[0]["bytesrecv_per_msg"]["verack"].is_number();
     wait_until("the peer is connected", is_connected);
 
-    // The connection of the last question is closed a moment later.
-    thread::sleep(Duration::from_millis(300));
-    let before = Held::by(&godwit);
+    let before = Held::at_rest(&godwit);
     let path = node.network_dir().join("bad.dat");
     let mut pauses = 0;
     for (bytes, why) in bad_coins() {

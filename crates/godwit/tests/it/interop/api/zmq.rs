@@ -93,6 +93,16 @@ impl Subscriber {
         self.until(|(topic, body, _)| topic == "rawblock" && hash_of(body) == tip)
     }
 
+    /// The same, with a first message in front. It may be the last one, too: a subscription may begin in the
+    /// middle of a block.
+    #[track_caller]
+    pub(super) fn rest_until_tip(&self, first: Message, tip: &str) -> Vec<Message> {
+        let (topic, body, _) = &first;
+        let is_last = topic == "rawblock" && hash_of(body) == tip;
+        let rest = if is_last { Vec::new() } else { self.until_tip(tip) };
+        [vec![first], rest].concat()
+    }
+
     /// What comes, until a block is disconnected.
     #[track_caller]
     fn until_left(&self, hash: &str) -> Vec<Message> {
@@ -327,8 +337,7 @@ fn subscribed(
         tip = block::on(&tip, chain.summary.height + n, 20, &[]);
         godwit.call("submitblock", &json!([hex::encode(&tip)]));
         if let Some((_, first)) = subscriber.next_soon() {
-            let mut heard = vec![first];
-            heard.extend(subscriber.until_tip(&chain::hash(&tip)));
+            let heard = subscriber.rest_until_tip(first, &chain::hash(&tip));
             if heard.len() >= 5 {
                 return (tip, heard, n);
             }

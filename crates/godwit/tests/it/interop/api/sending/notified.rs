@@ -23,8 +23,7 @@ impl Both<'_> {
         loop {
             self.mine(1);
             if let Some((_, first)) = subscriber.next_soon() {
-                let mut heard = vec![first];
-                heard.extend(subscriber.until_tip(&self.tip()));
+                let heard = subscriber.rest_until_tip(first, &self.tip());
                 if heard.len() >= 5 {
                     return heard;
                 }

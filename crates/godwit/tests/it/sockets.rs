@@ -17,6 +17,8 @@ use godwit_primitives::BlockHash;
 use godwit_primitives::sha256::sha256d;
 use godwit_stream::{BufferPool, DataStream, PoolLimits, PooledStream};
 
+use crate::sync::wait_until;
+
 const MAGIC: [u8; 4] = [1, 2, 3, 4];
 const PEER: PeerId = PeerId(7);
 
@@ -93,6 +95,22 @@ impl Net {
         assert_eq!(address, NetAddress::from(stream.local_addr().expect("connected")));
         self.sockets.send([NetCommand::Adopt { socket, peer: PEER }]);
         stream
+    }
+
+    /// Has blocks of [`PEER`] expected, and waits until the thread knows: it then sends what it is told to
+    /// send behind that.
+    fn expect_blocks(&self, stream: &mut TcpStream) {
+        let ping = payload(&[4; 8]);
+        self.sockets.send([
+            NetCommand::ExpectBlock { peer: PEER, expected: true },
+            NetCommand::Send { peer: PEER, command: Command::PING, payload: ping },
+        ]);
+        let expected = frame("ping", &[4; 8]);
+        let mut received = vec![0; expected.len()];
+        stream.read_exact(&mut received).expect("it is sent");
+        assert!(received == expected);
+        let NetEvent::Sent { peer: PEER, bytes } = self.event() else { panic!("bytes sent") };
+        assert_eq!(bytes, expected.len());
     }
 }
 
@@ -175,9 +193,7 @@ fn a_block_is_kept_only_when_it_is_expected_and_its_bytes_are_counted() {
     let named = Some(BlockHash::from_bytes(sha256d(&block[..80])));
     let expected = Discard { command: Command::BLOCK, bytes: block.len(), why, block: named };
     assert_eq!(discard, expected);
-    net.sockets.send([NetCommand::ExpectBlock { peer: PEER, expected: true }]);
-    // The command is obeyed before what arrives later.
-    thread::sleep(Duration::from_millis(50));
+    net.expect_blocks(&mut stream);
     stream.write_all(&frame("block", &block)).expect("it is read");
     let mut counted = 0;
     loop {
@@ -394,9 +410,8 @@ fn wait_until_still(sent: &AtomicU64) -> u64 {
 fn a_node_that_takes_nothing_makes_peers_wait_and_loses_nothing() {
     const BLOCKS: usize = 60;
     let net = start();
-    let stream = net.adopted();
-    net.sockets.send([NetCommand::ExpectBlock { peer: PEER, expected: true }]);
-    thread::sleep(Duration::from_millis(50));
+    let mut stream = net.adopted();
+    net.expect_blocks(&mut stream);
     let sent = flood(stream, BLOCKS);
     let held_back = wait_until_still(&sent);
     // What lies in the system's socket buffers is up to it.
@@ -418,26 +433,35 @@ fn who_owes_no_block_is_heard_while_the_chain_takes_none() {
     const BLOCKS: usize = 30;
     const OTHER: PeerId = PeerId(8);
     let net = start();
-    let stream = net.adopted();
-    net.sockets.send([NetCommand::ExpectBlock { peer: PEER, expected: true }]);
-    thread::sleep(Duration::from_millis(50));
+    let mut stream = net.adopted();
+    net.expect_blocks(&mut stream);
     let sent = flood(stream, BLOCKS);
     // As a node whose chain takes no block.
-    let heard = || {
-        let end = Instant::now() + Duration::from_secs(60);
-        while Instant::now() < end {
+    let look = || {
+        loop {
             match net.inbox.take_but_blocks() {
                 Some(
                     NetEvent::Arriving { .. }
                     | NetEvent::Receiving { .. }
                     | NetEvent::Protocol { .. },
                 ) => {}
-                Some(event) => return event,
-                None => thread::sleep(Duration::from_millis(1)),
+                other => return other,
             }
         }
-        panic!("no event in a minute");
     };
+    let heard = || {
+        let mut heard = None;
+        wait_until("there is an event", || {
+            heard = look();
+            heard.is_some()
+        });
+        heard.expect("just seen")
+    };
+    wait_until("a block has come", || {
+        let event = look();
+        assert!(event.is_none(), "{event:?}");
+        net.inbox.holds_back()
+    });
     wait_until_still(&sent);
     let mut other = TcpStream::connect(net.address).expect("it listens");
     let NetEvent::Inbound { socket, .. } = heard() else { panic!("an inbound peer") };

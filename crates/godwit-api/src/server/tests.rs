@@ -1,6 +1,7 @@
 //! The server on sockets, before a node that nobody drives.
 
 use std::io::{Read, Write};
+use std::sync::atomic::AtomicU16;
 
 use godwit_http::{MAX_HEADER_BYTES, RpcAuth};
 use godwit_index::Indexes;
@@ -86,10 +87,17 @@ fn one_warning_is_the_last_of_cores() {
     assert_eq!(last(&["a", "b"], Some("c")).as_deref(), Some("b"));
 }
 
-/// A port that nobody listens on.
+/// A port that nobody listens on and that this process gave to no other test. They lie below those that the
+/// system gives to whoever wants any, and those of the tests of whole programs.
 fn free_port() -> SocketAddr {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-    listener.local_addr().expect("an address")
+    const FIRST: u16 = 10_000;
+    const RANGE: u16 = 10_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = (std::process::id() % u32::from(RANGE)) as u16;
+    let mut ports = (0..RANGE)
+        .map(|_| FIRST + start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % RANGE);
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    ([127, 0, 0, 1], ports.find(is_free).expect("a free port")).into()
 }
 
 pub(crate) fn options() -> ServerOptions {

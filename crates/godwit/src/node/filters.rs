@@ -75,7 +75,7 @@ fn run(index: &FilterIndex, seam: &Seam, reads: &Receiver<(ReadId, FilterRead)>)
         // What the index cannot tell, the read says.
         let is_there = || has_last(index, &wanted).unwrap_or(true);
         let followed = |best, seen| seam.ask(move |node| has_followed(node.chain(), best, seen));
-        if catch_up(index.status(), is_there, followed).is_err() {
+        if catch_up(index.status(), FILTER_WAIT, is_there, followed).is_err() {
             return;
         }
         let data = read(index, &wanted).unwrap_or_else(|error| {
@@ -95,19 +95,20 @@ fn point(block: &FilterBlock) -> ChainPoint {
     ChainPoint { hash: block.hash, height: block.height }
 }
 
-/// Waits, as long as what is wanted is not there, until the index has followed the chain: the tip is
-/// announced before the indexes are told of it, and peers ask for its filter at once. A request for a
-/// block that the index will not have holds up no other.
+/// Waits, as long as what is wanted is not there, until the index has followed the chain, and no longer than
+/// `longest`: the tip is announced before the indexes are told of it, and peers ask for its filter at once. A
+/// request for a block that the index will not have holds up no other.
 ///
 /// # Errors
 ///
 /// The node ends.
 fn catch_up(
     status: &Status,
+    longest: Duration,
     is_there: impl Fn() -> bool,
     has_followed: impl Fn(Option<ChainPoint>, Option<u64>) -> Result<bool, RpcError>,
 ) -> Result<(), RpcError> {
-    let deadline = Instant::now() + FILTER_WAIT;
+    let deadline = Instant::now() + longest;
     while !is_there() && status.is_synced() && Instant::now() < deadline {
         let (best, seen) = status.place();
         if has_followed(best, seen)? {
@@ -223,7 +224,7 @@ mod tests {
         let (writer, _) = index();
         let index = writer.reader();
         let (is_there, looks) = (Cell::new(false), Cell::new(0));
-        let wait = |followed: &dyn Fn(u32) -> Result<bool, RpcError>| {
+        let wait_for = |longest, followed: &dyn Fn(u32) -> Result<bool, RpcError>| {
             is_there.set(false);
             looks.set(0);
             let started = Instant::now();
@@ -231,9 +232,11 @@ mod tests {
                 looks.set(looks.get() + 1);
                 followed(looks.get())
             };
-            let waited = catch_up(index.status(), || is_there.get(), has_followed);
-            (waited, looks.get(), started.elapsed() >= FILTER_WAIT)
+            let waited = catch_up(index.status(), longest, || is_there.get(), has_followed);
+            (waited, looks.get(), started.elapsed() >= longest)
         };
+        // Longer than any machine takes for three looks.
+        let wait = |followed: &dyn Fn(u32) -> _| wait_for(Duration::from_secs(600), followed);
         // It is still being built: that takes longer than anybody waits.
         assert_eq!(wait(&|_| Ok(false)), (Ok(()), 0, false));
         let mut follower = Follower::new(writer);
@@ -245,7 +248,7 @@ mod tests {
         assert_eq!(wait(&comes), (Ok(()), 2, false));
         // It has come to the tip without the block.
         assert_eq!(wait(&|look| Ok(look == 3)), (Ok(()), 3, false));
-        let (waited, looks, is_over) = wait(&|_| Ok(false));
+        let (waited, looks, is_over) = wait_for(FILTER_WAIT, &|_| Ok(false));
         assert_eq!((waited, is_over), (Ok(()), true));
         assert!(looks > 1, "{looks}");
         let ends = || RpcError::new(code::CLIENT_NOT_CONNECTED, "Shutting down");

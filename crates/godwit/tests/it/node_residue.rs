@@ -257,14 +257,13 @@ fn a_node_that_is_traced_encrypts_only_if_that_is_accepted() {
     }
     let node = Serving::start(traced, &[]);
     drop(Peer::plain(&node));
-    let log = node.log();
     let refusal =
         "Connections are not encrypted (v1 transport only): this process may not hold keys";
     for part in [refusal, " traces it; -allowunlockedsecrets accepts that"] {
-        assert!(log.contains(part), "{log}");
+        wait_until(part, || node.log().contains(part));
     }
     let node = Serving::start(traced, &["-allowunlockedsecrets"]);
     drop(Peer::encrypted(&node));
-    let log = node.log();
-    assert!(log.contains("[warning] others may read the keys of this process: "), "{log}");
+    let warning = "[warning] others may read the keys of this process: ";
+    wait_until(warning, || node.log().contains(warning));
 }

@@ -4,7 +4,7 @@ use godwit_primitives::{Block, OutPoint, Txid};
 use serde_json::{Value, json};
 
 use super::super::chain::RecentChain;
-use super::super::{bitcoind, block, chain};
+use super::super::{bitcoind, block, chain, wait_until};
 use super::Answering;
 use super::methods::assert_same;
 use crate::blocks::header;
@@ -147,8 +147,8 @@ fn the_rule_that_a_script_breaks_is_named_as_bitcoind_names_it() {
     blocks.push(chain.invalid_taproot_spend());
     let asked: Vec<Asked> = blocks.iter().map(|block| submit(block)).collect();
     assert_same(godwit.port, bitcoind.rpc.port(), &asked);
-    let log = godwit.running.log().0;
-    assert!(log.contains("block-script-verify-flag-failed (Invalid Schnorr signature)"), "{log}");
+    let line = "block-script-verify-flag-failed (Invalid Schnorr signature)";
+    wait_until("the log says why", || godwit.running.log().0.contains(line));
 }
 
 fn txids(block: &[u8]) -> Vec<String> {

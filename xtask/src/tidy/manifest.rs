@@ -51,7 +51,7 @@ const ROOMS: &[Room] = &[
     Room { name: PRIMITIVES, may_use: &[STREAM], tests_may_use: &[TESTDATA] },
     Room { name: CONSENSUS, may_use: &[STREAM, PRIMITIVES], tests_may_use: &[TESTDATA] },
     Room { name: CORE_SOURCE, may_use: &[], tests_may_use: &[] },
-    Room { name: ENGINE, may_use: &[STREAM, PRIMITIVES, CORE_SOURCE], tests_may_use: &[] },
+    Room { name: ENGINE, may_use: &[STREAM, PRIMITIVES, CORE_SOURCE], tests_may_use: &[TESTDATA] },
     Room {
         name: SCRIPT,
         may_use: &[STREAM, PRIMITIVES, ENGINE, VERIFY],

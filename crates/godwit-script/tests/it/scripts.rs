@@ -62,8 +62,8 @@ fn whole<'s, 'a>(txs: &'s [SpendingTx<'a>]) -> Vec<Work<'s, 'a>> {
     txs.iter().map(|tx| Work { tx, inputs: 0..tx.input_count() }).collect()
 }
 
-/// Claims are proven on every processor: by libsecp256k1 where there are no lanes, and [`Scripts::new`] has the
-/// engine judge everything.
+/// Claims are proven on every processor: by libsecp256k1 where there are no lanes, and [`Scripts::new`] has
+/// the engine judge everything.
 pub(crate) fn proving() -> Scripts {
     Scripts::with_backend(ClaimQueue::<usize>::new().backend()).expect("of this processor")
 }

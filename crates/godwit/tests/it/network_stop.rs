@@ -105,7 +105,7 @@ impl Client<'_> {
     }
 }
 
-/// A stop that takes longer than four seconds ends with another code.
+/// A stop that takes longer than eight seconds ends with another code.
 #[test]
 fn a_sync_that_is_told_to_stop_by_either_signal_ends_soon_at_any_moment_and_goes_on() {
     let reference = reference();

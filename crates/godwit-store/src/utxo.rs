@@ -25,6 +25,7 @@ mod arena;
 mod background;
 mod beyond_parity;
 mod budget;
+mod clean;
 mod commits;
 mod compressed;
 mod derived;

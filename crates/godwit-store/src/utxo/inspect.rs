@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::clean::Written;
 use super::key::UtxoHasher;
 use super::layers::{Layers, UtxoContext};
 use super::lost_coins::LostCoins;
@@ -140,7 +141,7 @@ impl CoinsInspection {
             context: self.context.clone(),
             epoch: Sealed::new(self.manifest.seal).current().clone(),
             flushing: Vec::new(),
-            written: Vec::new(),
+            written: Written::default(),
             partitions: segments.partitions().to_vec(),
         }))
     }

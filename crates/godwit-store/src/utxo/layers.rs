@@ -24,10 +24,10 @@
 //!   and it is so again. Hence what any pinned snapshot said is still true.
 //!
 //! A written memtable that no epoch needs is *clean*: `take` does not look there any more, and every later
-//! snapshot does, before it goes to the runs, which hold the same. It goes when memory is needed, whatever
-//! snapshots there are, and a snapshot then reads the run instead. Dropped from the oldest on, those that
-//! are left are the newest of the runs' seals, so that what is found in one is never older than what a run
-//! says.
+//! snapshot does ([`super::clean`]), before it goes to the runs, which hold the same. It goes when memory is
+//! needed, whatever snapshots there are, and a snapshot then reads the run instead. Dropped from the oldest
+//! on, those that are left are the newest of the runs' seals, so that what is found in one is never older
+//! than what a run says.
 //!
 //! When memory is short the store drops clean memtables, then kept ones that are in runs, oldest first. A
 //! pin older than a dropped seal is then no longer covered ([`super::UtxoStore::covers`]), and what was
@@ -40,11 +40,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use godwit_primitives::{Coin, CoinView, OutPoint};
 use godwit_stream::DecodeError;
 
+use super::clean::{Clean, Written};
 use super::compressed::CompressedCoins;
 use super::entry::Entry;
 use super::key::{HashedOutPoint, UtxoHasher};
@@ -170,8 +171,8 @@ pub struct Layers {
     pub(super) epoch: EpochPin,
     /// Newest first.
     pub(super) flushing: Vec<Arc<Memtable>>,
-    /// Those of the next older seals, which are in runs already, newest first; dropped from the oldest on.
-    pub(super) written: Vec<Weak<Memtable>>,
+    /// Those of the next older seals, which are in runs already; dropped from the oldest on.
+    pub(super) written: Written,
     /// For each partition its segments, newest first.
     pub(super) partitions: Vec<Vec<Arc<Segment>>>,
 }
@@ -210,7 +211,7 @@ impl Layers {
             // Not one of those that keep memtables.
             epoch: EpochPin(Arc::new(Epoch(self.epoch.0.0))),
             flushing: self.flushing.clone(),
-            written: Vec::new(),
+            written: Written::default(),
             partitions: self.partitions.iter().map(of_partition).collect(),
         })
     }
@@ -283,17 +284,11 @@ impl Layers {
     ) -> Result<usize, StoreError> {
         out.clear();
         out.resize(keys.len(), None);
-        let (open, flushed) = (&mut all(keys), self.clean());
-        self.resolve(keys, open, flushed, Trust::Memory, &|| false, &mut |n, entry| {
+        let (open, clean) = (&mut all(keys), self.written.hold());
+        self.resolve(keys, open, clean, Trust::Memory, &|| false, &mut |n, entry| {
             out[n as usize] = entry.coin()?;
             Ok(())
         })
-    }
-
-    /// The clean memtables. If a newer one is gone, an older one that a reader still holds must not
-    /// answer for it.
-    fn clean(&self) -> Vec<Arc<Memtable>> {
-        self.written.iter().map_while(Weak::upgrade).collect()
     }
 
     /// As [`Self::get_many`], the coins as they are stored.
@@ -326,7 +321,7 @@ impl Layers {
         is_over: &dyn Fn() -> bool,
         found: &mut dyn FnMut(u32, &[u8]),
     ) -> Result<usize, StoreError> {
-        self.resolve(keys, open, self.clean(), Trust::Memory, is_over, &mut |n, entry| {
+        self.resolve(keys, open, self.written.hold(), Trust::Memory, is_over, &mut |n, entry| {
             let coin = entry.coin_bytes();
             if !coin.is_empty() {
                 // What is no coin is told here, where a damaged file is.
@@ -353,7 +348,7 @@ impl Layers {
         out.resize(first + keys.len(), Searched::default());
         let open = &mut all(keys);
         let found =
-            self.resolve(keys, open, Vec::new(), Trust::Files, &|| false, &mut |n, entry| {
+            self.resolve(keys, open, Clean::none(), Trust::Files, &|| false, &mut |n, entry| {
                 out[first + n as usize].add_older(entry.coin()?);
                 Ok(())
             });
@@ -372,60 +367,80 @@ impl Layers {
     ) -> Result<(), StoreError> {
         out.clear();
         out.resize(keys.len(), false);
-        // Hardly any exists, and no filter of a clean memtable says so.
+        // Hardly any exists: what passes a filter is read.
         let open = &mut all(keys);
         let found =
-            self.resolve(keys, open, Vec::new(), Trust::Memory, &|| false, &mut |n, entry| {
+            self.resolve(keys, open, Clean::none(), Trust::Memory, &|| false, &mut |n, entry| {
                 out[n as usize] = !entry.is_tombstone();
                 Ok(())
             });
         found.map(drop)
     }
 
-    /// Calls `found` with the newest entry of each key of `open` that has one; `flushed` are the clean
+    /// Calls `found` with the newest entry of each key of `open` that has one; `clean` are the clean
     /// memtables that are looked through. Returns how many were in runs, and leaves in `open` what
     /// `is_over` came before, which is asked where memory is trusted.
     fn resolve(
         &self,
         keys: &[HashedOutPoint],
         open: &mut Vec<u32>,
-        flushed: Vec<Arc<Memtable>>,
+        clean: Clean,
         trust: Trust,
         is_over: &dyn Fn() -> bool,
         found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
     ) -> Result<usize, StoreError> {
         sort_by_key(keys, open);
-        for table in self.flushing.iter().chain(&flushed) {
+        for table in &self.flushing {
             table.look_up(keys, open, |n, entry| {
                 found(n, entry).expect("entries in memory are as they were encoded");
                 !trust.ends_with_first()
             });
         }
-        // Reads may take long, and the memory of clean ones be needed meanwhile.
-        drop(flushed);
-        let in_runs = std::mem::take(open);
         match trust {
             Trust::Memory => {
-                let (entries, left) = self.resolve_in_runs(keys, &in_runs, is_over, found)?;
+                let parts = self.resolve_in_clean(keys, open, &clean, found);
+                // Reads may take long, and the memory of clean ones be needed meanwhile.
+                drop(clean);
+                let (entries, left) = self.resolve_in_runs(keys, &parts, is_over, found)?;
                 *open = left;
                 Ok(entries)
             }
-            Trust::Files => self.search_runs(keys, &in_runs, found),
+            Trust::Files => self.search_runs(keys, &std::mem::take(open), found),
         }
     }
 
-    /// As [`Self::resolve`], of the runs alone, for the keys of `open`, which are in order of key.
-    /// Returns also which are left.
-    fn resolve_in_runs(
+    /// As [`Self::resolve`], of the clean memtables alone, for the keys of `open`, which are in order of key.
+    /// Returns for each partition the keys that are left and the segments that may have them.
+    fn resolve_in_clean(
         &self,
         keys: &[HashedOutPoint],
         open: &[u32],
+        clean: &Clean,
+        found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
+    ) -> Vec<(Vec<u32>, &[Arc<Segment>])> {
+        let parts = open.chunk_by(self.same_partition(keys)).map(|open| {
+            let segments = &self.partitions[self.partition(keys, open[0])];
+            let mut open = open.to_vec();
+            let answered = clean.look_up(segments, keys, &mut open, |n, entry| {
+                found(n, entry).expect("entries in memory are as they were encoded");
+            });
+            (open, &segments[answered..])
+        });
+        parts.collect()
+    }
+
+    /// As [`Self::resolve`], of the runs alone, for some keys of each partition in their order. Returns also
+    /// which are left.
+    fn resolve_in_runs(
+        &self,
+        keys: &[HashedOutPoint],
+        parts: &[(Vec<u32>, &[Arc<Segment>])],
         is_over: &dyn Fn() -> bool,
         found: &mut impl FnMut(u32, Entry<'_>) -> Result<(), DecodeError>,
     ) -> Result<(usize, Vec<u32>), StoreError> {
         let mut lookup = RunLookup::new(keys, found, is_over);
-        for open in open.chunk_by(self.same_partition(keys)) {
-            lookup.look_up(&self.partitions[self.partition(keys, open[0])], open)?;
+        for (open, segments) in parts {
+            lookup.look_up(segments, open)?;
         }
         lookup.finish()
     }

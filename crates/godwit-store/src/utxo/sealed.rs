@@ -13,7 +13,7 @@ use super::key::HashedOutPoint;
 use super::layers::{Epoch, EpochPin};
 use super::memtable::Memtable;
 
-/// Most clean memtables: a lookup goes through each before it goes to the runs.
+/// Most clean memtables: a lookup asks the filters of their runs for each.
 const MAX_CLEAN: usize = 8;
 
 /// What memtables know that were sealed since a snapshot. With it the answers of that snapshot become those
@@ -53,8 +53,9 @@ impl SealedSince<'_> {
 
 /// Sealed memtables by age.
 pub(super) struct Sealed {
-    /// Written memtables that no epoch needs, oldest first; all are older than those of `tables`.
-    clean: VecDeque<Arc<Memtable>>,
+    /// Written memtables that no epoch needs and their seals, oldest first; all are older than those of
+    /// `tables`.
+    clean: VecDeque<(u64, Arc<Memtable>)>,
     /// Oldest first. Written ones come before the others, since writes end in order.
     tables: VecDeque<SealedTable>,
     /// Seals that no durable run has, oldest first, and the memory of their memtables.
@@ -151,11 +152,12 @@ impl Sealed {
         self.newest_first().take_while(|table| !table.written)
     }
 
-    /// Written memtables that are still in memory, newest first: those of all seals from some one up to the
-    /// newest that is written.
-    pub(super) fn written_tables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
-        let kept = self.newest_first().filter(|table| table.written).map(|table| &table.table);
-        kept.chain(self.clean.iter().rev())
+    /// Written memtables that are still in memory, with their seals, newest first: those of all seals from
+    /// some one up to the newest that is written.
+    pub(super) fn written_tables(&self) -> impl Iterator<Item = (u64, &Arc<Memtable>)> {
+        let kept = self.newest_first().filter(|sealed| sealed.written);
+        let clean = self.clean.iter().rev().map(|(seal, table)| (*seal, table));
+        kept.map(|sealed| (sealed.seal, &sealed.table)).chain(clean)
     }
 
     /// Written memtables kept for older epochs.
@@ -185,7 +187,7 @@ impl Sealed {
 
     /// Bytes of clean memtables.
     pub(super) fn clean_memory(&self) -> usize {
-        self.clean.iter().map(|table| table.memory()).sum()
+        self.clean.iter().map(|(_, table)| table.memory()).sum()
     }
 
     /// Bytes of memtables that only snapshots hold.
@@ -219,7 +221,7 @@ impl Sealed {
         while self.kept().next().is_some_and(|table| table.seal <= oldest_epoch) {
             let Some(table) = self.tables.pop_front() else { return };
             self.dropped = table.seal;
-            self.clean.push_back(table.table);
+            self.clean.push_back((table.seal, table.table));
         }
         while self.clean.len() > MAX_CLEAN {
             self.drop_oldest_clean();
@@ -229,7 +231,7 @@ impl Sealed {
     /// Drops the oldest clean memtable; `false` when there is none.
     pub(super) fn drop_oldest_clean(&mut self) -> bool {
         let table = self.clean.pop_front();
-        self.released.extend(table.iter().map(Arc::downgrade));
+        self.released.extend(table.iter().map(|(_, table)| Arc::downgrade(table)));
         table.is_some()
     }
 
@@ -307,8 +309,12 @@ mod tests {
         (11..=sealed.newest()).for_each(|seal| flush(&mut sealed, seal));
         sealed.release();
         assert_eq!(sealed.clean.len(), MAX_CLEAN);
-        let left: Vec<_> = sealed.written_tables().cloned().collect();
-        assert!(left.iter().zip(&newest).all(|(left, newest)| Arc::ptr_eq(left, newest)));
+        let left: Vec<_> = sealed.written_tables().collect();
+        let expected = (11..=sealed.newest()).rev().zip(&newest);
+        let is_one = |((seal, table), (expected, newest)): (&(u64, &Arc<_>), (u64, &Arc<_>))| {
+            *seal == expected && Arc::ptr_eq(table, newest)
+        };
+        assert!(left.iter().zip(expected).all(is_one));
     }
 
     /// Its memory is free, its coins are at risk.

@@ -1,4 +1,5 @@
 mod beyond_parity;
+mod clean;
 mod cold;
 mod damage;
 mod faults;

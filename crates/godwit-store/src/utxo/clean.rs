@@ -2,8 +2,8 @@
 //! which of them can know a key.
 //!
 //! ```text
-//!   memtables    9   8   7   6           of seals, newest first
-//!   segments   ╰ 9 ╯╰ 6..=8 ─╯╰ 2..=5 ╯  a key that the filter of 6..=8 lets pass is looked for in 8, 7 and 6
+//!   memtables    9   8  7  6           of seals, newest first
+//!   segments   ╰ 9 ╯╰ 6..=8 ╯╰ 2..=5 ╯  a key that passes the filter of 6..=8 is looked for in 8, 7 and 6
 //! ```
 //!
 //! A filter is an eighth as large as the slots of a memtable, lookups need it for the run anyway, and most

@@ -1,5 +1,7 @@
 //! Lookups in clean memtables, which the filters of their runs come before.
 
+use godwit_fault_disk::Counted;
+
 use super::super::clean::Written;
 use super::super::fixtures::{Random, coin, outpoint};
 use super::super::run::segment::Segment;
@@ -119,4 +121,30 @@ fn a_memtable_is_not_looked_into_for_what_the_filter_of_its_run_does_not_let_pas
         assert_eq!(layers.get_many(&keys, &mut found), Ok(0), "no run is read");
         assert!(found.iter().all(|coin| coin.is_some() == there), "{found:?}");
     }
+}
+
+/// A filter lets one absent key in eighty pass, of each of many runs.
+#[test]
+fn a_run_is_not_read_for_what_its_memtables_do_not_have() {
+    let disk = FaultDisk::new();
+    let mut store = open(&disk, &Manifest::empty(1, &hasher())).unwrap();
+    // Too few for a merge, which would read.
+    for n in 0..30 {
+        add(&mut store, &outpoint(n), &coin(n), false);
+        if n % 10 == 9 {
+            commit(&mut store);
+        }
+    }
+    let absent: Vec<HashedOutPoint> = (100..200).map(outpoint).collect();
+    let reads = |store: &UtxoStore| {
+        let layers = store.layers();
+        let unfiltered = |segment: &Segment| Segment { filter: None, ..segment.clone() };
+        let layers = changed(&layers, layers.written.clone(), unfiltered);
+        let (before, mut found) = (disk.count(Counted::Reads), Vec::new());
+        assert_eq!(layers.get_many(&absent, &mut found), Ok(0));
+        disk.count(Counted::Reads) - before
+    };
+    assert_eq!(reads(&store), 0);
+    assert!(store.memtables.sealed_mut().drop_oldest_clean());
+    assert!(reads(&store) > 0, "the oldest run alone may have them");
 }

@@ -17,14 +17,14 @@ use super::key::HashedOutPoint;
 use super::memtable::Memtable;
 use super::run::segment::{SealRange, Segment};
 
-/// The clean memtables of a snapshot, which may be dropped at any time.
+/// A snapshot's memtables that are in runs too, clean ones and kept ones; they may be dropped at any time.
 #[derive(Clone, Default)]
-pub(super) struct Written(Vec<(u64, Weak<Memtable>)>);
+pub(super) struct WrittenMemtables(Vec<(u64, Weak<Memtable>)>);
 
 /// Those that are left, held for a lookup.
 pub(super) struct Clean(Vec<(u64, Arc<Memtable>)>);
 
-impl Written {
+impl WrittenMemtables {
     /// Memtables with their seals, newest first: those of all seals from some one up to the newest that is in
     /// a run.
     pub(super) fn new<'t>(tables: impl Iterator<Item = (u64, &'t Arc<Memtable>)>) -> Self {

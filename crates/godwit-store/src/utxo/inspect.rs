@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::clean::Written;
+use super::clean::WrittenMemtables;
 use super::key::UtxoHasher;
 use super::layers::{Layers, UtxoContext};
 use super::lost_coins::LostCoins;
@@ -141,7 +141,7 @@ impl CoinsInspection {
             context: self.context.clone(),
             epoch: Sealed::new(self.manifest.seal).current().clone(),
             flushing: Vec::new(),
-            written: Written::default(),
+            written: WrittenMemtables::default(),
             partitions: segments.partitions().to_vec(),
         }))
     }

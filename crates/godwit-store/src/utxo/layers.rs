@@ -45,7 +45,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use godwit_primitives::{Coin, CoinView, OutPoint};
 use godwit_stream::DecodeError;
 
-use super::clean::{Clean, Written};
+use super::clean::{Clean, WrittenMemtables};
 use super::compressed::CompressedCoins;
 use super::entry::Entry;
 use super::key::{HashedOutPoint, UtxoHasher};
@@ -172,7 +172,7 @@ pub struct Layers {
     /// Newest first.
     pub(super) flushing: Vec<Arc<Memtable>>,
     /// Those of the next older seals, which are in runs already; dropped from the oldest on.
-    pub(super) written: Written,
+    pub(super) written: WrittenMemtables,
     /// For each partition its segments, newest first.
     pub(super) partitions: Vec<Vec<Arc<Segment>>>,
 }
@@ -211,7 +211,7 @@ impl Layers {
             // Not one of those that keep memtables.
             epoch: EpochPin(Arc::new(Epoch(self.epoch.0.0))),
             flushing: self.flushing.clone(),
-            written: Written::default(),
+            written: WrittenMemtables::default(),
             partitions: self.partitions.iter().map(of_partition).collect(),
         })
     }
@@ -367,13 +367,11 @@ impl Layers {
     ) -> Result<(), StoreError> {
         out.clear();
         out.resize(keys.len(), false);
-        // Hardly any exists: what passes a filter is read.
-        let open = &mut all(keys);
-        let found =
-            self.resolve(keys, open, Clean::none(), Trust::Memory, &|| false, &mut |n, entry| {
-                out[n as usize] = !entry.is_tombstone();
-                Ok(())
-            });
+        let (open, clean) = (&mut all(keys), self.written.hold());
+        let found = self.resolve(keys, open, clean, Trust::Memory, &|| false, &mut |n, entry| {
+            out[n as usize] = !entry.is_tombstone();
+            Ok(())
+        });
         found.map(drop)
     }
 

@@ -13,7 +13,7 @@ use super::key::HashedOutPoint;
 use super::layers::{Epoch, EpochPin};
 use super::memtable::Memtable;
 
-/// Most clean memtables: a lookup asks the filters of their runs for each.
+/// Most clean memtables: a key that passes the filter of a segment merged of all is looked for in each.
 const MAX_CLEAN: usize = 8;
 
 /// What memtables know that were sealed since a snapshot. With it the answers of that snapshot become those

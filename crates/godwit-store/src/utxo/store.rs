@@ -8,7 +8,7 @@ use godwit_primitives::Coin;
 use godwit_primitives::coin::is_unspendable;
 
 use super::budget::{Budget, UtxoConfig};
-use super::clean::Written;
+use super::clean::WrittenMemtables;
 use super::compressed::CompressedCoins;
 use super::entry::CoinParts;
 use super::key::{HashedOutPoint, UtxoHasher};
@@ -307,7 +307,7 @@ pub(super) fn snapshot(context: &UtxoContext, memtables: &Memtables, runs: &Runs
         context: context.clone(),
         epoch: sealed.current().clone(),
         flushing: sealed.unwritten().map(|sealed| Arc::clone(&sealed.table)).collect(),
-        written: Written::new(sealed.written_tables()),
+        written: WrittenMemtables::new(sealed.written_tables()),
         partitions: runs.partitions().to_vec(),
     }
 }

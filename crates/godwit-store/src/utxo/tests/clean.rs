@@ -2,7 +2,7 @@
 
 use godwit_fault_disk::Counted;
 
-use super::super::clean::Written;
+use super::super::clean::WrittenMemtables;
 use super::super::fixtures::{Random, coin, outpoint};
 use super::super::run::segment::Segment;
 use super::*;
@@ -12,7 +12,7 @@ const COINS: u64 = 2_000;
 /// A snapshot with other filters, or without some memtables.
 fn changed(
     layers: &Layers,
-    written: Written,
+    written: WrittenMemtables,
     change: impl Fn(&Segment) -> Segment + Copy,
 ) -> Layers {
     let changed =
@@ -52,7 +52,7 @@ fn fill(store: &mut UtxoStore, seals: u64, random: &mut Random) -> Vec<Option<Co
 /// The answers, and how many come from runs: from memtables one after the other, and only then from runs.
 fn in_turn(layers: &Layers, keys: &[HashedOutPoint]) -> (Vec<Option<Coin>>, usize) {
     let held = layers.written.hold();
-    let bare = changed(layers, Written::default(), Segment::clone);
+    let bare = changed(layers, WrittenMemtables::default(), Segment::clone);
     let mut in_runs = 0;
     let answers = keys.iter().map(|key| {
         let mut known = held.tables().find_map(|table| table.coin(key));
@@ -91,10 +91,10 @@ fn what_filters_lead_to_is_what_looking_into_every_memtable_finds() {
             changed(&layers, layers.written.clone(), Segment::clone),
             changed(&layers, layers.written.clone(), unfiltered),
         ] {
-            let mut found = Vec::new();
+            let (in_turn, mut found) = (in_turn(&layers, &keys), Vec::new());
+            assert_eq!(in_turn.0, expected, "{seed}");
             let in_runs = layers.get_many(&keys, &mut found).unwrap();
-            assert_eq!((&found, in_runs), (&expected, in_turn(&layers, &keys).1), "{seed}");
-            assert_eq!(in_turn(&layers, &keys).0, expected, "{seed}");
+            assert_eq!((&found, in_runs), (&expected, in_turn.1), "{seed}");
             from_runs += in_runs;
         }
     }
@@ -123,28 +123,56 @@ fn a_memtable_is_not_looked_into_for_what_the_filter_of_its_run_does_not_let_pas
     }
 }
 
-/// A filter lets one absent key in eighty pass, of each of many runs.
-#[test]
-fn a_run_is_not_read_for_what_its_memtables_do_not_have() {
-    let disk = FaultDisk::new();
-    let mut store = open(&disk, &Manifest::empty(1, &hasher())).unwrap();
-    // Too few for a merge, which would read.
+/// Three seals of ten coins each: too few for a merge, which would read.
+fn three_seals(disk: &FaultDisk) -> UtxoStore {
+    let mut store = open(disk, &Manifest::empty(1, &hasher())).unwrap();
     for n in 0..30 {
         add(&mut store, &outpoint(n), &coin(n), false);
         if n % 10 == 9 {
             commit(&mut store);
         }
     }
+    store
+}
+
+/// A filter lets one absent key in eighty pass, of each of many runs.
+#[test]
+fn a_run_is_not_read_for_what_its_memtables_do_not_have() {
+    let disk = FaultDisk::new();
+    let mut store = three_seals(&disk);
     let absent: Vec<HashedOutPoint> = (100..200).map(outpoint).collect();
     let reads = |store: &UtxoStore| {
         let layers = store.layers();
         let unfiltered = |segment: &Segment| Segment { filter: None, ..segment.clone() };
-        let layers = changed(&layers, layers.written.clone(), unfiltered);
-        let (before, mut found) = (disk.count(Counted::Reads), Vec::new());
-        assert_eq!(layers.get_many(&absent, &mut found), Ok(0));
+        let mut layers = changed(&layers, layers.written.clone(), unfiltered);
+        // Blocks are fetched while the newest is still being written.
+        let mut tables = store.memtables.sealed().written_tables();
+        layers.flushing = tables.next().map(|(_, table)| Arc::clone(table)).into_iter().collect();
+        let (before, mut open) = (disk.count(Counted::Reads), (0..100).collect());
+        let mut none = |n: u32, _: &[u8]| panic!("{n} is absent");
+        let layers = Arc::new(layers).take_memtables(&absent, &mut open, &mut none);
+        let found = layers.get_some_compressed(&absent, &mut open, &|| false, &mut none);
+        assert_eq!((found, layers.flushing.len()), (Ok(0), 0));
         disk.count(Counted::Reads) - before
     };
     assert_eq!(reads(&store), 0);
     assert!(store.memtables.sealed_mut().drop_oldest_clean());
     assert!(reads(&store) > 0, "the oldest run alone may have them");
+}
+
+/// It is the newest that a reader holds, and not the newest of the runs.
+#[test]
+fn a_memtable_whose_newer_ones_are_gone_answers_for_no_run() {
+    let mut store = three_seals(&FaultDisk::new());
+    let layers = store.layers();
+    let oldest =
+        store.memtables.sealed().written_tables().last().map(|(_, table)| Arc::clone(table));
+    assert!(oldest.is_some());
+    for _ in 0..3 {
+        assert!(store.memtables.sealed_mut().drop_oldest_clean());
+    }
+    let keys: Vec<HashedOutPoint> = (0..30).map(outpoint).collect();
+    let mut found = Vec::new();
+    assert_eq!(layers.get_many(&keys, &mut found), Ok(30), "all are in runs");
+    assert_eq!(found, (0..30).map(|n| Some(coin(n))).collect::<Vec<_>>());
 }

@@ -1,6 +1,6 @@
 //! Lookups that believe nothing of what memory holds of runs.
 
-use super::super::clean::Written;
+use super::super::clean::WrittenMemtables;
 use super::super::fixtures::{Random, coin, long_coin, outpoint};
 use super::super::run::segment::{BlockIndex, Segment};
 use super::*;
@@ -26,7 +26,7 @@ fn wrong_layers(layers: &Layers, what: u64) -> Layers {
         context: layers.context.clone(),
         epoch: layers.epoch.clone(),
         flushing: layers.flushing.clone(),
-        written: Written::default(),
+        written: WrittenMemtables::default(),
         partitions: partitions
             .map(|segments| segments.iter().map(|segment| forgetful(segment, what)).collect())
             .collect(),

@@ -70,9 +70,7 @@ impl Clean {
             if tables.is_empty() {
                 break;
             }
-            // As for runs, the filter is asked for all keys in a row.
-            wanted.clear();
-            wanted.extend(open.iter().filter(|n| segment.may_contain(keys[**n as usize].key)));
+            segment.select(keys, open, &mut wanted);
             if wanted.is_empty() {
                 continue;
             }

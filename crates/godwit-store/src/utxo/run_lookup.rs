@@ -133,9 +133,7 @@ impl<'l, F: FnMut(u32, Entry<'_>) -> Result<(), DecodeError>> RunLookup<'l, F> {
             if open.is_empty() {
                 break;
             }
-            // The filter is asked for all keys in a row: its cache misses then overlap.
-            wanted.clear();
-            wanted.extend(open.iter().filter(|n| segment.may_contain(keys[**n as usize].key)));
+            segment.select(keys, &open, wanted);
             if wanted.is_empty() {
                 continue;
             }

@@ -209,6 +209,14 @@ impl Segment {
             && self.filter.as_ref().is_none_or(|filter| filter.may_contain(key))
     }
 
+    /// Makes `wanted` those of `open` that may be here, by their numbers in `keys`. The filter is asked for
+    /// all in a row: its cache misses then overlap.
+    #[inline]
+    pub(crate) fn select(&self, keys: &[HashedOutPoint], open: &[u32], wanted: &mut Vec<u32>) {
+        wanted.clear();
+        wanted.extend(open.iter().filter(|n| self.may_contain(keys[**n as usize].key)));
+    }
+
     /// Whether two keys are looked for in the same blocks.
     pub(crate) fn is_of_one_read(&self, first: u64, second: u64) -> bool {
         self.index.candidates(first) == self.index.candidates(second)
